@@ -39,9 +39,9 @@ class Hooks:
     """Callbacks of a run.
 
     progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise:
-    what is in the store stays there, and the next run goes on from it. has_room: for a batch of so many tokens; without
-    it the rest is left out. under_way: these batches are computed and stored now, one after the other; it is told
-    before each, and of none at the end.
+    what is in the store stays there, and the next run goes on from it. has_room: for so many tokens; where there is
+    none for a batch, its half is tried, and the rest is left out. under_way: these batches are computed and stored now,
+    one after the other; it is told before each, and of none at the end.
     """
 
     progress: TokenProgress = lambda done, total: None
@@ -83,14 +83,16 @@ def precompute(
     batches = list(_batches(todo, len(keys.prefix_ids), batch_tokens))
     try:
         for number, batch in enumerate(batches):
-            if not hooks.has_room(sum(chunk.num_tokens for _, chunk in batch)):
+            if not (fitting := _fitting(batch, hooks.has_room)):
                 break
             model = prefiller()
-            hooks.under_way(batches[number:])
-            _compute(batch, keys, model, store, compressor)
-            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch])
-            done += sum(chunk.num_tokens for _, chunk in batch)
+            hooks.under_way([fitting, *batches[number + 1 :]])
+            _compute(fitting, keys, model, store, compressor)
+            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting])
+            done += _tokens(fitting)
             hooks.progress(done, total)
+            if len(fitting) < len(batch):
+                break
     finally:
         hooks.under_way(())
     sizes = ((key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
@@ -98,6 +100,18 @@ def precompute(
     return Precomputed(
         entries, computed_tokens=done - reused, reused_tokens=reused, is_whole=len(entries) == len(named)
     )
+
+
+def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
+    """As much of the beginning of a batch as there is room for, to within a half: a tenant's share may be less than a
+    batch."""
+    while batch and not has_room(_tokens(batch)):
+        batch = batch[: len(batch) // 2]
+    return batch
+
+
+def _tokens(batch: Batch) -> int:
+    return sum(chunk.num_tokens for _, chunk in batch)
 
 
 def _quantised(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.db.database import Database
 from ragkv.errors import NotFound
+from ragkv.names import one_spelling
 from ragkv.page import MAX_PAGE
 from ragkv.tenancy import DEFAULT_COLLECTION
 
@@ -30,4 +31,4 @@ def names_of_collections(tenant_id: str, database: Database) -> dict[str, str]:
 
 def chosen_collection(collections: Iterable[CollectionView], given: str) -> CollectionView | None:
     """The one whose id or name is given in a page's address, if it is among them."""
-    return next((one for one in collections if given in (one.id, one.name)), None)
+    return next((one for one in collections if given == one.id or one_spelling(given) == one.name), None)

@@ -13,6 +13,7 @@ InvalidField = dict[str, Any]
 
 _NO_BODY = "'data'"
 _NO_FILE = re.compile(r"Unsupported type: <class '(?:str|list)'>")
+_WITH_ITEMS = inspect.ListType | inspect.VarTupleType | inspect.SetType | inspect.FrozenSetType
 _STEP = re.compile(r"([^.\[\]]+)|\[[^\]]*\]")
 
 
@@ -38,22 +39,25 @@ def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
 
 
 def _type_of(field: InvalidField, request: Request[Any, Any, Any]) -> inspect.Type:
-    """The type at the field's place, such as `messages[0].role` in a body, or a parameter's."""
-    parameters = request.route_handler.parsed_fn_signature.parameters
+    """The type at the field's place, such as `messages[0].role` in a body, or of a parameter of the handler or of its
+    dependencies."""
     place = str(field.get("key", ""))
     parameter, steps = ("data", "" if place == "data" else place) if field.get("source") == "body" else (place, "")
-    kind = inspect.type_info(parameters[parameter].annotation if parameter in parameters else Any)
+    handler = request.route_handler
+    dependencies = (one.parsed_fn_signature for one in handler.resolve_dependencies().values())
+    signatures = (one.parameters for one in (handler.parsed_fn_signature, *dependencies))
+    kind = inspect.type_info(next((one[parameter].annotation for one in signatures if parameter in one), Any))
     for step in _STEP.finditer(steps):
         kind = inspect.UnionType(tuple(_members(kind, step[1])))
     return kind
 
 
 def _members(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
-    """The types of a field of structures, or, without a name, of the elements of lists and mappings."""
+    """The types of a field of structures, or, without a name, of the elements of lists, tuples, sets and mappings."""
     for one in _alternatives(kind):
         if isinstance(one, inspect.StructType | inspect.DataclassType):
             yield from (field.type for field in one.fields if field.encode_name == name)
-        elif isinstance(one, inspect.ListType) and name is None:
+        elif isinstance(one, _WITH_ITEMS) and name is None:
             yield one.item_type
         elif isinstance(one, inspect.DictType) and name is None:
             yield one.value_type

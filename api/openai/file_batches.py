@@ -10,6 +10,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
+from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
@@ -98,10 +99,11 @@ def show(
 def cancel(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
+    request: Request[Any, Any, Any],
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Cancel a file batch: detach those of its files that are not ingested yet. The files themselves are kept."""
-    return FileBatch.of(cancel_batch(store, batch_id, parts))
+    return FileBatch.of(cancel_batch(store, batch_id, parts, partial(note_change, request)))
 
 
 @get(

@@ -11,6 +11,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
 from litestar.response import File
 
+from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.attachment import attachment
@@ -160,9 +161,14 @@ def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: Name
     responses=errors(NOT_FOUND=NOT_FOUND),
     sync_to_thread=True,
 )
-def remove(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileDeleted:
+def remove(
+    file_id: FromPath[str],
+    request: Request[Any, Any, Any],
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+) -> FileDeleted:
     """Delete a file and detach it from all vector stores."""
-    delete_file(caller.tenant_id, file_id, parts)
+    delete_file(caller.tenant_id, file_id, parts, partial(note_change, request))
     return FileDeleted(id=file_id)
 
 

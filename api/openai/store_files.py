@@ -9,6 +9,7 @@ from litestar import Request, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
+from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
@@ -146,13 +147,14 @@ def change(
 def remove(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
+    request: Request[Any, Any, Any],
     parts: NamedDependency[Parts],
 ) -> StoreFileDeleted:
     """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept.
 
     A document that other files share, or that was uploaded to the collection directly, is kept.
     """
-    detach_file(store, file_id, parts)
+    detach_file(store, file_id, parts, partial(note_change, request))
     return StoreFileDeleted(id=file_id)
 
 

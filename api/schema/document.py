@@ -178,10 +178,13 @@ def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
 
 
 def _describe_components(schemas: Json, routes: list[Route]) -> None:
-    """Add descriptions of forms and fields, which neither msgspec nor Litestar has."""
+    """Add descriptions of forms and fields, which neither msgspec nor Litestar has, and whether forms are closed."""
     for route in routes:
         if route.is_form:
-            schemas[route.body.__name__]["description"] = cleandoc(route.body.__doc__)
+            form = schemas[route.body.__name__]
+            form["description"] = cleandoc(route.body.__doc__)
+            if route.body.__struct_config__.forbid_unknown_fields:
+                form["additionalProperties"] = False
     for name, component in schemas.items():
         fields = FIELDS.get(name) or OPENAI_FIELDS.get(name, {})
         for field, schema in component.get("properties", {}).items():

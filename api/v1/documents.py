@@ -1,6 +1,7 @@
 """/v1/documents: upload, list, get, update, replace, retry and delete documents."""
 
 import asyncio
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -13,6 +14,7 @@ from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody
 from litestar.response import File
 from msgspec import Meta
 
+from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.attachment import attachment
@@ -248,7 +250,7 @@ def remove(
 
     The attachments of a mail are deleted with it, except those that other mails have or that were uploaded too.
     """
-    deleted = delete_document(caller.tenant_id, document_id, parts)
+    deleted = delete_document(caller.tenant_id, document_id, parts, partial(note_change, request))
     if len(deleted) > 1:
         for one in deleted:
             note_made(request, one)

@@ -20,7 +20,8 @@ LABELS = sa.table("document_labels", *(sa.column(name, sa.String()) for name in 
 
 def upgrade() -> None:
     connection = op.get_bind()
-    documents = connection.execute(sa.select(DOCUMENTS), execution_options={"yield_per": 500})
+    unchanging = sa.select(DOCUMENTS).with_for_update(read=True)  # until the labels are there
+    documents = connection.execute(unchanging, execution_options={"yield_per": 500})
     for some in documents.partitions():
         labels = {(document_id, *label) for document_id, metadata in some for label in labels_of_long_values(metadata)}
         if labels:

@@ -12,6 +12,8 @@ FORGETTING = 0.9
 """Weight of what was measured before, at each new measurement."""
 MIN_TOKENS = 32
 """Fewer tokens say more about the overhead of a step than about the model."""
+MOSTLY_COMPUTED = 8
+"""Tokens computed for each that was cached: the prefix of a prompt computed whole is in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class LoadCost:
         whole."""
         if report.recomputed:
             self.computed(report.recomputed, report.recompute_ms / 1e3)
-        elif not report.stitched and not report.cached:
+        elif not report.stitched and report.cached * MOSTLY_COMPUTED <= report.computed:
             self.computed(report.computed, ttft_s)
 
     def computed(self, tokens: int, seconds: float) -> None:

@@ -141,44 +141,51 @@ def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database:
         return to_entry(row)
 
 
-def detach_file(ref: CollectionRef, file_id: str, parts: Parts) -> None:
+def detach_file(
+    ref: CollectionRef, file_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's or a
     mail's, or was uploaded too.
 
-    Raises NotFound. When the index is away it raises Unavailable and the file stays attached: detach it again.
+    `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
+    Unavailable and the file stays attached: detach it again.
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         document = _find(session, ref, file_id)[0]
         going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
-        if session.scalars(going).one_or_none() is None:
+        document_goes = session.scalars(going).one_or_none() is not None
+        if not document_goes:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             session.flush()
             session.execute(leave_to_mails([document.id]))
-            return
-    gone = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id))
+    if not document_goes:
+        when_changed()
+        return
+    gone = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id), when_changed)
     if document.id not in gone:  # it became another file's meanwhile
-        detach_file(ref, file_id, parts)
+        detach_file(ref, file_id, parts, when_changed)
 
 
-def detach_if_there(ref: CollectionRef, file_id: str, parts: Parts) -> None:
+def detach_if_there(ref: CollectionRef, file_id: str, parts: Parts, when_changed: Callable[[], None]) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
     try:
-        detach_file(ref, file_id, parts)
+        detach_file(ref, file_id, parts, when_changed)
     except NotFound:
         return  # detached meanwhile
 
 
-def delete_file(tenant_id: str, file_id: str, parts: Parts) -> None:
+def delete_file(tenant_id: str, file_id: str, parts: Parts, when_changed: Callable[[], None]) -> None:
     """Take a file out of every collection, and delete it. Its bytes go with the last that uses them.
 
-    Raises NotFound. When the index is away it raises Unavailable and the file stays, perhaps in fewer collections:
-    delete it again.
+    `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
+    Unavailable and the file stays, perhaps in fewer collections: delete it again.
     """
     with parts.database.reading() as session:
         sha256 = find_file(session, tenant_id, file_id).sha256
     while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts.database)) is not None:
-        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, parts)
+        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, parts, when_changed)
+    when_changed()
     discard_unnamed(tenant_id, sha256, parts.database, parts.files)
 
 

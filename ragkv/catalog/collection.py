@@ -1,6 +1,6 @@
 """Collections: named sets of a tenant's documents."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
@@ -166,10 +166,13 @@ def amend_collection(
     return collection_view(tenant_id, collection_id, database)
 
 
-def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generator[float, None, None]:
+def delete_in_batches(
+    tenant_id: str, collection: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+) -> Generator[float, None, None]:
     """Remove a collection with its documents, questions and kept answers.
 
-    Raises NotFound, Conflict for the default collection.
+    `when_changed` is called after each commit that removes something. Raises NotFound, Conflict for the default
+    collection.
 
     The collection is gone when the iterator ends. Each step removes its data sources, or one batch, and yields the
     seconds it took: leave as much time to others. When the index is away it raises Unavailable and the collection
@@ -182,32 +185,36 @@ def delete_in_batches(tenant_id: str, collection: str, parts: Parts) -> Generato
     with parts.database.writing() as session:  # or their syncs would bring documents back meanwhile
         forgotten = session.connection().execute(forget_data_sources_of(collection_id)).rowcount
     if forgotten:
+        when_changed()
         yield 0.0
-    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts)):
+    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts, when_changed)):
         yield took_s
     forget_answers(tenant_id, collection_id, parts)
     forget_in_memory(tenant_id, collection_id, parts)
 
 
-def _delete_some(tenant_id: str, collection_id: str, parts: Parts) -> int:
+def _delete_some(tenant_id: str, collection_id: str, parts: Parts, when_changed: Callable[[], None]) -> int:
     """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
     gone."""
     if batch := _next_batch(collection_id, parts.database):
-        remove_documents(tenant_id, collection_id, batch, parts)
+        remove_documents(tenant_id, collection_id, batch, parts, when_changed=when_changed)
         return len(batch)
     with parts.database.writing() as session:
         questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
     if questions:
+        when_changed()
         return questions
     with parts.database.writing() as session:
         runs = session.connection().execute(forget_runs_about(collection_id, BATCH_EVALUATIONS)).rowcount
     if runs:
+        when_changed()
         return runs
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
             return 1
         session.delete(_find(session, collection_id))
+    when_changed()
     return 0
 
 

@@ -224,9 +224,9 @@ def retry_files(tenant_id: str, data_source_id: str, database: Database) -> Data
     """
     with database.writing() as session:
         row = _find_running(session, tenant_id, data_source_id)
-        session.execute(forget_failed_versions(row.id), execution_options=_NO_SYNC)
         row.next_at = now_of(session)
-        session.flush()
+        session.flush()  # locks it before its files, as a sync does
+        session.execute(forget_failed_versions(row.id), execution_options=_NO_SYNC)
         return _views(session, [row])[0]
 
 

@@ -1,6 +1,6 @@
 """Accepts documents, shows them, and deletes them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -159,14 +159,18 @@ def document_file(tenant_id: str, document_id: str, database: Database, files: F
     return files.find(tenant_id, document.sha256), document.name
 
 
-def delete_document(tenant_id: str, document_id: str, parts: Parts) -> list[str]:
+def delete_document(
+    tenant_id: str, document_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+) -> list[str]:
     """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
-    Attachments go after it, unless other mails have them or they were uploaded too. Returns the ids of what is gone.
+    Attachments go after it, unless other mails have them or they were uploaded too. `when_changed` is called after each
+    commit that removes something. Returns the ids of what is gone.
+
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     collection_id = document_view(tenant_id, document_id, parts.database).collection_id
-    gone = delete_documents(tenant_id, collection_id, [document_id], parts)
+    gone = delete_documents(tenant_id, collection_id, [document_id], parts, when_changed=when_changed)
     if document_id not in gone:
         raise NotFound("the document was deleted meanwhile")
     return gone
@@ -178,24 +182,30 @@ def delete_documents(
     document_ids: Sequence[str],
     parts: Parts,
     still: "ColumnElement[bool] | None" = None,
+    when_changed: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """`delete_document`, of those of a collection's documents that are there and of which `still` holds when they go.
 
     The index may go away, or the process be killed, once they are gone and before their attachments are: these go with
     the next deletion in the collection, or the sweep.
     """
-    removed = remove_documents(tenant_id, collection_id, document_ids, parts, still)
+    removed = remove_documents(tenant_id, collection_id, document_ids, parts, still, when_changed)
     try:
-        return removed + remove_orphans(tenant_id, collection_id, parts)
+        return removed + remove_orphans(tenant_id, collection_id, parts, when_changed)
     finally:
         forget_answers(tenant_id, collection_id, parts)
 
 
-def remove_orphans(tenant_id: str, collection_id: str, parts: Parts) -> list[str]:
-    """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
+def remove_orphans(
+    tenant_id: str, collection_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+) -> list[str]:
+    """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids.
+
+    `when_changed` is called after each commit that removes something.
+    """
     gone = list[str]()
     while orphans := _orphans(collection_id, parts.database):
-        gone += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan())
+        gone += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan(), when_changed)
     return gone
 
 

@@ -1,7 +1,7 @@
 """Files that are attached to a collection together, and how far they have come."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -66,15 +66,19 @@ def list_batch(
         return entries_among(session, ref, listed, page)
 
 
-def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts) -> Batch:
+def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: Callable[[], None]) -> Batch:
     """Take out of the collection those of the batch's files that are not searchable yet.
-    Raises NotFound, Unavailable."""
+
+    `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
+    """
     with parts.database.writing() as session:
         row = _find(session, ref, batch_id)
-        row.cancelled = True
+        was_cancelled, row.cancelled = row.cancelled, True
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
+    if not was_cancelled:
+        when_changed()
     for file_id in unread:
-        detach_if_there(ref, file_id, parts)
+        detach_if_there(ref, file_id, parts, when_changed)
     return batch_of(ref, batch_id, parts.database)
 
 

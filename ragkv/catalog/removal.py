@@ -1,6 +1,6 @@
 """Removal of documents with what was made from them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.originals import discard_all_unnamed, uploads_lock
@@ -21,13 +21,15 @@ def remove_documents(
     document_ids: Sequence[str],
     parts: Parts,
     still: "ColumnElement[bool] | None" = None,
+    when_changed: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """Remove a collection's documents: their points on an index server, their rows and the messages of webhooks about
     them in one transaction, then files and KV that nothing else uses.
 
     still: a condition on documents, asked under the lock that uploads hold: one that was chosen before, and was
-    uploaded since, stays. Returns the ids of the removed ones. Kept answers are to go after. A crash in between leaves
-    files, which the sweep finds. Raises Unavailable, before anything is gone from the database, when the index is away.
+    uploaded since, stays. when_changed: called once rows are gone, before files and KV go. Returns the ids of the
+    removed ones. Kept answers are to go after. A crash in between leaves files, which the sweep finds. Raises
+    Unavailable, before anything is gone from the database, when the index is away.
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
@@ -42,6 +44,8 @@ def remove_documents(
         unused = [key for key in keys if key not in used]
         session.connection().execute(forget_entries(unused))
         session.connection().execute(collection_lost_documents(collection_id))
+    if ids:
+        when_changed()
     discard_all_unnamed(tenant_id, [sha256 for _, sha256 in found], parts.database, parts.files)
     parts.kv_store.delete(unused)
     return ids

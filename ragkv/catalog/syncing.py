@@ -16,7 +16,7 @@ from typing import Literal
 from ragkv.access.audit import Change, record_change
 from ragkv.catalog.changes import exchange_file, retry_document
 from ragkv.catalog.documents import Origin, accept_document, delete_documents
-from ragkv.data_sources.files import UNSETTLED, ListedFile, SourceFiles
+from ragkv.data_sources.files import AWAY, UNSETTLED, ListedFile, SourceFiles
 from ragkv.data_sources.location import location_of
 from ragkv.data_sources.opening import files_of
 from ragkv.db.data_sources import is_kept_by
@@ -175,7 +175,7 @@ class _Sync:
         except Rejected as refusal:
             error = str(refusal)
         except Unavailable as away:
-            error, version, outage = f"{away} (the next sync tries again)", UNSETTLED, away
+            error, version, outage = f"{away} (the next sync tries again)", AWAY, away
         self.tally.unreadable += error is not None
         try:
             self._lease.record(file.key, version, file.num_bytes, document_id, error)
@@ -285,9 +285,9 @@ def _is_same(file: ListedFile, known: DataSourceFileRow | None) -> bool:
 
 
 def _was_away(known: DataSourceFileRow | None) -> bool:
-    """Whether a file is to be read again because it could not be read at the last sync. Such files come last, so that
-    those behind them are read though they always fail."""
-    return known is not None and known.version == UNSETTLED and known.error is not None
+    """Whether it could not be read at the last sync because something was away. Such files come last, so that those
+    behind them are read though they always fail."""
+    return known is not None and known.version == AWAY
 
 
 def _owner() -> str:

@@ -25,7 +25,7 @@ from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchReques
 from ragkv.connector.ranks import Ranks
 from ragkv.connector.stitcher import Stitcher
 from ragkv.connector.under_way import Done, UnderWay
-from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for
+from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for, tag_of
 from ragkv.errors import Rejected
 from ragkv.kv.host import HostTier
 from ragkv.kv.layout import Layout, layout_of
@@ -151,12 +151,12 @@ class StitchConnector(KVConnectorBase_V1):
         The report."""
         self._forget_filling(request.request_id)
         self._given_up.discard(request.request_id)
-        planned = self._planned.pop(request.request_id, None)
+        self._planned.pop(request.request_id, None)
         report = self._reports.pop(request.request_id, None)
         if asked := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(asked, None)
-        elif planned is not None and planned.tag is not None:
-            self._kept[planned.tag] = report or WireReport()  # nothing to stitch: all was in the cache
+        elif tag := tag_of(request.kv_transfer_params):
+            self._kept[tag] = report or WireReport()  # nothing was stitched: all was cached, or the plan refused
             while len(self._kept) > _KEPT_REPORTS:
                 self._kept.popitem(last=False)
         return False, None if report is None else {PARAM: msgspec.to_builtins(report)}

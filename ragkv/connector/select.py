@@ -123,18 +123,17 @@ def question_norms(
     Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
     """
     num_candidates = total_tokens(one.span for one in _candidates(stitch, stitched))
-    means: list[torch.Tensor] = []
+    norms = torch.zeros(num_candidates, device=model.device)
     end = stitched.num_tokens
 
     def on_layer(layer: int, query: torch.Tensor, key: torch.Tensor) -> None:
         own = key.view(-1, layout.kv_heads, layout.head_dim)
         keys = torch.cat([stitched.keys[layer], own])
         weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
-        means.append(weights[:, end - num_candidates : end])
+        norms.add_(model.ranks.mean(weights[:, end - num_candidates : end]).norm(dim=0))
 
     _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
-    norms = (model.ranks.mean(of_layer).norm(dim=0) for of_layer in means)
-    return sum(norms, start=torch.zeros(num_candidates, device=model.device))
+    return norms
 
 
 def infoflow_layers(num_layers: int) -> range:

@@ -9,6 +9,8 @@ from ragkv.files import Readable
 
 UNSETTLED = ""
 """The version of a file that may change again unseen: it is read at the next sync, too."""
+AWAY = "away"
+"""The version of a file that could not be read because something was away: no listing has it."""
 MAX_KEY_BYTES = 1024
 """As in S3."""
 

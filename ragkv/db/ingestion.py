@@ -273,7 +273,8 @@ def _claimed(session: Session, document_id: str, owner: str, now: datetime) -> b
     lost = session.scalar(select(DocumentRow.lease_owner).where(DocumentRow.id == document_id)) is not None
     if not num_changed(session, claim(document_id, owner, now, now + LEASE)):
         return False
-    session.execute(open_jobs(document_id, status=JobStatus.RUNNING, attempts=JobRow.attempts + int(lost)))
+    attempts = JobRow.attempts + int(lost)
+    session.execute(open_jobs(document_id, status=JobStatus.RUNNING, attempts=attempts, updated_at=now))
     return True
 
 

@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, select, update
+from sqlalchemy import Connection, bindparam, case, or_, select, update
 
 from ragkv.db.leases import RELEASED
-from ragkv.db.tables import CollectionRow, DocumentRow
+from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow
 from ragkv.status import Status
 
 UNHELD: Mapping[str, Mapping[str, Any]] = {"documents": {**RELEASED, "attempts": 0, "stage": ""}}
@@ -24,8 +24,11 @@ def make_consistent(connection: Connection, earlier: Mapping[str, int]) -> None:
     """Documents that were ready are searchable until their KV is made again; those in work begin anew.
 
     Versions and generations grow past those there were, so that no process mistakes what it remembers, or an answer it
-    kept, for what was restored. `earlier`: the versions before.
+    kept, for what was restored. Of documents that no worker takes up again no KV is named: it would be counted by none.
+    `earlier`: the versions before.
     """
+    left_alone = select(DocumentRow.id).where(or_(DocumentRow.kv_evicted, DocumentRow.status == Status.FAILED))
+    connection.execute(update(ChunkRow).where(ChunkRow.document_id.in_(left_alone)).values(kv_key=None))
     _move(connection, Status.READY, to=Status.SEARCHABLE)
     for status in (Status.PARSING, Status.INDEXING):
         _move(connection, status, to=Status.ACCEPTED)

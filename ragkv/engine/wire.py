@@ -22,13 +22,15 @@ from ragkv.span import Span, merge
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PARAM = "ragkv"
+MAX_NAME_CHARS = 64
+"""A KV key, a tag or a digest: 64 hex digits at most."""
 MAX_RANKED = 1024
 """Chunks that one request may rank, and heads that it may rank them by."""
 
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Pair = tuple[_Position, _Position]
 _Layer = Annotated[int, msgspec.Meta(ge=0, lt=MAX_LAYERS)]
-_Name = Annotated[str, msgspec.Meta(max_length=64)]  # a KV key, a tag or a digest: 64 hex digits at most
+_Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,13 +97,11 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Instructions of a request to the engine: its plan, positions whose queries are wanted, chunks that they rank, a
-    name for its report."""
+    """Instructions of a request to the engine: its plan, positions whose queries are wanted, chunks that they rank."""
 
     plan: StitchPlan
     capture: Span | None
     rank: Ranking | None
-    tag: str | None
 
 
 def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str = "") -> Planned | None:
@@ -123,7 +123,7 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
         raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
     rank = Ranking(tuple(wire.rank_keys), tuple(wire.rank_heads)) if wire.rank_keys else None
-    planned = Planned(_plan(wire), capture, rank, wire.tag)
+    planned = Planned(_plan(wire), capture, rank)
     if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
         raise Rejected("the plan is longer than its prompt")
     return planned
@@ -131,9 +131,18 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
 
 def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
     """The tag of an earlier request whose report this one fetches."""
+    return _text(params, "report_of")
+
+
+def tag_of(params: Mapping[str, Any] | None) -> str | None:
+    """The name under which a request's report will be asked for, whatever else it says."""
+    return _text(params, "tag")
+
+
+def _text(params: Mapping[str, Any] | None, name: str) -> str | None:
     sent = (params or {}).get(PARAM)
-    asked = sent.get("report_of") if isinstance(sent, dict) else None
-    return asked if isinstance(asked, str) else None
+    found = sent.get(name) if isinstance(sent, dict) else None
+    return found if isinstance(found, str) and len(found) <= MAX_NAME_CHARS else None
 
 
 def _plan(wire: WirePlan) -> StitchPlan:

@@ -4,6 +4,8 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -29,34 +31,48 @@ def resident_bytes(path: Path) -> int:
     Raises OSError where the kernel does not tell.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY)
+        with _mapped(path) as (address, size):
+            pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+            _raise_on(_LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages))
     except FileNotFoundError:
         return 0
-    try:
-        size = os.fstat(descriptor).st_size
-        if not size:
-            return 0
-        pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-        with mmap.mmap(descriptor, size, access=mmap.ACCESS_COPY) as mapped:  # ctypes wants it writable; never written
-            start = ctypes.c_char.from_buffer(mapped)
-            failed = _LIBC.mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(size), pages)
-            del start  # a mapping that is pointed at cannot be closed
-    finally:
-        os.close(descriptor)
-    if failed:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return min(int((np.ctypeslib.as_array(pages) & _IN_MEMORY).sum()) * mmap.PAGESIZE, size)
 
 
 def read_in(path: Path) -> None:
-    """Bring all of a file into the page cache, so that a mapping of it may be read.
+    """Bring all of a file into the page cache, so that a mapping of it may be read. Other threads go on meanwhile.
 
     Raises OSError for a file that cannot be read, a damaged disk's for one: read through a mapping, such a page ends
     the process (SIGBUS). Before Linux 5.14 it does nothing.
     """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
-        try:
-            pages.madvise(_POPULATE_READ)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
+    with _mapped(path) as (address, size), suppress(_NotKnown):
+        # Not mmap.madvise, which keeps all other threads waiting while it reads.
+        _raise_on(_LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _POPULATE_READ))
+
+
+class _NotKnown(OSError):
+    """The kernel has no such call."""
+
+
+def _raise_on(failed: int) -> None:
+    if failed:
+        number = ctypes.get_errno()
+        raise (_NotKnown if number == errno.EINVAL else OSError)(number, os.strerror(number))
+
+
+@contextmanager
+def _mapped(path: Path) -> Iterator[tuple[int, int]]:
+    """The address and the size of a mapping of the file; both 0 for an empty one."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            yield 0, 0
+            return
+        with mmap.mmap(
+            file.fileno(), size, access=mmap.ACCESS_COPY
+        ) as pages:  # ctypes wants it writable; never written
+            start = ctypes.c_char.from_buffer(pages)
+            try:
+                yield ctypes.addressof(start), size
+            finally:
+                del start  # a mapping that is pointed at cannot be closed

@@ -2,6 +2,7 @@
 PostgreSQL."""
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -119,6 +120,107 @@ def test_a_deletion_that_fails_half_way_is_a_change(
         (f"{action}, answered with 503", "papers"),  # its data source is gone; the second time nothing was
         (action, "papers"),
     ]
+
+
+@pytest.fixture
+def away(parts: Parts) -> Iterator[QdrantIndex]:
+    """An index server that does not answer, in use once a test sets it."""
+    index = QdrantIndex.connect("http://127.0.0.1:9")  # nothing listens there
+    yield index
+    parts.server_index = None
+    index.close()
+
+
+@pytest.fixture
+def file(client: Client, key: tuple[str, dict[str, str]]) -> str:
+    """The id of a file in the vector stores `a` and `b`."""
+    form = {"files": {"file": ("a.md", b"x")}, "data": {"purpose": "assistants"}}
+    made = str(client.post("/v1/files", **form, headers=key[1]).json()["id"])
+    for name in "ab":
+        client.post("/v1/vector_stores", json={"name": name, "file_ids": [made]}, headers=key[1])
+    return made
+
+
+def test_a_file_deleted_from_some_of_its_collections_is_a_change(
+    client: Client,
+    parts: Parts,
+    key: tuple[str, dict[str, str]],
+    file: str,
+    away: QdrantIndex,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    _, headers = key
+    before = events(client, headers)
+    steps = iter([lambda *_: None, away.delete_from_collection])
+
+    def away_from_the_second_on(*documents: Any) -> None:
+        next(steps)(*documents)
+
+    monkeypatch.setattr(away, "delete_from_collection", away_from_the_second_on)
+    parts.server_index = away
+    assert client.delete(f"/v1/files/{file}", headers=headers).status_code == 503
+    parts.server_index = None
+    assert client.delete(f"/v1/files/{file}", headers=headers).status_code == 200
+
+    assert told(events(client, headers)[: -len(before)]) == [
+        ("Delete a file, answered with 503", file),
+        ("Delete a file", file),
+    ]
+
+
+def test_a_batch_that_is_cancelled_and_keeps_its_files_is_a_change(
+    client: Client, parts: Parts, key: tuple[str, dict[str, str]], file: str, away: QdrantIndex
+):
+    _, headers = key
+    batches = "/v1/vector_stores/a/file_batches"
+    batch = client.post(batches, json={"file_ids": [file]}, headers=headers).json()["id"]
+    before = events(client, headers)
+
+    parts.server_index = away
+    assert client.post(f"{batches}/{batch}/cancel", headers=headers).status_code == 503
+    assert client.post(f"{batches}/{batch}/cancel", headers=headers).status_code == 503
+
+    assert told(events(client, headers)[: -len(before)]) == [("Cancel a file batch, answered with 503", batch)]
+
+
+@pytest.mark.parametrize(
+    ("step", "action"),
+    [
+        ("ragkv.catalog.removal.discard_all_unnamed", "Delete a document"),
+        ("ragkv.catalog.removal.discard_all_unnamed", "Delete a collection"),
+        ("ragkv.catalog.collection.forget_answers", "Delete a collection"),
+        ("ragkv.catalog.removal.discard_all_unnamed", "Detach a file"),
+        ("ragkv.catalog.attachments.discard_unnamed", "Delete a file"),
+    ],
+)
+def test_a_deletion_that_fails_after_its_commit_is_a_change(
+    client: Client,
+    key: tuple[str, dict[str, str]],
+    file: str,
+    step: str,
+    action: str,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    _, headers = key
+    document = client.get("/v1/documents?collection=a", headers=headers).json()["items"][0]["id"]
+    if step == "ragkv.catalog.collection.forget_answers":
+        client.delete(f"/v1/documents/{document}", headers=headers)
+    path = {
+        "Delete a document": f"/v1/documents/{document}",
+        "Delete a collection": "/v1/collections/a",
+        "Detach a file": f"/v1/vector_stores/a/files/{file}",
+        "Delete a file": f"/v1/files/{file}",
+    }[action]
+    before = events(client, headers)
+
+    def unavailable(*_: object) -> None:
+        raise Unavailable("the disk is away")
+
+    monkeypatch.setattr(step, unavailable)
+    assert client.delete(path, headers=headers).status_code == 503
+
+    resource = path.rpartition("/")[2]
+    assert told(events(client, headers)[: -len(before)]) == [(f"{action}, answered with 503", resource)]
 
 
 def test_a_login_says_nothing_of_the_page_that_it_leads_to(client: Client, key: tuple[str, dict[str, str]]):

@@ -23,6 +23,7 @@ from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
+from ragkv.db.kv_entries import all_entries
 from ragkv.db.tables import CollectionRow, DocumentRow
 from ragkv.db.tenants import tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected
@@ -30,7 +31,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.upkeep.backup import backup
-from ragkv.upkeep.eviction import NOTHING, collect_garbage
+from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict_entries
 from ragkv.upkeep.restore import restore
 from tests.conftest import ingest_over, lend_models
 from tests.issued_keys import issue_key_by_name
@@ -224,6 +225,25 @@ def test_kv_that_is_still_there_outlives_the_first_sweep_and_is_used_again(
     assert collect_garbage(parts) == NOTHING
     assert ingest_document(document_id, ingest) is IngestOutcome.READY
     assert written() == before != {}
+
+
+def test_kv_of_a_document_that_nobody_takes_up_again_goes_with_the_first_sweep(
+    parts: Parts, ingest: IngestParts, tmp_path: Path
+):
+    """Nothing would count it, or evict it when room is wanted."""
+    document_id = store(parts, b"\n\n".join(b"# Part %d\n\n" % n + ADA for n in range(3)))
+    ingest_document(document_id, ingest)
+    with parts.database.reading() as session:
+        entries = [(key, int(size)) for key, size in session.execute(all_entries())]
+    evict_entries(entries[:1], parts.database, parts.kv_store)
+    folder = _backup(parts, tmp_path, upload=False)
+    for path in parts.settings.kv_dir.rglob("*.safetensors"):
+        os.utime(path, (time.time() - 2 * 86_400,) * 2)
+
+    restore(folder, parts, replace=True)
+
+    assert collect_garbage(parts).files == len(entries) - 1
+    assert stuck_ids(parts.database) == []
 
 
 def test_kv_that_is_gone_is_said_to_be_coming_until_a_worker_has_made_it(

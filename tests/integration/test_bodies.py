@@ -82,3 +82,27 @@ def test_a_file_sent_as_text_or_twice_is_refused_with_what_to_send(client: Clien
 def test_a_value_that_a_list_does_not_have_is_refused_with_those_it_has(client: Client):
     (error,) = client.get("/v1/documents", params={"status": "gone"}).json()["errors"]
     assert error["message"].endswith("use 'accepted', 'parsing', 'indexing', 'searchable', 'ready' or 'failed'")
+    (error,) = client.post("/v1/keys", json={"name": "x", "scopes": ["x"]}).json()["errors"]
+    assert error["message"].endswith("use 'admin', 'metrics', 'read' or 'write'")
+
+
+def test_a_value_that_a_dependency_does_not_take_is_refused_with_those_it_takes(client: Client):
+    (error,) = client.get("/v1/questions", params={"rating": "x"}).json()["errors"]
+    assert error["message"].endswith("use 'any', 'down', 'none' or 'up'")
+    error = client.get("/v1/vector_stores", params={"order": "x"}).json()["error"]
+    assert error["message"].endswith("use 'asc' or 'desc'")
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "fields"),
+    [
+        ("/v1/documents", "Upload", {"file": ("a.md", b"x")}),
+        ("/v1/documents/batch", "Uploads", {"files": ("a.md", b"x")}),
+        ("/v1/files", "FileForm", {"file": ("a.md", b"x"), "purpose": (None, "assistants")}),
+    ],
+)
+def test_a_form_that_refuses_unknown_fields_is_described_so(
+    client: Client, document: Json, path: str, form: str, fields: Json
+):
+    assert "unknown field" in client.post(path, files=fields | {"more": (None, "x")}).text
+    assert document["components"]["schemas"][form]["additionalProperties"] is False

@@ -668,6 +668,9 @@ class TestLimits:
         assert (second.outcome, second.changed, second.deleted) == ("done", 1, 1)
         assert {bucket.file_statuses()[name][0] for name in lost} == {FileStatus.UNREADABLE}
 
+        retry_files(bucket.parts.default_collection.tenant_id, bucket.view.id, bucket.parts.database)
+        assert bucket.sync().outcome == "failed", "asked to try them again, it stops where they are away"
+
         monkeypatch.undo()
         assert bucket.sync().added == OUTAGES
 

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import update
 
+from api.admin.collection_choice import chosen_collection, collections_of
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.metadata import MAX_DEPTH
@@ -355,6 +356,9 @@ class TestCollections:
         assert upload(client, data={"collection": name}).json()["collection_id"] == made["id"]
         assert find_collection_ref(parts.database, " default ", name).collection_id == made["id"]
         assert client.post("/v1/search", json={"question": "Ada", "collection": name}).status_code == 200
+        found = collections_of(parts.default_collection.tenant_id, parts.database, name)
+        assert [one.name for one in found].count("Caf\u00e9") == 1
+        assert (chosen := chosen_collection(found, name)) is not None and chosen.id == made["id"]
 
     def test_the_same_bytes_in_two_collections_are_two_documents(self, client: Client, ingest: IngestParts):
         client.post("/v1/collections", json={"name": "other"})

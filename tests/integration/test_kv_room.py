@@ -170,6 +170,16 @@ class TestQuotas:
         amounts = sorted(kept(parts, ref) for ref in (parts.default_collection, other))
         assert limit // 3 < amounts[0] <= amounts[1] < limit * 2 // 3
 
+    def test_a_tenant_whose_share_is_less_than_a_batch_gets_it_all_the_same(
+        self, parts: Parts, ingest: IngestParts, other: CollectionRef
+    ):
+        ready(parts, ingest, parts.default_collection, "Large", 60)
+        limit = kept(parts, parts.default_collection)
+        setting(parts, max_kv_bytes=limit, prefill_batch_tokens=100_000)
+        ready(parts, ingest, other, "As large", 60)
+
+        assert kept(parts, other) > limit // 8
+
 
 class SmallestFirst:
     """A policy from outside."""

@@ -240,7 +240,7 @@ def test_only_a_prompt_computed_whole_tells_how_long_computing_takes():
     cost.answered(Report(cached=3900, computed=100), 0.1)  # found in the cache, but for the question
     cost.answered(Report(stitched=3900, computed=100), 0.1)
     assert cost.compute_s(4000) is None
-    cost.answered(Report(computed=4000), 2.0)
+    cost.answered(Report(cached=64, computed=4000), 2.0)  # the prefix was there
     assert cost.compute_s(4000) == pytest.approx(2.0)
 
 

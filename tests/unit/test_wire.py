@@ -8,6 +8,7 @@ import torch
 from ragkv.choosing import Choice
 from ragkv.engine.protocol import Generate, Ranking
 from ragkv.engine.wire import (
+    MAX_NAME_CHARS,
     PARAM,
     WireReport,
     pack_queries,
@@ -15,6 +16,7 @@ from ragkv.engine.wire import (
     planned_of,
     report_asked_for,
     report_of,
+    tag_of,
 )
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
@@ -30,7 +32,14 @@ PLAN = StitchPlan(
 def test_a_plan_comes_back_as_it_went():
     request = Generate((1,) * 14, "salt", PLAN, capture=Span(8, 12))
     planned = planned_of(plan_to_wire(request, tag="t"), 14)
-    assert (planned.plan, planned.capture, planned.tag) == (PLAN, Span(8, 12), "t")
+    assert (planned.plan, planned.capture) == (PLAN, Span(8, 12))
+
+
+def test_a_report_has_a_name_also_where_the_plan_is_refused():
+    for name in ("t", "t" * MAX_NAME_CHARS):
+        assert tag_of({PARAM: {"placed": "nonsense", "tag": name}}) == name
+    for sent in (None, {}, {PARAM: "t"}, {PARAM: {"tag": 1}}, {PARAM: {"tag": "t" * (MAX_NAME_CHARS + 1)}}):
+        assert tag_of(sent) is None
 
 
 def test_kv_of_another_model_is_no_plan_where_both_are_known():

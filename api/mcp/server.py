@@ -141,16 +141,16 @@ class MCPServer:
 async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:
     """One message of a client, and its answer. A change is made to its end, and recorded, though the client leaves."""
     body = await request.body()
-    check_size(body)
+    params = _params_of(body)
+    _check_size(body, params)
     exchanged = mcp.exchange(request.scope, body)
-    return await (exchanged if may_change(body) else unless_disconnected(request, exchanged))
+    return await (exchanged if _may_change(params) else unless_disconnected(request, exchanged))
 
 
-def check_size(body: bytes) -> None:
+def _check_size(body: bytes, params: _Params | None) -> None:
     """Raise TooLarge for a message that is large, but not by a document's text."""
     if len(body) <= MESSAGE_BYTES:
         return
-    params = _params_of(body)
     arguments = params.arguments if params else {}
     texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
     document = sum(len(text) for text in texts if text.startswith(b'"'))
@@ -158,9 +158,8 @@ def check_size(body: bytes) -> None:
         raise TooLarge(f"a message may have {MESSAGE_BYTES // 1024} KiB beside a document's text")
 
 
-def may_change(body: bytes) -> bool:
+def _may_change(params: _Params | None) -> bool:
     """Whether the message calls a tool that changes something, or cannot be read here: the SDK may read more."""
-    params = _params_of(body)
     return params is None or (params.name in TOOLS and TOOLS[params.name].changes)
 
 

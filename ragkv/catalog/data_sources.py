@@ -207,13 +207,12 @@ def request_sync(tenant_id: str, data_source_id: str, confirm: bool, database: D
     Raises NotFound, Conflict while it is paused, or where there is nothing to confirm.
     """
     with database.writing() as session:
-        row = _find_running(session, tenant_id, data_source_id)
+        row = _due_now(session, tenant_id, data_source_id)
         if confirm and not row.held_deletions:
             raise Conflict("no deletions wait to be confirmed")
         if confirm:
             row.confirmed_deletions = row.held_deletions
-        row.next_at = now_of(session)
-        session.flush()
+            session.flush()
         return _views(session, [row])[0]
 
 
@@ -223,9 +222,7 @@ def retry_files(tenant_id: str, data_source_id: str, database: Database) -> Data
     Raises NotFound, Conflict while it is paused.
     """
     with database.writing() as session:
-        row = _find_running(session, tenant_id, data_source_id)
-        row.next_at = now_of(session)
-        session.flush()  # locks it before its files, as a sync does
+        row = _due_now(session, tenant_id, data_source_id)  # locks it before its files, as a sync does
         session.execute(forget_failed_versions(row.id), execution_options=_NO_SYNC)
         return _views(session, [row])[0]
 
@@ -273,10 +270,13 @@ def _find(session: "Session", tenant_id: str, data_source_id: str) -> DataSource
     return row
 
 
-def _find_running(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
+def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
+    """The data source, which a worker is to sync now. Raises NotFound, Conflict while it is paused."""
     row = _find(session, tenant_id, data_source_id)
     if row.paused:
         raise Conflict("the data source is paused: resume it first")
+    row.next_at = now_of(session)
+    session.flush()
     return row
 
 

@@ -1,8 +1,6 @@
 """vLLM's scheduler and worker: metadata between the connector's halves, requests down to the worker, reports back
 up."""
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
@@ -10,7 +8,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadat
 from ragkv.engine.protocol import Ranking
 from ragkv.engine.wire import WireReport
 from ragkv.kv.file import StoredKV
-from ragkv.span import Span, merge
+from ragkv.span import Span, merge, tokens_within
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 
@@ -45,7 +43,7 @@ class StitchRequest:
         """The chunks of which KV would be written."""
         recomputed = merge(self.plan.recompute)
         parts = ((chunk, self.clip(chunk.span)) for chunk in self.plan.placed)
-        return [chunk for chunk, part in parts if part.num_tokens and not _covered(part, recomputed)]
+        return [chunk for chunk, part in parts if tokens_within(recomputed, part) < part.num_tokens]
 
     def blocks(self, block_size: int) -> set[int]:
         """The cache blocks that hold the region."""
@@ -90,9 +88,3 @@ class StitchReports(KVConnectorWorkerMetadata):
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, StitchReports)
         return StitchReports(other.by_request | self.by_request, self.failed | other.failed)
-
-
-def _covered(span: Span, by: Sequence[Span]) -> bool:
-    """Whether one of the spans, ascending and disjoint, holds all of `span`."""
-    index = bisect_right(by, span.start, key=lambda other: other.start) - 1
-    return index >= 0 and span.end <= by[index].end

@@ -1,4 +1,4 @@
-"""Rows as a restored database needs them: no worker holds a document, and no KV is kept yet."""
+"""Rows as a restored database needs them: no worker holds a document, and no KV is counted yet."""
 
 import time
 from collections.abc import Mapping

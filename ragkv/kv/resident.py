@@ -5,7 +5,7 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,8 @@ def resident_bytes(path: Path) -> int:
     try:
         with _mapped(path) as (address, size):
             pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
-            _raise_on(_LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages))
+            if _LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages):
+                raise _last_error()
     except FileNotFoundError:
         return 0
     return min(int((np.ctypeslib.as_array(pages) & _IN_MEMORY).sum()) * mmap.PAGESIZE, size)
@@ -45,19 +46,16 @@ def read_in(path: Path) -> None:
     Raises OSError for a file that cannot be read, a damaged disk's for one: read through a mapping, such a page ends
     the process (SIGBUS). Before Linux 5.14 it does nothing.
     """
-    with _mapped(path) as (address, size), suppress(_NotKnown):
+    with _mapped(path) as (address, size):
         # Not mmap.madvise, which keeps all other threads waiting while it reads.
-        _raise_on(_LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _POPULATE_READ))
+        failed = _LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _POPULATE_READ)
+        if failed and ctypes.get_errno() != errno.EINVAL:  # a kernel without it
+            raise _last_error()
 
 
-class _NotKnown(OSError):
-    """The kernel has no such call."""
-
-
-def _raise_on(failed: int) -> None:
-    if failed:
-        number = ctypes.get_errno()
-        raise (_NotKnown if number == errno.EINVAL else OSError)(number, os.strerror(number))
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
 
 
 @contextmanager
@@ -68,9 +66,8 @@ def _mapped(path: Path) -> Iterator[tuple[int, int]]:
         if not size:
             yield 0, 0
             return
-        with mmap.mmap(
-            file.fileno(), size, access=mmap.ACCESS_COPY
-        ) as pages:  # ctypes wants it writable; never written
+        # ctypes wants it writable; it is never written.
+        with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as pages:
             start = ctypes.c_char.from_buffer(pages)
             try:
                 yield ctypes.addressof(start), size

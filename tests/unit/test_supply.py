@@ -141,7 +141,7 @@ class TestSecrets:
             write_secrets(one)
 
     def test_compose_takes_them_from_there_and_has_no_default(self):
-        used = set(re.findall(r"\$\{([A-Z_]+):\?", (ROOT / "compose.yaml").read_text()))
+        used = set(re.findall(r"(?<!\$)\$\{([A-Z_]+):\?", (ROOT / "compose.yaml").read_text()))
 
         assert used == set(SECRETS)
         assert not re.search(r"(PASSWORD|KEY):? *[:=-] *[a-z0-9]+$", (ROOT / "compose.yaml").read_text(), re.MULTILINE)
@@ -189,7 +189,32 @@ class TestContainers:
             named = {volume.split(":")[0] for volume in service.get("volumes", ()) if volume[0] not in "./"}
             assert named <= set(COMPOSE["volumes"])
 
-    @pytest.mark.parametrize("file", ["compose.yaml", "Dockerfile"])
+    def test_what_is_mounted_from_the_checkout_is_there(self):
+        """Compose writes no `configs` or `secrets` of its own into read-only containers: files are mounted."""
+        mounted = [place.split(":") for service in SERVICES.values() for place in service.get("volumes", ())]
+        files = {source: target for source, target, *_ in mounted if source.startswith("./")}
+
+        assert not {"configs", "secrets"} & (set(COMPOSE) | {key for service in SERVICES.values() for key in service})
+        assert files and all((ROOT / source).exists() for source in files)
+        boards = yaml.safe_load((ROOT / "docs/grafana/provisioning/dashboards/ragkv.yaml").read_text())
+        assert Path(files["./docs/grafana/ragkv.json"]).parent == Path(boards["providers"][0]["options"]["path"])
+
+    def test_prometheus_scrapes_what_it_reaches(self):
+        jobs = yaml.safe_load((ROOT / "docs/prometheus.yml").read_text())["scrape_configs"]
+        api, engine = jobs[0]["static_configs"][0]["targets"], jobs[1]["dns_sd_configs"][0]
+
+        assert api == ["api:8000"] and engine["names"] == ["engine"]
+        for name in ("api", "engine"):
+            assert set(SERVICES["prometheus"]["networks"]) & set(SERVICES[name]["networks"])
+        key = jobs[0]["authorization"]["credentials_file"]
+        assert f">{key}" in SERVICES["prometheus"]["entrypoint"][-1]
+
+    def test_the_worker_has_a_gpu_beside_the_engine(self):
+        added = yaml.safe_load((ROOT / "compose.gpu.yaml").read_text())
+
+        assert added == {"services": {"worker": {"deploy": SERVICES["engine"]["deploy"]}}}
+
+    @pytest.mark.parametrize("file", ["compose.yaml", "compose.gpu.yaml", "Dockerfile"])
     def test_the_settings_in_it_exist(self, file: str):
         """Those in comments, too."""
         known = {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}

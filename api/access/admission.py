@@ -40,7 +40,8 @@ class Admissions:
 
         Raises Unauthorised, Forbidden or Throttled.
         """
-        key, token, csrf = _key_of(connection), session_token(connection, self._public_url), None
+        token, csrf = session_token(connection, self._public_url), None
+        key = _key_of(connection, has_session=token is not None)
         if key is None and token and (holder := await self._threads.run(self._sessions.holder, token)):
             csrf = csrf_token(token, holder)
             refuse_forged(connection, csrf)
@@ -98,13 +99,17 @@ class Confirmation:
             self._due = time.monotonic() + self._every_s
 
 
-def _key_of(connection: Connection) -> str | None:
+def _key_of(connection: Connection, *, has_session: bool) -> str | None:
+    """The key in a header, if there is one. Beside a session, credentials of another kind are those of a proxy. Raises
+    Unauthorised for such alone."""
     if key := connection.headers.get("x-api-key"):
         return key
     header = connection.headers.get("authorization")
     if header is None:
         return None
     kind, _, key = header.partition(" ")
+    if kind.lower() != "bearer" and has_session:
+        return None
     if kind.lower() != "bearer":
         raise Unauthorised("send the API key as `Authorization: Bearer rk_...`")
     return key.strip()

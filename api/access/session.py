@@ -74,7 +74,7 @@ async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> N
 
 def _over_https(connection: Connection, public_url: str | None) -> bool:
     """Whether browsers are known to reach the dashboard over https."""
-    return is_https(public_url) if public_url is not None else connection.url.scheme == "https"
+    return is_https(public_url) if public_url is not None else connection.scope["scheme"] == "https"
 
 
 def is_https(origin: str) -> bool:

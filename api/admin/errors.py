@@ -19,8 +19,8 @@ def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
     if "text/html" not in request.headers.get("accept", ""):
         return plain
     if isinstance(error, Unauthorised):
-        url = request.url
-        page_url = f"{url.path}?{url.query}" if url.query else url.path
+        path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
+        page_url = f"{path}?{query}" if query else path
         return Redirect(f"{LOGIN}?next={quote(page_url, safe='')}")
     shown = page(request, "error.html", plain.status_code or 500, problem=plain.content)
     shown.headers.update(plain.headers)

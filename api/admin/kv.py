@@ -1,6 +1,8 @@
 """The KV store's page: sizes by tier, collection and document, and the actions on them."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -11,9 +13,10 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.upkeep.admin import KVAmount, KVOverview, kv_of_documents, overview
+from ragkv.upkeep.admin import CollectionKV, KVAmount, KVOverview, kv_of_documents, overview
 
 DOCUMENTS_A_PAGE = 25
+COLLECTIONS_SHOWN = 50
 NOTHING = KVAmount(0, 0, 0)
 
 
@@ -45,6 +48,7 @@ def kv_page(
         request,
         "kv.html",
         seen=seen,
+        collections=collections_shown(seen.collections, collection),
         tiers=tier_bars(seen),
         loads={one.tier: one for one in seen.loads},
         largest=max((one.bytes for one in seen.collections), default=0),
@@ -53,6 +57,12 @@ def kv_page(
         chosen=collection,
         cursor=cursor,
     )
+
+
+def collections_shown(collections: Sequence[CollectionKV], chosen: str) -> list[CollectionKV]:
+    """Those with the most KV, and the one that is chosen by its id or name, in the order given."""
+    most = {one.id for one in nlargest(COLLECTIONS_SHOWN, collections, key=lambda one: one.bytes)}
+    return [one for one in collections if one.id in most or chosen in (one.id, one.name)]
 
 
 def tier_bars(seen: KVOverview) -> list[Bar]:

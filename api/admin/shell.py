@@ -49,7 +49,7 @@ def page(
         "csrf_token": request.scope.get("auth") or "",
         "is_open": caller is not None and caller.identity is None,
         "navigation": NAVIGATION,
-        "active": _entry_of(request.url.path),
+        "active": _entry_of(request.scope["path"]),
     }
     return Response(render(template, **common, **context), media_type=MediaType.HTML, status_code=status_code)
 

@@ -110,8 +110,9 @@ def origin_of(request: Request[Any, Any, Any], sign_in: SignIn) -> str:
     cannot be believed."""
     if sign_in.public_url is not None:
         return sign_in.public_url
-    origin = f"{request.url.scheme}://{request.headers.get('host', '')}"
-    if not is_private_transport(origin) or request.url.scheme != "http":
+    scheme = request.scope["scheme"]
+    origin = f"{scheme}://{request.headers.get('host', '')}"
+    if not is_private_transport(origin) or scheme != "http":
         raise Rejected("sign-in from other machines needs RAGKV_PUBLIC_URL: the dashboard's origin, as browsers see it")
     return origin
 

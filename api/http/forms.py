@@ -18,6 +18,9 @@ FILES = "files"
 FIELD_BYTES = 64 * 1024
 FIELDS = 1000
 """Maximum number of fields, files included."""
+CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "iso-8859-1"})
+"""Of fields; the last is what Java's clients say unless told otherwise. Of Python's other codecs some take seconds for a
+field, and some make text that no database takes."""
 SPOOL_BYTES = 16 * 1024
 """A file up to this size stays in memory; a larger one is on the disk that it will be stored on."""
 
@@ -64,7 +67,7 @@ class _Form:
                         break
         except ParserLimitReached:
             raise TooLarge(f"the form has more than {FIELDS} fields, or too large headers: send fewer") from None
-        except (MultipartError, UnicodeDecodeError, LookupError):
+        except (MultipartError, UnicodeDecodeError):
             raise ClientException("Invalid multipart/form-data") from None
         return {name: values if len(values) > 1 else values[0] for name, values in self._fields.items()}
 
@@ -88,6 +91,8 @@ class _Form:
 
     def _started(self, segment: MultipartSegment) -> Part:
         if not segment.filename:
+            if (segment.charset or "utf-8").lower() not in CHARSETS:
+                raise ClientException(f"the form field {segment.name[:80]!r} is not in UTF-8: send it so")
             return bytearray()
         kind = segment.content_type or "text/plain"
         headers = dict(segment.headerlist)

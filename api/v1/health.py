@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Literal
 
 import msgspec
-from litestar import Response, get
+from litestar import HttpMethod, Response, route
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
@@ -17,6 +17,9 @@ NEEDED = ("engine", "database", "redis", "index")
 """Components without which no question is answered: 503."""
 DEGRADING = ("worker", "queue", "disk")
 """Components without which questions are answered, but documents wait."""
+
+PROBED = [HttpMethod.GET, HttpMethod.HEAD]
+"""Some monitors ask by HEAD."""
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -40,14 +43,21 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-@get("/healthz", tags=["health"], summary="Check liveness", opt={PUBLIC: True, SERVED_WHILE_DRAINING: True})
+@route(
+    "/healthz",
+    http_method=PROBED,
+    tags=["health"],
+    summary="Check liveness",
+    opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},
+)
 async def healthz() -> Health:
     """Check that the process is running. Returns 200 even if components that it depends on are unavailable."""
     return Health()
 
 
-@get(
+@route(
     "/readyz",
+    http_method=PROBED,
     tags=["health"],
     summary="Check readiness",
     opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},

@@ -93,3 +93,34 @@ def test_the_focus_goes_to_the_part_where_the_focused_link_is_gone(page: Page, s
 
     expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
     expect(page.locator("#documents")).to_be_focused()
+
+
+def test_what_an_older_load_brings_does_not_replace_a_newer_ones(page: Page, service: httpx.Client):
+    old = upload(service, b"One.", "old.txt").json()["id"]
+    upload(service, b"Two.", "new.txt")
+    page.goto("/admin/collections/default")
+    held: list[tuple[Route, str]] = []
+    page.route("**/admin/collections/default", lambda route: held.append((route, route.fetch().text())), times=1)
+    with page.expect_request("**/admin/collections/default"):
+        page.evaluate(REFRESH, "documents")
+    page.wait_for_timeout(500)
+    service.delete(f"/v1/documents/{old}")
+    page.evaluate(REFRESH, "documents")
+    expect(page.get_by_role("link", name="old.txt")).to_have_count(0)
+
+    (route, body), *_ = held
+    assert "old.txt" in body
+    route.fulfill(body=body, content_type="text/html")
+    page.wait_for_timeout(500)
+
+    expect(page.get_by_role("link", name="new.txt")).to_be_visible()
+    expect(page.get_by_role("link", name="old.txt")).to_have_count(0)
+
+
+def test_a_button_that_acted_keeps_the_focus(page: Page, service: httpx.Client):
+    page.goto("/admin/kv")
+    button = page.get_by_role("button", name="Pin")
+    button.focus()
+    page.keyboard.press("Enter")
+
+    expect(page.get_by_role("button", name="Unpin")).to_be_focused()

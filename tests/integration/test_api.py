@@ -226,7 +226,7 @@ class TestService:
             ("/v1/files", "GET, OPTIONS, POST"),
             ("/v1/keys", "GET, OPTIONS, POST"),
             ("/admin", "GET, OPTIONS"),
-            ("/healthz", "GET, OPTIONS"),
+            ("/healthz", "GET, HEAD, OPTIONS"),
         ],
     )
     def test_a_path_says_to_anybody_which_methods_it_has(self, client: Client, parts: Parts, path: str, methods: str):

@@ -79,6 +79,21 @@ def test_a_file_sent_as_text_or_twice_is_refused_with_what_to_send(client: Clien
     assert (error["key"], error["message"]) == ("file", "expected one file, sent with a file name")
 
 
+@pytest.mark.parametrize("charset", ["punycode", "unicode_escape", "utf-16", "undefined", "none-such"])
+def test_a_form_field_is_in_a_common_charset(client: Client, charset: str):
+    """Python's other codecs take seconds for a field, or make text that no database takes."""
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    kinds = f'Content-Disposition: form-data; name="collection"\r\nContent-Type: text/plain; charset={charset}'
+    file = 'Content-Disposition: form-data; name="file"; filename="a.md"'
+
+    def send(field: str) -> Any:
+        body = f"--x\r\n{field}\r\n\r\ndefault\r\n--x\r\n{file}\r\n\r\ntext\r\n--x--\r\n"
+        return client.post("/v1/documents", content=body.encode(), headers=headers)
+
+    assert_problem(send(kinds), 400, "UTF-8")
+    assert [send(kinds.replace(charset, known)).status_code for known in ("UTF-8", "ISO-8859-1")] == [202, 200]
+
+
 def test_a_value_that_a_list_does_not_have_is_refused_with_those_it_has(client: Client):
     (error,) = client.get("/v1/documents", params={"status": "gone"}).json()["errors"]
     assert error["message"].endswith("use 'accepted', 'parsing', 'indexing', 'searchable', 'ready' or 'failed'")

@@ -183,7 +183,9 @@ class TestOverHttp:
         assert_problem(client.get("/v1/keys", headers={"Authorization": f"Basic {key}"}), 401)
         assert client.get("/v1/keys", headers=bearer(key)).json()[0]["name"] == "first"
         assert client.get("/v1/keys", headers={"X-API-Key": key}).status_code == 200
-        assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
+        for method in ("GET", "HEAD"):
+            probed = [client.request(method, path) for path in ("/healthz", "/readyz")]
+            assert [(each.status_code, bool(each.content)) for each in probed] == [(200, method == "GET")] * 2
 
     def test_a_revoked_key_is_refused_at_once(self, client: Client, parts: Parts):
         issued = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}).json()

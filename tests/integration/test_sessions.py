@@ -152,6 +152,11 @@ class TestLogin:
 
 
 class TestEnd:
+    def test_a_host_that_is_none_is_no_error_of_ours(self, client: Client, key: str):
+        for path, status in (("/admin/login", 200), ("/admin", 302), ("/v1/keys", 401)):
+            asked = client.get(path, headers={"host": "x:99999", **HTML}, follow_redirects=False)
+            assert asked.status_code == status, path
+
     def test_logging_out_ends_the_session_here_not_only_in_the_browser(self, session: Client):
         token = session.cookies[COOKIE]
         assert session.post("/admin/logout", headers={"x-csrf-token": csrf_token(session)}).status_code == 200
@@ -184,6 +189,14 @@ class TestEnd:
 
 
 class TestForgery:
+    def test_a_proxys_password_beside_the_session_is_not_ours(self, session: Client, key: str):
+        basic = {"authorization": "Basic b3BlbjpzZXNhbWU="}
+
+        assert session.get("/admin/keys", headers=basic, follow_redirects=False).status_code == 200
+        assert session.post("/v1/collections", json={"name": "a"}, headers=basic).status_code == 403, "no token"
+        session.cookies.clear()
+        assert_problem(session.get("/v1/keys", headers=basic), 401, "Bearer")
+
     def test_what_changes_something_needs_the_sessions_token(self, session: Client):
         assert_problem(upload(session), 403, "X-CSRF-Token")
         assert_problem(upload(session, headers={"x-csrf-token": "0" * 64}), 403, "X-CSRF-Token")
@@ -260,6 +273,22 @@ class TestPages:
         assert client.get("/admin/collections/default?status=nonsense").status_code == 200
         for page in ("jobs", "collections", "collections/default"):
             assert_problem(client.get(f"/admin/{page}?cursor=nonsense"), 422, "cursor")
+
+    def test_of_many_keys_and_collections_a_page_shows_some(self, client: Client, parts: Parts):
+        """A tenant may have a collection and a key for each of its users."""
+        for number in range(60):
+            client.post("/v1/collections", json={"name": f"user {number}"})
+        kv, chosen = client.get("/admin/kv").text, client.get("/admin/kv", params={"collection": "user 9"}).text
+        assert kv.count("data-collection=") == 50 and "Another of the 61 collections" in kv
+        assert 'aria-current="true">user 9<' in chosen
+        for number in range(60):
+            issue_key(parts.default_collection.tenant_id, f"key {number}", ["admin"], parts.database)
+        client.headers.update({"x-api-key": issue_key_by_name("default", "last", ["admin"], parts.database).key})
+
+        first, second = (client.get("/admin/keys", params={"cursor": at}).text for at in (0, 50))
+        assert [page.count('id="key-') for page in (first, second)] == [50, 11]
+        assert "/admin/keys?cursor=50" in first and "Older" not in second
+        assert client.get("/admin/keys", params={"cursor": -1}).status_code == 400
 
     def test_only_the_default_tenant_sees_where_the_service_keeps_its_things(
         self, client: Client, parts: Parts, key: str

@@ -58,8 +58,9 @@ async function run(element, value) {
   const { method, url, confirm, yes } = element.dataset;
   if (confirm && !(await confirmed(confirm, yes))) return;
   const button = element.matches("button") ? element : element.querySelector('[type="submit"]');
+  if (button.ariaDisabled) return;
   complain(element, "");
-  button.disabled = true;
+  button.ariaDisabled = "true"; // `disabled` would take the focus away
   try {
     const answer = await send(method, url, value);
     element.dispatchEvent(new CustomEvent("admin:done", { bubbles: true, detail: answer }));
@@ -67,7 +68,7 @@ async function run(element, value) {
   } catch (error) {
     complain(element, error.message);
   } finally {
-    button.disabled = false;
+    button.ariaDisabled = null;
   }
 }
 

@@ -8,6 +8,9 @@ const CHOSEN = ["open", "selected"]; // open or closed, and an option, are the r
 
 const preparers = [];
 
+let loads = 0;
+const shown = new Map(); // of each part's id, which load it shows
+
 /** Settled while no button is held down: one that moves away under the pointer before it is let go is never clicked. */
 let released = Promise.resolve();
 let letGo = () => {};
@@ -34,9 +37,11 @@ export function onContent(prepare) {
 
 /**
  * Load this page again and update its elements with these ids (between spaces). Nodes are changed, not replaced: the
- * focus, a selection, an open table and a scrolled one stay. Rows of a list need ids, or one becomes another.
+ * focus, a selection, an open table and a scrolled one stay. Rows of a list need ids, or one becomes another. What a
+ * load brings after a later one is not shown.
  */
 export async function refresh(ids) {
+  const load = ++loads;
   const response = await call(location.href, { headers: { Accept: "text/html" } });
   if (new URL(response.url).pathname === "/admin/login") return toLogin();
   const loaded = new DOMParser().parseFromString(await response.text(), "text/html");
@@ -45,7 +50,9 @@ export async function refresh(ids) {
   await released;
   for (const id of ids.split(" ")) {
     const [part, fresh] = [document.getElementById(id), loaded.getElementById(id)];
-    if (part && fresh) update(part, fresh);
+    if (!part || !fresh || load < (shown.get(id) ?? 0)) continue;
+    shown.set(id, load);
+    update(part, fresh);
   }
   document.dispatchEvent(new CustomEvent("admin:refreshed"));
 }

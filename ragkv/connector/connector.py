@@ -254,6 +254,7 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
         fills=before.fills + now.fills,
         stitched=before.stitched,
         recomputed=before.recomputed,
+        lost=before.lost,
         kv_load_ms=before.kv_load_ms + now.kv_load_ms,
         recompute_ms=before.recompute_ms + now.recompute_ms,
         failed_keys=sorted({*before.failed_keys, *now.failed_keys}),

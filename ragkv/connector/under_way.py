@@ -115,5 +115,7 @@ class UnderWay:
             if not self._stitcher.ranks.is_shared(error):
                 raise
             log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
-        report = WireReport(fills=1, failed_keys=stitch.keys, recomputed_spans=[])
+        # Behind a cached prefix vLLM goes on counting the region as found; without one it counts anew.
+        lost = stitch.region.num_tokens if stitch.start else 0
+        report = WireReport(fills=1, failed_keys=stitch.keys, recomputed_spans=[], lost=lost)
         return Done(name, report, frozenset(stitch.blocks(self._stitcher.block_size)))

@@ -54,11 +54,13 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WireReport(msgspec.Struct):
-    """A report in JSON's types; `queries` is base64 of float32 with its shape. Null spans are not known."""
+    """A report in JSON's types; `queries` is base64 of float32 with its shape. Null spans are not known. `lost`: tokens
+    that vLLM counts as found, and computed after all."""
 
     fills: int = 0
     stitched: int = 0
     recomputed: int = 0
+    lost: int = 0
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
     failed_keys: list[str] = []
@@ -196,10 +198,10 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         flat = np.frombuffer(base64.b64decode(wire.queries), dtype=np.float32)
         queries = torch.from_numpy(flat.reshape(wire.queries_shape).copy())
     return Report(
-        cached=max(cached_tokens - wire.stitched - wire.recomputed, 0),
+        cached=max(cached_tokens - wire.stitched - wire.recomputed - wire.lost, 0),
         stitched=wire.stitched,
         recomputed=wire.recomputed,
-        computed=prompt_tokens - cached_tokens,
+        computed=prompt_tokens - cached_tokens + wire.lost,
         fills=wire.fills,
         kv_load_ms=wire.kv_load_ms,
         recompute_ms=wire.recompute_ms,

@@ -70,16 +70,22 @@ def test_kv_of_other_weights_than_the_engines_is_not_stitched(exact: World, chun
     assert exact.ask(prompt, replace(plan, model=exact.model.keys.model)).report.stitched == plan.end
 
 
-def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: list[Chunk]) -> None:
+@pytest.mark.parametrize(
+    "times", [pytest.param(1, id="recomputed in place"), pytest.param(2, id="computed by vLLM in ordinary steps")]
+)
+def test_a_part_behind_cached_blocks_is_recomputed_whole(exact: World, chunks: list[Chunk], times: int) -> None:
     """The region of a stitch request need not begin at the prompt's start."""
     prompt = exact.model.prompt(chunks)
     plan = exact.model.plan(chunks, [whole_context(prompt)])
     shorter = exact.model.plan(chunks[:3], [whole_context(exact.model.prompt(chunks[:3]))])
-    exact.ask(exact.model.prompt(chunks[:3]), shorter, salt="shared")
-    fail_recomputes(exact, 1)
-    answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1, salt="shared")
-    assert 0 < answered.report.cached < plan.end
-    assert answered.report.recomputed == plan.end - answered.report.cached
+    salt = f"shared {times}"
+    exact.ask(exact.model.prompt(chunks[:3]), shorter, salt=salt)
+    fail_recomputes(exact, times)
+    answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1, salt=salt)
+    report = answered.report
+    assert 0 < report.cached < plan.end
+    assert report.recomputed == (plan.end - report.cached if times == 1 else 0)
+    assert report.cached + report.recomputed + report.computed == len(prompt.token_ids)
     assert answered.report.failed_keys == (), "no file was to be read"
     assert_is_full_prefill(exact, prompt, answered)
 

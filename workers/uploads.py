@@ -53,6 +53,9 @@ class Uploads:
         except (RagKVError, OSError) as error:
             log.warning("uploads: %s", error)
             return False
+        except Exception:  # the thread goes on, whatever happens
+            log.exception("uploads failed")
+            return False
         self._parts.worker_counters.uploads(*done)
         if done.files:
             log.info("uploaded %d KV files of %d bytes", done.files, done.bytes)

@@ -19,8 +19,8 @@ FIELD_BYTES = 64 * 1024
 FIELDS = 1000
 """Maximum number of fields, files included."""
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii", "iso-8859-1"})
-"""Of fields; the last is what Java's clients say unless told otherwise. Of Python's other codecs some take seconds for a
-field, and some make text that no database takes."""
+"""Of fields; the last is what Java's clients say unless told otherwise. Of Python's other codecs some take seconds for
+a field, and some make text that no database takes."""
 SPOOL_BYTES = 16 * 1024
 """A file up to this size stays in memory; a larger one is on the disk that it will be stored on."""
 

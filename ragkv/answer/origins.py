@@ -1,5 +1,6 @@
 """Origins of a prompt's tokens and of each passage's KV: read off the plan and the engine's report."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 
 from ragkv.answer.prompt import Prompt
@@ -24,9 +25,16 @@ def kv_of_passages(
     return tuple(_kv_of(span, keys.get(span), plan, report, promoted) for span in prompt.chunks)
 
 
-def tokens_from(source: KVSource, kv: Iterable[PassageKV]) -> int:
-    """Tokens that were placed from there."""
-    return sum(one.tokens - (one.recomputed_tokens or 0) for one in kv if one.source == source)
+def tokens_by_tier(kv: Iterable[PassageKV], stitched: int) -> Counter[KVSource]:
+    """Tokens that were placed from each tier, of all the stitched ones. What is too many is the beginning of the first
+    passages: the engine had it in its cache."""
+    loaded = [(one.source, one.tokens - (one.recomputed_tokens or 0)) for one in kv if one.source in FARTHEST_FIRST]
+    cached = max(sum(tokens for _, tokens in loaded) - stitched, 0)
+    placed: Counter[KVSource] = Counter()
+    for source, tokens in loaded:
+        placed[source] += max(tokens - cached, 0)
+        cached = max(cached - tokens, 0)
+    return placed
 
 
 def slowest_tier(kv: Iterable[PassageKV]) -> KVSource:

@@ -35,23 +35,44 @@ _DECIDING_OF = {
         "outgoing full part full-time part-time day night old new young high low long short large small big early late fast slow "
         "hot cold warm hard soft heavy light strong weak thick thin wide narrow deep shallow public private manual automatic "
         "minor major primary secondary domestic foreign national international gross net fixed variable active passive on off "
+        "allow allowed permit permitted forbid forbidden prohibit prohibited ban banned legal illegal safe dangerous valid void "
+        "required mandatory compulsory optional voluntary employer employee landlord tenant buyer seller lender borrower debtor "
+        "creditor plaintiff defendant accept accepted reject rejected refuse refused approve approved deny denied include "
+        "included exclude excluded add added remove removed enable enabled disable disabled create created delete deleted "
+        "send sent receive received borrow borrowed lend lent teach taught learn learned "
+        "succeed success pass passed fail failed failure right rights duty duties benefit benefits risk "
+        "risks strength strengths weakness weaknesses credit debit asset assets liability liabilities revenue revenues cost "
+        "costs income expense expenses profit profits supply demand arrive arrived arrival "
+        "depart departed departure enter entered entrance exit join joined leave leaves lock locked unlock unlocked "
+        "guilty innocent rich poor dry wet empty clean dirty cheap expensive easy difficult simple complex loud quiet dead "
+        "alive good bad better worse correct wrong present absent near far upstream downstream ancestor descendant predecessor "
+        "successor husbands wives king queen prince princess man woman men women boy girl brothers sisters sons daughters "
+        "uncle aunt nephew niece grandfather grandmother grandson granddaughter "
     ),
     "German": (  # "was" is an English word too
         "wer wen wem wessen welche welcher welches welchen welchem wann wo wohin woher warum wieso weshalb wie nicht kein "
         "keine keinen keiner nie niemals ohne vor nach bis seit erste ersten erster erstes zweite zweiten letzte letzten "
         "letzter mehr weniger meisten wenigsten größte größten kleinste kleinsten höchste höchsten niedrigste älteste jüngste "
+        "erlaubt verboten zulässig unzulässig gestattet untersagt legal illegal sicher unsicher gültig ungültig pflicht freiwillig "
+        "mieter vermieter käufer verkäufer arbeitgeber arbeitnehmer vorteile nachteile richtig falsch gut schlecht "
         "über unter alle jeder nur außer darf kann muss soll wird eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf "
     ),
     "French": (
         "qui que quoi quel quelle quels quelles quand où pourquoi comment combien ne pas jamais sans avant après premier première "
+        "autorisé autorisée interdit interdite permis légal légale illégal illégale obligatoire facultatif facultative valable "
+        "vendeur acheteur bailleur locataire employeur employé avantages inconvénients vrai faux bon mauvais "
         "deuxième dernier dernière plus moins tous seulement sauf peut doit deux trois quatre cinq six sept huit neuf dix "
     ),
     "Spanish": (
         "quién quiénes qué cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas nunca sin antes después primero primera "
+        "permitido permitida prohibido prohibida legal ilegal obligatorio obligatoria opcional válido inválido vendedor comprador "
+        "arrendador inquilino empleador empleado ventajas desventajas verdadero falso bueno malo "
         "segundo último última más menos todos solo excepto puede debe dos tres cuatro cinco seis siete ocho nueve diez"
     ),
 }
 _DECIDING = frozenset(" ".join(_DECIDING_OF.values()).casefold().split())
+_NEGATING = ("un", "in", "im", "il", "ir", "non", "non-", "dis", "mis", "de", "anti", "anti-")
+"""Beginnings that turn a word into its opposite in one of these languages: reversible, irreversible."""
 
 _OPENINGS_OF = {
     "English": (
@@ -134,14 +155,19 @@ _TIME_SIGNS = re.compile(
 
 
 def same_deciding_words(one: str, other: str) -> bool:
-    """Whether numbers, names, what is quoted and deciding words are the same in both, in the same order."""
+    """Whether numbers, names, what is quoted, deciding words and words with an opposite among these are the same in
+    both, in the same order."""
     ones, others = _words(one), _words(other)
-    named = {word for word, is_name in (*ones, *others) if is_name}
-    return _decisive(ones, named) == _decisive(others, named)
+    deciding = {word for word, is_name in (*ones, *others) if is_name or _decides(word)}
+    deciding |= _with_opposite({word for word, _ in (*ones, *others)})
+    return [word for word, _ in ones if word in deciding] == [word for word, _ in others if word in deciding]
 
 
-def _decisive(words: list[tuple[str, bool]], named: set[str]) -> list[str]:
-    return [word for word, _ in words if word in named or _decides(word)]
+def _with_opposite(words: set[str]) -> set[str]:
+    """Those of the words of which others are the opposites, by their beginning or end."""
+    pairs = [(word, negating + word) for word in words for negating in _NEGATING]
+    pairs += [(word, f"{word.removesuffix('ful')}less") for word in words]
+    return {word for pair in pairs if words.issuperset(pair) for word in pair}
 
 
 def _decides(word: str) -> bool:

@@ -126,6 +126,7 @@ class _Sync:
         self._source = lease.source
         self._location = location_of(lease.source.location)
         self._outages = 0
+        self._full: QuotaExceeded | None = None
 
     def run(self) -> None:
         """Run one sync to its end. Raises _Interrupted, Conflict once the lease is lost, and what stops a sync with a
@@ -141,9 +142,12 @@ class _Sync:
         elif self._may_delete():
             self._delete_missing(files)
             self._delete_strays()
+        if self._full is not None and self.tally.outcome == "done":
+            self.tally.outcome, self.tally.error = "failed", str(self._full)
 
     def _compare(self, some: Sequence[ListedFile], files: SourceFiles, ref: CollectionRef) -> None:
-        """One batch of the listing: what did not change is noted as seen, the rest is read."""
+        """One batch of the listing: what did not change is noted as seen, the rest is read, while the tenant has room.
+        Without room what is known stays as it was; what is deleted at the end makes some for the next sync."""
         tally = self.tally
         read = [file for file in some if is_read(file.key)]
         known = self._lease.known([file.key for file in read])
@@ -155,7 +159,13 @@ class _Sync:
         self._lease.saw(sorted(same), listed=tally.listed, skipped=tally.skipped)
         self._go_on()
         for file in sorted(changed, key=lambda file: _was_away(known.get(file.key))):
-            self._take(file, known.get(file.key), files, ref)
+            try:
+                self._take(file, known.get(file.key), files, ref)
+            except QuotaExceeded as full:
+                self._full = full
+            if self._full is not None:
+                self._lease.saw(sorted(known), listed=tally.listed, skipped=tally.skipped)
+                break
             self._go_on()
 
     def _take(self, file: ListedFile, known: DataSourceFileRow | None, files: SourceFiles, ref: CollectionRef) -> None:

@@ -19,6 +19,8 @@ SETTLED_S = 2.0
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _FOLDER = _READ | os.O_DIRECTORY
 _GONE = (errno.ENOENT, errno.ENOTDIR)
+_REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG, errno.EOPNOTSUPP})
+"""Of one file, until it or its rights change. Other errors may be a disk's that is away for a while."""
 _LINK = "it is a symbolic link, and links are not followed: put the file itself there"
 _SPECIAL = "it is no plain file"
 _NAME = "its name is not UTF-8: rename it"
@@ -160,10 +162,13 @@ class _Reading:
             raise _as_file_error(error) from None
 
 
-def _as_file_error(error: OSError) -> NotFound | Rejected:
+def _as_file_error(error: OSError) -> NotFound | Rejected | Unavailable:
     if error.errno in _GONE:
         return NotFound("the file is gone")
-    return Rejected(_LINK if error.errno == errno.ELOOP else f"it cannot be read: {_reason(error)}")
+    if error.errno == errno.ELOOP:
+        return Rejected(_LINK)
+    kind = Rejected if error.errno in _REFUSALS else Unavailable
+    return kind(f"it cannot be read: {_reason(error)}")
 
 
 def _reason(error: OSError) -> str:

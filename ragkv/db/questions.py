@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import Select, Update, select, update
 from sqlalchemy.exc import IntegrityError
 
-from ragkv.answer.origins import tokens_from
+from ragkv.answer.origins import tokens_by_tier
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow, TenantRow
@@ -16,6 +16,7 @@ from ragkv.names import storable
 def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
     """The row of an answered question. The answer's text is not kept."""
     timings, usage = answer.timings, answer.usage
+    placed = tokens_by_tier(answer.kv, usage.stitched)
     return QuestionRow(
         id=question.id,
         tenant_id=question.tenant_id,
@@ -39,8 +40,8 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
         computed_tokens=usage.computed,
         completion_tokens=usage.completion,
         failed_chunks=usage.failed_chunks,
-        disk_tokens=min(tokens_from("disk", answer.kv), usage.stitched),
-        remote_tokens=min(tokens_from("remote", answer.kv), usage.stitched),
+        disk_tokens=placed["disk"],
+        remote_tokens=placed["remote"],
         model=model,
     )
 

@@ -59,7 +59,8 @@ def deliveries_of(webhook_id: str) -> Select[WebhookDeliveryRow]:
 
 
 def due_deliveries(now: datetime, of_tenant: int, limit: int) -> Select[WebhookDeliveryRow, WebhookRow]:
-    """(delivery, its webhook) of messages to be sent now, the longest due first, some of each tenant."""
+    """(delivery, its webhook) of messages to be sent now, some of each tenant: all tenants' longest due first, then
+    their second."""
     place = func.row_number().over(
         partition_by=WebhookDeliveryRow.tenant_id, order_by=(WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
     )
@@ -70,7 +71,7 @@ def due_deliveries(now: datetime, of_tenant: int, limit: int) -> Select[WebhookD
         .join(ranked, ranked.c.id == WebhookDeliveryRow.id)
         .join(WebhookRow, WebhookRow.id == WebhookDeliveryRow.webhook_id)
         .where(ranked.c.place <= of_tenant)
-        .order_by(WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
+        .order_by(ranked.c.place, WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
         .limit(limit)
     )
 

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MAX_QUESTIONS = 500
+MOST_LOGGED = 100_000
+"""Questions of the log that are looked at, at most, for some with different texts."""
 """Questions of a run, at most."""
 MAX_OPEN = 4
 """Runs of a tenant that have not ended."""
@@ -213,13 +215,17 @@ def _logged(tenant_id: str, collection_id: str, wanted: Wanted, session: "Sessio
     """Ids of all questions of the period, the newest; of those with the same text one, if possible one that was
     rated."""
     wish = QuestionFilter(tenant_id, collection_id, since=wanted.since, until=wanted.before)
-    rows: list[Any] = []
-    for found, keys in logged_questions(wish):
-        rows += session.execute(found.order_by(*(key.desc() for key in keys)).limit(wanted.limit)).all()
-    rows.sort(key=lambda row: (row.FeedbackRow is not None, row.asked_at), reverse=True)
     by_text: dict[str, Any] = {}
-    for row in rows:
-        by_text.setdefault(row.text, row)
+    for found, keys in logged_questions(wish):
+        texts: set[str] = set()
+        newest_first = found.order_by(*(key.desc() for key in keys)).limit(MOST_LOGGED)
+        for row in session.execute(newest_first, execution_options={"yield_per": 500}):
+            texts.add(row.text)
+            if len(texts) > wanted.limit:
+                break
+            before = by_text.setdefault(row.text, row)
+            if before.FeedbackRow is None and row.FeedbackRow is not None:
+                by_text[row.text] = row
     newest = sorted(by_text.values(), key=lambda row: row.asked_at, reverse=True)
     return [row.id for row in newest[: wanted.limit]]
 

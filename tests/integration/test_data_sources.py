@@ -1,5 +1,6 @@
 """Data sources: real folders, and a real server that speaks S3. On SQLite and on a real PostgreSQL."""
 
+import errno
 import io
 import os
 import shutil
@@ -241,6 +242,39 @@ def test_a_file_with_a_document_that_failed_is_read_again_once_it_changed_or_on_
 
     source.write("broken.pdf", b"%PDF-1.4 changed")
     assert source.sync().changed == 1
+
+
+def test_a_full_tenants_deletions_make_room(folder: Source):
+    with_settings(folder.parts, max_tenant_documents=2)
+    folder.write("a.md", b"# A\n")
+    folder.write("old.md", b"# Old\n")
+    folder.sync()
+    folder.delete("old.md")
+    folder.write("a.md", b"# A, changed\n")
+    folder.write("new.md", b"# New\n")
+    full = folder.sync()
+    assert (full.outcome, full.deleted) == ("failed", 1) and "2 documents at most" in str(full.error)
+
+    last = folder.sync()
+    assert (last.outcome, last.error) == ("done", None)
+    assert folder.documents() == {"a.md": b"# A, changed\n", "new.md": b"# New\n"}
+
+
+def test_files_of_a_disk_that_was_away_are_read_once_it_is_back(folder: Source, monkeypatch: pytest.MonkeyPatch):
+    for name in ("a.md", "b.md"):
+        folder.write(name, b"# Note " + name.encode())
+    opened = os.open
+
+    def failing(path: Any, *args: Any, **options: Any) -> int:
+        if str(path).endswith(".md"):
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(path, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", failing)
+        assert (folder.sync().unreadable, folder.documents()) == (2, {})
+
+    assert (folder.sync().added, len(folder.documents())) == (2, 2)
 
 
 @pytest.mark.parametrize("odd", ["a//b.md", "/b.md", "a//", "a/b\x01.md"])

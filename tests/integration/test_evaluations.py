@@ -100,6 +100,15 @@ class TestEvaluations:
         assert {one["question_id"] for one in report["questions"]} == {first, other}
         assert report["run"]["fidelity"]["with_answer"] == 1
 
+    def test_a_question_that_is_asked_again_and_again_does_not_crowd_out_others(self, client: Client):
+        other = ask(client, "Another question?")
+        for _ in range(3):
+            last = ask(client)
+
+        report = ended(client, start(client, source="logged", limit=2)["id"])
+
+        assert [one["question_id"] for one in report["questions"]] == [last, other]
+
     def test_what_cannot_be_measured_is_refused_with_the_reason(self, client: Client):
         assert_problem(client.post("/v1/evaluations", json={}), 422, "rate some first")
         assert_problem(client.post("/v1/evaluations", json={"source": "given"}), 422, "`questions`")

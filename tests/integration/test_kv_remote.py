@@ -43,6 +43,7 @@ from tests.conftest import ingest_over, lend_models
 from tests.documents import LONG, kv_files, use
 from tests.echo_engine import EchoEngine
 from tests.over_http import client_of, wait_until
+from workers.uploads import Uploads
 
 Hosts = tuple[Parts, IngestParts, Parts]
 
@@ -203,6 +204,20 @@ def test_a_store_that_is_away_costs_ingestion_nothing_and_is_made_up_for(hosts: 
     assert document_view(worker.default_collection.tenant_id, document_id, worker.database).status == Status.READY
     worker.kv_remote = remote
     assert Uploader(worker).upload_due().files == len(kv_files(worker)) == len(objects(worker))
+
+
+def test_uploads_go_on_after_an_error_that_nobody_foresaw(hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
+    worker, *_ = hosts
+    uploads = Uploads(worker)
+
+    def fail(_: Uploader) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Uploader, "upload_due", fail)
+        assert uploads._upload() is False
+
+    assert uploads._upload() is True
 
 
 def test_with_a_full_disk_copies_go_and_documents_stay_ready(hosts: Hosts):

@@ -244,6 +244,16 @@ def test_a_tenant_has_some_places_in_each_round(database: Database, receiver: Re
     assert len({headers["webhook-id"] for headers, _ in receiver.got}) == OF_TENANT + 2
 
 
+def test_other_tenants_backlogs_cost_a_message_one_round(database: Database, receiver: Receiver):
+    for tenant in range(AT_ONCE // OF_TENANT):
+        announced(database, "https://127.0.0.1:1/", 2 * AT_ONCE, f"tenant {tenant}")
+    announced(database, receiver.url, 1, "late")
+
+    Courier(database, HERE).deliver_due()
+
+    assert len(receiver.got) == 1
+
+
 def test_a_name_that_cannot_be_looked_up_costs_its_own_message_alone(database: Database, receiver: Receiver):
     announced(database, "https://xn--a/")
     ref = ensure_collection(database)

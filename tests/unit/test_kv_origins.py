@@ -1,6 +1,6 @@
 """Where each passage's KV came from."""
 
-from ragkv.answer.origins import kv_of_passages, slowest_tier, tokens_from
+from ragkv.answer.origins import kv_of_passages, slowest_tier, tokens_by_tier
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import PassageKV
 from ragkv.engine.protocol import Report
@@ -26,7 +26,7 @@ def test_files_that_lay_in_memory_were_not_read_from_the_disk():
     kv = kv_of_passages(PROMPT, plan, Report(host_keys=frozenset("pb")))
 
     assert [(one.source, one.recomputed_tokens) for one in kv] == [("disk", 2), ("host", 2), ("disk", 0)]
-    assert tokens_from("disk", kv) == 18
+    assert tokens_by_tier(kv, 26) == {"disk": 18, "host": 8}
 
 
 def test_files_that_came_for_this_question_were_in_the_object_store():
@@ -38,6 +38,15 @@ def test_files_that_came_for_this_question_were_in_the_object_store():
 
 def test_what_the_engine_had_in_its_cache_was_on_the_device():
     assert sources(StitchPlan(PLACED), Report(cached=25)) == [("device", 0), ("disk", 0), ("disk", 0)]
+
+
+def test_the_beginning_of_a_passage_that_the_engine_had_in_its_cache_was_not_loaded():
+    """The cache ends where a block does. Tiers and device together are never more than there is."""
+    plan, report = StitchPlan(PLACED), Report(cached=27, stitched=13, host_keys=frozenset("c"))
+    kv = kv_of_passages(PROMPT, plan, report)
+
+    assert [one.source for one in kv] == ["device", "disk", "host"]
+    assert tokens_by_tier(kv, report.stitched) == {"disk": 3, "host": 10}
 
 
 def test_kv_that_could_not_be_used_was_recomputed():

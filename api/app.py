@@ -40,7 +40,7 @@ from api.v1.data_sources import data_sources_router
 from api.v1.documents import documents_router
 from api.v1.evaluations import evaluations_router
 from api.v1.events import ProgressStreams, collection_events, document_events
-from api.v1.health import healthz, readyz
+from api.v1.health import HEADS, healthz, readyz
 from api.v1.keys import keys_router
 from api.v1.kv import kv_router
 from api.v1.metrics import metrics_of_all
@@ -105,6 +105,7 @@ def create_app(
             admin_router(),
             healthz,
             readyz,
+            *HEADS,
             metrics_of_all,
         ],
         middleware=[RefuseWhileDraining(draining), authentication(admissions)],

@@ -60,7 +60,7 @@ def kv_page(
 
 
 def collections_shown(collections: Sequence[CollectionKV], chosen: str) -> list[CollectionKV]:
-    """Those with the most KV, and the one that is chosen by its id or name, in the order given."""
+    """Collections with the most KV, and the one that is chosen by its id or name, in the order given."""
     most = {one.id for one in nlargest(COLLECTIONS_SHOWN, collections, key=lambda one: one.bytes)}
     return [one for one in collections if one.id in most or chosen in (one.id, one.name)]
 

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Literal
 
 import msgspec
-from litestar import HttpMethod, Response, route
+from litestar import HttpMethod, Response, get, route
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
@@ -17,9 +17,6 @@ NEEDED = ("engine", "database", "redis", "index")
 """Components without which no question is answered: 503."""
 DEGRADING = ("worker", "queue", "disk")
 """Components without which questions are answered, but documents wait."""
-
-PROBED = [HttpMethod.GET, HttpMethod.HEAD]
-"""Some monitors ask by HEAD."""
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -43,21 +40,14 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-@route(
-    "/healthz",
-    http_method=PROBED,
-    tags=["health"],
-    summary="Check liveness",
-    opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},
-)
+@get("/healthz", tags=["health"], summary="Check liveness", opt={PUBLIC: True, SERVED_WHILE_DRAINING: True})
 async def healthz() -> Health:
     """Check that the process is running. Returns 200 even if components that it depends on are unavailable."""
     return Health()
 
 
-@route(
+@get(
     "/readyz",
-    http_method=PROBED,
     tags=["health"],
     summary="Check readiness",
     opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},
@@ -82,6 +72,14 @@ async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Drai
             readiness, ready=False, service="shutting down: use another instance, or try again later"
         )
     return Response(readiness, status_code=HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+HEADS = [
+    route(path, http_method=HttpMethod.HEAD, opt=handler.opt, include_in_schema=False)(handler.fn)
+    for handler in (healthz, readyz)
+    for path in handler.paths
+]
+"""The same without a body: some monitors ask so."""
 
 
 async def check(probes: Probes) -> Readiness:

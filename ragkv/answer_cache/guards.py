@@ -164,7 +164,7 @@ def same_deciding_words(one: str, other: str) -> bool:
 
 
 def _with_opposite(words: set[str]) -> set[str]:
-    """Those of the words of which others are the opposites, by their beginning or end."""
+    """Words of these with their opposite among them, told by beginning or end."""
     pairs = [(word, negating + word) for word in words for negating in _NEGATING]
     pairs += [(word, f"{word.removesuffix('ful')}less") for word in words]
     return {word for pair in pairs if words.issuperset(pair) for word in pair}

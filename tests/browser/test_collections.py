@@ -3,7 +3,7 @@
 import re
 
 import httpx
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.visit import Visit
 
@@ -32,6 +32,20 @@ class TestCollections:
         logged_in.locator("#confirm").get_by_role("button", name="Delete").click()
         expect(logged_in.get_by_role("heading", name="Collections", level=1)).to_be_visible()
         expect(logged_in.locator("tbody tr")).to_have_count(1)
+
+    def test_what_was_deleted_is_not_loaded_again(self, logged_in: Page, service: httpx.Client, key: str):
+        """Its events may begin as late as this, and the next page be slow."""
+        made = service.post("/v1/collections", json={"name": "papers"}, headers={"x-api-key": key}).json()
+        events: list[Route] = []
+        logged_in.route("**/events", lambda route: events.append(route))  # noqa: PLW0108 - it looks into functions
+        with logged_in.expect_request("**/events"):
+            logged_in.goto(f"/admin/collections/{made['id']}")
+        logged_in.route("**/admin/collections", lambda route: (logged_in.wait_for_timeout(1000), route.continue_()))
+        logged_in.get_by_role("button", name="Delete").click()
+        logged_in.locator("#confirm").get_by_role("button", name="Delete").click()
+        events[0].fulfill(body=": open\n\n", content_type="text/event-stream")
+
+        expect(logged_in.get_by_role("heading", name="Collections", level=1)).to_be_visible()
 
     def test_a_name_that_is_taken_is_refused_where_it_was_typed(self, visit: Visit, logged_in: Page):
         logged_in.goto("/admin/collections")

@@ -40,7 +40,7 @@ class Visit:
         yield visit
         faults = list(visit.faults)
         context.close()
-        assert faults == []
+        assert faults == [], faults
 
     def log_in(self, key: str) -> None:
         self.page.goto("/admin/login")

@@ -13,7 +13,7 @@
 import { announce } from "./announce.js";
 import { send } from "./api.js";
 import { confirmed } from "./confirm.js";
-import { refresh } from "./swap.js";
+import { leave, refresh } from "./swap.js";
 
 export function startActions() {
   document.addEventListener("click", (event) => {
@@ -55,17 +55,19 @@ function valueOf(field) {
 }
 
 async function run(element, value) {
-  const { method, url, confirm, yes } = element.dataset;
+  const { method, url, confirm, yes, then } = element.dataset;
   if (confirm && !(await confirmed(confirm, yes))) return;
   const button = element.matches("button") ? element : element.querySelector('[type="submit"]');
   if (button.ariaDisabled) return;
   complain(element, "");
   button.ariaDisabled = "true"; // `disabled` would take the focus away
+  leave(Boolean(then));
   try {
     const answer = await send(method, url, value);
     element.dispatchEvent(new CustomEvent("admin:done", { bubbles: true, detail: answer }));
     await goOn(element, answer);
   } catch (error) {
+    leave(false);
     complain(element, error.message);
   } finally {
     button.ariaDisabled = null;

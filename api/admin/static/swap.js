@@ -10,6 +10,7 @@ const preparers = [];
 
 let loads = 0;
 const shown = new Map(); // of each part's id, which load it shows
+let leaving = false;
 
 /** Settled while no button is held down: one that moves away under the pointer before it is let go is never clicked. */
 let released = Promise.resolve();
@@ -29,6 +30,13 @@ for (const type of ["pointerup", "pointercancel"]) {
   addEventListener(type, () => setTimeout(letGo), true); // after the click that follows
 }
 
+/** Whether the page is about to be left. Nothing of it is loaded then: what it shows may be gone. */
+export function leave(is) {
+  leaving = is;
+}
+
+addEventListener("pageshow", () => leave(false)); // the reader came back to it
+
 /** Call `prepare` with the whole page now, and with every page that is loaded later before parts of it are shown. */
 export function onContent(prepare) {
   prepare(document);
@@ -41,6 +49,7 @@ export function onContent(prepare) {
  * load brings after a later one is not shown.
  */
 export async function refresh(ids) {
+  if (leaving) return;
   const load = ++loads;
   const response = await call(location.href, { headers: { Accept: "text/html" } });
   if (new URL(response.url).pathname === "/admin/login") return toLogin();

@@ -167,6 +167,7 @@ def _with_opposite(words: set[str]) -> set[str]:
     """Words of these with their opposite among them, told by beginning or end."""
     pairs = [(word, negating + word) for word in words for negating in _NEGATING]
     pairs += [(word, f"{word.removesuffix('ful')}less") for word in words]
+    pairs += [(word, word[:-2] + "ee") for word in words]  # lessor, lessee
     return {word for pair in pairs if words.issuperset(pair) for word in pair}
 
 

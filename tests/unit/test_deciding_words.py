@@ -33,6 +33,7 @@ DIFFERENT = [
     ("Which changes are reversible?", "Which changes are irreversible?"),
     ("Is it harmful to children?", "Is it harmless to children?"),
     ("What does the employer pay?", "What does the employee pay?"),
+    ("What are the rights of the lessor?", "What are the rights of the lessee?"),
     ("Ist Rauchen erlaubt?", "Ist Rauchen verboten?"),
     ("When was Ada born?", "Where was Ada born?"),
     ("How wide is the inner pipe?", "How wide is the outer pipe?"),

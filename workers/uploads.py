@@ -3,9 +3,9 @@
 import logging
 import threading
 
-from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.upkeep.upload import Uploader
+from workers.repeating import attempt
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Uploads:
         """While nothing can be uploaded the waits grow, whatever is kept meanwhile."""
         wait_s = INTERVAL_S
         while not self._stop.is_set():
-            if self._upload():
+            if attempt(self._upload, "uploads"):
                 wait_s = INTERVAL_S
                 self._due.wait(wait_s)
                 self._due.clear()
@@ -48,14 +48,7 @@ class Uploads:
 
     def _upload(self) -> bool:
         """Whether the object store takes uploads."""
-        try:
-            done = self._uploader.upload_due()
-        except (RagKVError, OSError) as error:
-            log.warning("uploads: %s", error)
-            return False
-        except Exception:  # the thread goes on, whatever happens
-            log.exception("uploads failed")
-            return False
+        done = self._uploader.upload_due()
         self._parts.worker_counters.uploads(*done)
         if done.files:
             log.info("uploaded %d KV files of %d bytes", done.files, done.bytes)

@@ -108,9 +108,9 @@ def _key_of(connection: Connection, *, has_session: bool) -> str | None:
     if header is None:
         return None
     kind, _, key = header.partition(" ")
-    if kind.lower() != "bearer" and has_session:
-        return None
     if kind.lower() != "bearer":
+        if has_session:
+            return None
         raise Unauthorised("send the API key as `Authorization: Bearer rk_...`")
     return key.strip()
 

@@ -91,8 +91,6 @@ class _Form:
 
     def _started(self, segment: MultipartSegment) -> Part:
         if not segment.filename:
-            if (segment.charset or "utf-8").lower() not in CHARSETS:
-                raise ClientException(f"the form field {segment.name[:80]!r} is not in UTF-8: send it so")
             return bytearray()
         kind = segment.content_type or "text/plain"
         headers = dict(segment.headerlist)
@@ -107,4 +105,7 @@ class _Form:
             await self._part.seek(0)
             self._fields[self._segment.name].append(self._part)
         else:
-            self._fields[self._segment.name].append(self._part.decode(self._segment.charset or "utf-8"))
+            charset = (self._segment.charset or "utf-8").lower()
+            if charset not in CHARSETS:
+                raise ClientException(f"the form field {self._segment.name[:80]!r} is not in UTF-8: send it so")
+            self._fields[self._segment.name].append(self._part.decode(charset))

@@ -159,14 +159,12 @@ class _Sync:
         self._lease.saw(sorted(same), listed=tally.listed, skipped=tally.skipped)
         self._go_on()
         for file in sorted(changed, key=lambda file: _was_away(known.get(file.key))):
-            try:
-                self._take(file, known.get(file.key), files, ref)
-            except QuotaExceeded as full:
-                self._full = full
             if self._full is not None:
-                self._lease.saw(sorted(known), listed=tally.listed, skipped=tally.skipped)
                 break
+            self._take(file, known.get(file.key), files, ref)
             self._go_on()
+        if self._full is not None:
+            self._lease.saw(sorted(known), listed=tally.listed, skipped=tally.skipped)
 
     def _take(self, file: ListedFile, known: DataSourceFileRow | None, files: SourceFiles, ref: CollectionRef) -> None:
         """Read one new or changed file. One that cannot be read keeps the document of the version before."""
@@ -177,8 +175,9 @@ class _Sync:
             self._refuse(file)
             document_id = self._accepted(file, document_id, files, ref)
             self._outages = 0
-        except QuotaExceeded:
-            raise
+        except QuotaExceeded as full:
+            self._full = full
+            return
         except NotFound:
             collection_ref(ref.tenant_id, ref.collection_id, self._parts.database)  # if that is gone it stops here
             return  # gone since it was listed

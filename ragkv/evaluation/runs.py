@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from ragkv.catalog.questions import LoggedQuestion, all_questions
 from ragkv.clock import utc_now
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.evaluations import (
@@ -24,7 +26,7 @@ from ragkv.db.evaluations import (
     run_by_id,
     runs_of,
 )
-from ragkv.db.feedback import QuestionFilter, known_answers, logged_questions
+from ragkv.db.feedback import QuestionFilter, known_answers
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.db.tenants import collection_ref
@@ -53,9 +55,9 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 MAX_QUESTIONS = 500
+"""Questions of a run, at most."""
 MOST_LOGGED = 100_000
 """Questions of the log that are looked at, at most, for some with different texts."""
-"""Questions of a run, at most."""
 MAX_OPEN = 4
 """Runs of a tenant that have not ended."""
 MAX_RUNS = 1000
@@ -87,6 +89,7 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
         )
     ref = collection_ref(tenant_id, collection, database)
     run_id = new_id()
+    questions = _questions(run_id, tenant_id, ref.collection_id, wanted, database)
     with database.writing() as session:
         advisory_lock(session, f"evaluations {tenant_id}")
         if (session.scalar(num_open(tenant_id)) or 0) >= MAX_OPEN:
@@ -95,7 +98,6 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
             raise Conflict(f"{MAX_RUNS:,} evaluations are kept: delete some")
         if wanted.given:
             session.execute(forget_older_given(tenant_id, GIVEN_SETS - 1))
-        questions = _questions(run_id, tenant_id, ref.collection_id, wanted, session)
         if not questions:
             raise Rejected(_NOTHING[wanted.source])
         session.add(
@@ -179,7 +181,7 @@ _NOTHING: dict[Source, str] = {
 
 
 def _questions(
-    run_id: str, tenant_id: str, collection_id: str, wanted: Wanted, session: "Session"
+    run_id: str, tenant_id: str, collection_id: str, wanted: Wanted, database: Database
 ) -> list[EvaluationQuestionRow]:
     if wanted.source == "given":
         given = [_kept(one, wanted.kind) for one in wanted.given]
@@ -187,7 +189,7 @@ def _questions(
             EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=one) for number, one in enumerate(given)
         ]
     find = _rated if wanted.source == "rated" else _logged
-    ids = find(tenant_id, collection_id, wanted, session)
+    ids = find(tenant_id, collection_id, wanted, database)
     return [
         EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=one) for number, one in enumerate(ids)
     ]
@@ -200,7 +202,7 @@ def _kept(given: GivenQuestion, kind: Kind) -> dict[str, Any]:
     return builtins
 
 
-def _rated(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session") -> list[str]:
+def _rated(tenant_id: str, collection_id: str, wanted: Wanted, database: Database) -> list[str]:
     """Ids of questions with known answers, the newest of the period."""
     found = known_answers(tenant_id, collection_id)
     if wanted.since is not None:
@@ -208,26 +210,22 @@ def _rated(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session
     if wanted.before is not None:
         found = found.where(FeedbackRow.asked_at < wanted.before)
     newest = found.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(wanted.limit)
-    return [row.answer_id for row in session.scalars(newest)]
+    with database.reading() as session:
+        return [row.answer_id for row in session.scalars(newest)]
 
 
-def _logged(tenant_id: str, collection_id: str, wanted: Wanted, session: "Session") -> list[str]:
+def _logged(tenant_id: str, collection_id: str, wanted: Wanted, database: Database) -> list[str]:
     """Ids of all questions of the period, the newest; of those with the same text one, if possible one that was
     rated."""
     wish = QuestionFilter(tenant_id, collection_id, since=wanted.since, until=wanted.before)
-    by_text: dict[str, Any] = {}
-    for found, keys in logged_questions(wish):
-        texts: set[str] = set()
-        newest_first = found.order_by(*(key.desc() for key in keys)).limit(MOST_LOGGED)
-        for row in session.execute(newest_first, execution_options={"yield_per": 500}):
-            texts.add(row.text)
-            if len(texts) > wanted.limit:
-                break
-            before = by_text.setdefault(row.text, row)
-            if before.FeedbackRow is None and row.FeedbackRow is not None:
-                by_text[row.text] = row
-    newest = sorted(by_text.values(), key=lambda row: row.asked_at, reverse=True)
-    return [row.id for row in newest[: wanted.limit]]
+    by_text: dict[str, LoggedQuestion] = {}
+    for question in islice(all_questions(wish, database), MOST_LOGGED):
+        before = by_text.get(question.question)
+        if before is None and len(by_text) == wanted.limit:
+            break
+        if before is None or (before.feedback is None and question.feedback is not None):
+            by_text[question.question] = question
+    return [question.id for question in sorted(by_text.values(), key=lambda one: one.asked_at, reverse=True)]
 
 
 def _find(session: "Session", tenant_id: str, run_id: str) -> tuple[EvaluationRow, str]:

@@ -207,17 +207,21 @@ def test_a_store_that_is_away_costs_ingestion_nothing_and_is_made_up_for(hosts: 
 
 
 def test_uploads_go_on_after_an_error_that_nobody_foresaw(hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
-    worker, *_ = hosts
-    uploads = Uploads(worker)
+    worker, ingest, _ = hosts
+    ready(ingest)
+    upload_due = Uploader.upload_due
 
-    def fail(_: Uploader) -> None:
+    def fail_once(uploader: Uploader) -> Any:
+        monkeypatch.setattr(Uploader, "upload_due", upload_due)
         raise RuntimeError("can't start new thread")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Uploader, "upload_due", fail)
-        assert uploads._upload() is False
+    monkeypatch.setattr(Uploader, "upload_due", fail_once)
+    monkeypatch.setattr("workers.uploads.INTERVAL_S", 0.01)
+    uploads = Uploads(worker)
+    uploads.start()
 
-    assert uploads._upload() is True
+    wait_until(lambda: objects(worker) == kv_files(worker) != set())
+    uploads.stop()
 
 
 def test_with_a_full_disk_copies_go_and_documents_stay_ready(hosts: Hosts):

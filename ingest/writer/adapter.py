@@ -6,11 +6,11 @@ is then in it; what it has from one of them in particular is averaged out.
 """
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Any, cast
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
@@ -86,18 +86,46 @@ class Adapter:
         """Add the adapter to the model's own weights. `disabled` takes it out again, to within rounding."""
         self._model.merge_adapter()
 
+    @torch.no_grad()
     def merged_weights(self) -> dict[str, torch.Tensor]:
-        """The weights that `merge` would leave, by name in the model without its head. Gradients reach the adapter
-        through them."""
+        """The weights that `merge` would leave, by name in the model without its head. They carry no gradients: see
+        `followed`."""
         merged = {}
-        trunk = cast("nn.Module", self._model.get_base_model().base_model)
-        for name, layer in trunk.named_modules():
-            if isinstance(layer, Linear):
-                weight = cast("torch.Tensor", layer.get_base_layer().weight)
-                merged[f"{name}.base_layer.weight"] = weight + layer.get_delta_weight(self._model.active_adapter).to(
-                    weight.dtype
-                )
+        for name, layer in self._layers():
+            weight = cast("torch.Tensor", layer.get_base_layer().weight)
+            delta = layer.get_delta_weight(self._model.active_adapter)
+            merged[f"{name}.base_layer.weight"] = weight + delta.to(weight.dtype)
         return merged
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """In the block, gradients of forwards with `merged_weights` reach the adapter's matrices, as if these stood
+        beside the model's weights.
+
+        The weights' own gradients are never computed: a product of the model's size less for each layer, and no copy of
+        the model's weights for them.
+        """
+        name = self._model.active_adapter
+        followed, hooks = [], []
+        for _, layer in self._layers():
+            matrices = [layer.lora_A[name].weight, layer.lora_B[name].weight]
+            # `disabled`, which a forward with merged weights runs in, takes the matrices themselves out of autograd.
+            leaves = [matrix.detach().requires_grad_() for matrix in matrices]
+            followed += list(zip(matrices, leaves, strict=True))
+            hooks.append(layer.get_base_layer().register_forward_hook(_following(*leaves, layer.scaling[name])))
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+        for matrix, leaf in followed:
+            if leaf.grad is not None:
+                matrix.grad = leaf.grad if matrix.grad is None else matrix.grad + leaf.grad
+
+    def _layers(self) -> Iterator[tuple[str, Linear]]:
+        """The adapted layers, by name in the model without its head."""
+        trunk = cast("nn.Module", self._model.get_base_model().base_model)
+        return ((name, layer) for name, layer in trunk.named_modules() if isinstance(layer, Linear))
 
     @contextmanager
     def disabled(self) -> Iterator[None]:
@@ -112,3 +140,38 @@ class Adapter:
     @property
     def parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self._model.parameters() if parameter.requires_grad]
+
+
+class _Follow(torch.autograd.Function):
+    """A layer's output as it is; its gradient goes on to the adapter's matrices as well.
+
+    The layer computes y = x W' with W' = W + s B A, so that x gets its gradient through W'. With g = dL/dy those of the
+    matrices are dL/dA = s (g B)' x and dL/dB = s g' (x A'), ' transposed: products of the adapter's rank.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, output: torch.Tensor, given: torch.Tensor, down: torch.Tensor, up: torch.Tensor, scale: float
+    ) -> torch.Tensor:
+        """output: [..., out]. given: the layer's input, [..., in]. down: A, [rank, in]. up: B, [out, rank]."""
+        ctx.save_for_backward(given, down, up)
+        ctx.scale = scale
+        return output.view_as(output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (gradient,) = gradients
+        given, down, up = ctx.saved_tensors
+        rows, of_rows = given.flatten(0, -2), gradient.flatten(0, -2)
+        of_down = (of_rows @ up.to(rows.dtype)).T @ rows
+        of_up = of_rows.T @ (rows @ down.to(rows.dtype).T)
+        return gradient, None, ctx.scale * of_down.to(down.dtype), ctx.scale * of_up.to(up.dtype), None
+
+
+def _following(down: torch.Tensor, up: torch.Tensor, scale: float) -> Callable[..., torch.Tensor]:
+    """A forward hook of a linear layer: see `_Follow`."""
+
+    def hook(layer: nn.Module, given: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+        return cast("torch.Tensor", _Follow.apply(output, given[0], down, up, scale))
+
+    return hook

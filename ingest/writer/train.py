@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ingest.writer.adapter import Adapter
-from ingest.writer.reading import KV, Reader, Reading, Tail, distances
+from ingest.writer.reading import KV, Reader, Reading, Tail, Weights, distances
 from ingest.writer.samples import Sample, Samples
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.errors import Rejected
@@ -75,7 +75,7 @@ class Trainer:
         self._validation = validation
         self._teachers: dict[tuple[int, bool], list[Reading]] = {}
         self._optimizer = torch.optim.AdamW(adapter.parameters, lr=course.rate, betas=(0.9, 0.98), weight_decay=0.0)
-        self._weights: _Merged | None = None  # a copy of the model, made for the first step
+        self._weights: Weights | None = None  # merged: a copy of the model, made for the first step
         self.samples = 0
         self.seconds = 0.0
 
@@ -124,13 +124,13 @@ class Trainer:
         return Losses(fmean(kls), fmean(hiddens))
 
     def _step(self, sample: Sample) -> Losses:
-        weights = self._weights = self._weights or _Merged(self._adapter)
+        weights = self._weights = self._weights or self._adapter.merged_weights()
         chunks, tails = self._tokens.of(sample)
         whole = self._reader.prefill(sum(chunks, ()))
         tails = self._reader.answered(whole, tails, MAX_ANSWER_TOKENS)
         with torch.no_grad():
             teacher = self._reader.stitched(whole, tails)
-            context = self._reader.write(chunks, weights.leaves)
+            context = self._reader.write(chunks, weights)
         for tensor in chain.from_iterable(context):
             tensor.requires_grad_()
         pairs = list(distances(teacher, self._reader.stitched(context, tails)))
@@ -139,50 +139,32 @@ class Trainer:
         self._write_again(chunks, context, weights)
         self.samples += 1
         if self.samples % self._course.batch == 0:
-            self._update(weights)
+            self._update()
         return Losses(kl.item(), hidden.item())
 
-    def _write_again(self, chunks: Sequence[tuple[int, ...]], context: KV, weights: "_Merged") -> None:
-        """Take the gradients of a context's KV on to the weights, a few chunks at a time: what a forward keeps for its
+    def _write_again(self, chunks: Sequence[tuple[int, ...]], context: KV, weights: Weights) -> None:
+        """Take the gradients of a context's KV on to the adapter, a few chunks at a time: what a forward keeps for its
         backward, megabytes a token, is then bounded (gradient caching, Gao et al., arXiv 2101.06983)."""
         start = self._reader.num_prefix
         for group in grouped(chunks, TOKENS_AT_ONCE):
-            written = self._reader.write_behind(start, group, weights.leaves)
             end = start + sum(map(len, group))
             gradients = [
                 whole.grad[:, :, start:end] for whole in chain.from_iterable(context) if whole.grad is not None
             ]
-            torch.autograd.backward(list(chain.from_iterable(written)), gradients)
+            with self._adapter.followed():
+                written = self._reader.write_behind(start, group, weights)
+                torch.autograd.backward(list(chain.from_iterable(written)), gradients)
             start = end
 
-    def _update(self, weights: "_Merged") -> None:
+    def _update(self) -> None:
         done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)
         warm = min(1.0, self.samples / self._course.batch / WARM_UP_STEPS)
-        weights.backward()
         for group in self._optimizer.param_groups:
             group["lr"] = self._course.rate * warm * max(LEAST_RATE, 1 - done)
         torch.nn.utils.clip_grad_norm_(self._adapter.parameters, 1.0)
         self._optimizer.step()
         self._optimizer.zero_grad()
         self._weights = None
-
-
-class _Merged:
-    """The model's weights with the adapter in them, for one update. Gradients are collected on `leaves`.
-
-    Writing with merged weights is what ingestion does, and a third of the work and memory of PEFT's own forward, which
-    keeps every input of every layer in float32.
-    """
-
-    def __init__(self, adapter: Adapter) -> None:
-        self._merged = adapter.merged_weights()
-        self.leaves = {name: weight.detach().requires_grad_() for name, weight in self._merged.items()}
-
-    def backward(self) -> None:
-        """Take the leaves' gradients on to the adapter."""
-        # The last layer's weights behind its keys and values change no KV: they have no gradient.
-        told = [(self._merged[name], leaf.grad) for name, leaf in self.leaves.items() if leaf.grad is not None]
-        torch.autograd.backward([merged for merged, _ in told], [gradient for _, gradient in told])
 
 
 def grouped(chunks: Sequence[tuple[int, ...]], tokens: int) -> Iterator[list[tuple[int, ...]]]:

@@ -16,7 +16,7 @@ from ingest.writer.evaluate import evaluate, ratio_upper
 from ingest.writer.reading import Reader, Tail, distances
 from ingest.writer.samples import Sample, Samples
 from ingest.writer.strength import STRENGTHS, settle
-from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer, _Merged, grouped
+from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer, grouped
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
 from ragkv.fingerprint import Fingerprints
@@ -216,14 +216,12 @@ class TestTraining:
         ours = self.trainer(model, Course(samples=2, seconds=1e9))
         for one in (beside, ours):
             awaken(one._adapter)
-        ours._weights = _Merged(ours._adapter)
         reader = beside._reader
         pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
         kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
         ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
 
         ours._step(SAMPLE)
-        ours._weights.backward()
 
         for one, other in zip(beside._adapter.parameters, ours._adapter.parameters, strict=True):
             torch.testing.assert_close(

@@ -106,13 +106,14 @@ class Adapter:
         the model's weights for them.
         """
         name = self._model.active_adapter
-        followed, hooks = [], []
+        followed: list[tuple[torch.Tensor, torch.Tensor]] = []
+        hooks = []
         for _, layer in self._layers():
-            matrices = [layer.lora_A[name].weight, layer.lora_B[name].weight]
+            matrices = [cast("torch.Tensor", each[name].weight) for each in (layer.lora_A, layer.lora_B)]
             # `disabled`, which a forward with merged weights runs in, takes the matrices themselves out of autograd.
-            leaves = [matrix.detach().requires_grad_() for matrix in matrices]
-            followed += list(zip(matrices, leaves, strict=True))
-            hooks.append(layer.get_base_layer().register_forward_hook(_following(*leaves, layer.scaling[name])))
+            down, up = (matrix.detach().requires_grad_() for matrix in matrices)
+            followed += zip(matrices, (down, up), strict=True)
+            hooks.append(layer.get_base_layer().register_forward_hook(_following(down, up, layer.scaling[name])))
         try:
             yield
         finally:
@@ -172,6 +173,7 @@ def _following(down: torch.Tensor, up: torch.Tensor, scale: float) -> Callable[.
     """A forward hook of a linear layer: see `_Follow`."""
 
     def hook(layer: nn.Module, given: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
-        return cast("torch.Tensor", _Follow.apply(output, given[0], down, up, scale))
+        followed: torch.Tensor = _Follow.apply(output, given[0], down, up, scale)  # type: ignore[no-untyped-call]
+        return followed
 
     return hook

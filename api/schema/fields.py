@@ -596,6 +596,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",
         "days": "Lifetime in days; null for no expiry, or, where keys must expire, the longest lifetime.",
     },
+    "KeyPage": {"items": "API keys, oldest first."},
     "KeyView": {
         "name": "Name of the key.",
         "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",

@@ -474,6 +474,7 @@ EXAMPLES: dict[Any, object] = {
             DeviceTier(2_147_483_648, 184_549_376), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204), None
         ),
         [CollectionKV(COLLECTION_ID, "papers", pinned=False, files=340, bytes=4_045_504_512, tokens=81_204)],
+        None,
         [TenantKV("default", 340, 4_045_504_512, 81_204)],
         limit_bytes=None,
         last_used_at=MOMENT,

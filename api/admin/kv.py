@@ -13,7 +13,7 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
-from ragkv.upkeep.admin import CollectionKV, KVAmount, KVOverview, kv_of_documents, overview
+from ragkv.upkeep.admin import CollectionKV, KVAmount, KVOverview, kv_of_collections, kv_of_documents, overview
 
 DOCUMENTS_A_PAGE = 25
 COLLECTIONS_SHOWN = 50
@@ -41,6 +41,7 @@ def kv_page(
     """Render bytes by tier and collection, and documents with their KV, of all collections or of one."""
     tenant_id = request.user.tenant_id
     seen = overview(tenant_id, parts)
+    collections = list(kv_of_collections(tenant_id, parts.database))
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id if collection else None
     documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, parts.database)
     kept = kv_of_documents([document.id for document in documents.items], parts.database)
@@ -48,10 +49,11 @@ def kv_page(
         request,
         "kv.html",
         seen=seen,
-        collections=collections_shown(seen.collections, collection),
+        collections=collections_shown(collections, collection),
+        num_collections=len(collections),
         tiers=tier_bars(seen),
         loads={one.tier: one for one in seen.loads},
-        largest=max((one.bytes for one in seen.collections), default=0),
+        largest=max((one.bytes for one in collections), default=0),
         documents=documents,
         kept={document.id: kept.get(document.id, NOTHING) for document in documents.items},
         chosen=collection,

@@ -23,7 +23,7 @@ from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
 from api.v1.writer import EvaluationBody, WriterBody
 from ragkv.access.audit import AuditEvent, AuditPage
-from ragkv.access.keys import IssuedKey, KeyView
+from ragkv.access.keys import IssuedKey, KeyPage, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.cited import CitedPage
@@ -437,6 +437,7 @@ EXAMPLES: dict[Any, object] = {
     NewKey: NewKey(name="indexing job", scopes=("read", "write"), days=90),
     IssuedKey: IssuedKey(key=f"rk_{KEY.id}_{'0123456789abcdef' * 4}", view=KEY),
     KeyView: KEY,
+    KeyPage: KeyPage([KEY], CURSOR),
     AuditPage: AuditPage([AUDIT_EVENT], CURSOR),
     NewWebhook: NewWebhook(url=WEBHOOK.url, collection="papers"),
     IssuedWebhook: IssuedWebhook(secret=f"whsec_{'MDEyMzQ1Njc4OWFiY2RlZg' * 2}", webhook=WEBHOOK),
@@ -473,6 +474,7 @@ EXAMPLES: dict[Any, object] = {
             DeviceTier(2_147_483_648, 184_549_376), HostTier(100_663_296), KVAmount(340, 4_045_504_512, 81_204), None
         ),
         [CollectionKV(COLLECTION_ID, "papers", pinned=False, files=340, bytes=4_045_504_512, tokens=81_204)],
+        None,
         [TenantKV("default", 340, 4_045_504_512, 81_204)],
         limit_bytes=None,
         last_used_at=MOMENT,

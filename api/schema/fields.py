@@ -224,7 +224,7 @@ FIELDS: dict[str, dict[str, str]] = {
     "PinBody": {"pinned": "Whether the KV is pinned: evicted only on request, never to free space."},
     "KVOverview": {
         "tiers": "KV by tier.",
-        "collections": "KV by collection.",
+        "collections": "KV by collection: a page of collections, ordered by name.",
         "tenants": "KV by tenant; null unless the API key belongs to the default tenant and has the scope `admin`.",
         "limit_bytes": "Maximum size of all tenants' KV in bytes; null for no limit.",
         "hit_rate": "Origin of prompt tokens in the last 24 hours; null without stitched questions.",
@@ -596,6 +596,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",
         "days": "Lifetime in days; null for no expiry, or, where keys must expire, the longest lifetime.",
     },
+    "KeyPage": {"items": "API keys, oldest first."},
     "KeyView": {
         "name": "Name of the key.",
         "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",

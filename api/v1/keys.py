@@ -5,14 +5,15 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, Router, delete, get, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
+from api.v1.collections import Limit
 from ragkv.access.caller import Caller
-from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyView, issue_key, list_keys, maker_of, revoke_key
+from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key
 from ragkv.parts import Parts
 from ragkv.scopes import KeyScope
 
@@ -48,10 +49,15 @@ def create(
     return issued
 
 
-@get("/", summary="List API keys", responses=problems(), sync_to_thread=True)
-def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[KeyView]:
-    """List the tenant's API keys, including revoked ones. Secrets are not returned."""
-    return list_keys(caller.tenant_id, parts.database)
+@get("/", summary="List API keys", responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."), sync_to_thread=True)
+def show(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> KeyPage:
+    """List the tenant's API keys, oldest first, including revoked ones. Secrets are not returned."""
+    return list_keys(caller.tenant_id, limit, cursor, parts.database)
 
 
 @delete(

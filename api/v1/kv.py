@@ -7,13 +7,14 @@ from http import HTTPStatus
 import msgspec
 from litestar import Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
-from litestar.params import FromPath, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problem_of, problems
 from api.http.sse import event_message
+from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.documents import DocumentView, document_view
@@ -40,10 +41,22 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pinned: bool
 
 
-@get("/kv", guards=[reading], summary="Get KV usage", responses=problems(), sync_to_thread=True)
-def show_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> KVOverview:
-    """Get the size of the tenant's stored KV by tier and by collection."""
-    return overview(caller.tenant_id, parts, of_all=caller.may("admin"))
+@get(
+    "/kv",
+    guards=[reading],
+    summary="Get KV usage",
+    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
+    sync_to_thread=True,
+)
+def show_all(
+    caller: NamedDependency[Caller],
+    parts: NamedDependency[Parts],
+    limit: Limit = 50,
+    cursor: FromQuery[str | None] = None,
+) -> KVOverview:
+    """Get the size of the tenant's stored KV by tier and by collection. `limit` and `cursor` are of the collections,
+    which are ordered by name."""
+    return overview(caller.tenant_id, parts, limit, cursor, of_all=caller.may("admin"))
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())

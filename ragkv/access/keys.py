@@ -12,17 +12,21 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from ragkv.access.audit import MAX_CHARS
 from ragkv.access.caller import Caller
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.keys import keys_of_tenant, keys_with_tenants, mark_used, some_key
+from ragkv.db.keys import BY_AGE, BY_VALIDITY, keys_of_tenant, keys_with_tenants, mark_used, some_key
+from ragkv.db.pages import rows_behind
 from ragkv.db.tables import ApiKeyRow
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.names import clean_name, storable
+from ragkv.page import Moment, from_cursor
 from ragkv.scopes import KEY_SCOPES, KeyScope
 
 log = logging.getLogger(__name__)
@@ -31,6 +35,7 @@ USE_NOTED_EVERY = timedelta(minutes=1)
 MAX_DAYS = 3650
 _KEY = re.compile(r"rk_([0-9a-f]{16})_([0-9a-f]{64})")
 _ID = re.compile(r"[0-9a-f]{16}")
+_Id = Annotated[str, Meta(pattern=f"^{_ID.pattern}$")]
 _WRONG = "the API key is not known: check it, or make one with `ragkv keys create --name NAME`"
 
 
@@ -48,6 +53,13 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     created_by_person: str | None = None
     revoked_by: str | None = None
     revoked_by_person: str | None = None
+
+
+class KeyPage(msgspec.Struct, frozen=True):
+    """A page of API keys."""
+
+    items: list[KeyView]
+    next: str | None
 
 
 class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,10 +130,23 @@ def issue_key(
     return IssuedKey(key=f"rk_{key_id}_{secret}", view=_view(row))
 
 
-def list_keys(tenant_id: str, database: Database) -> list[KeyView]:
-    """A tenant's keys, revoked ones too, oldest first."""
+def list_keys(tenant_id: str, limit: int, cursor: str | None, database: Database) -> KeyPage:
+    """A page of a tenant's keys, revoked ones too, oldest first. Raises Rejected for an invalid cursor."""
+    after = from_cursor(cursor, tuple[Moment, _Id])
     with database.reading() as session:
-        return [_view(row) for row in session.scalars(keys_of_tenant(tenant_id))]
+        keys = rows_behind(session, keys_of_tenant(tenant_id), BY_AGE, limit, after)
+        items = [_view(row) for (row,) in keys.items]
+    return KeyPage(items, keys.next(lambda row: (row[0].created_at, row[0].id)))
+
+
+def list_valid_keys_first(tenant_id: str, limit: int, cursor: str | None, database: Database) -> KeyPage:
+    """A page of a tenant's keys, newest first, revoked ones behind all others. Raises Rejected for an invalid
+    cursor."""
+    after = from_cursor(cursor, tuple[bool, Moment, _Id])
+    with database.reading() as session:
+        keys = rows_behind(session, keys_of_tenant(tenant_id), BY_VALIDITY, limit, after, descending=True)
+        items = [_view(row) for (row,) in keys.items]
+    return KeyPage(items, keys.next(lambda row: (row[0].revoked_at is None, row[0].created_at, row[0].id)))
 
 
 def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:

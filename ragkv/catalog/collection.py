@@ -127,12 +127,17 @@ def collection_with_counts(
 
 def list_collections(tenant_id: str, limit: int, cursor: str | None, database: Database) -> CollectionPage:
     """A page of a tenant's collections, by name. Raises Rejected for an invalid cursor."""
-    after = from_cursor(cursor, Name)
-    position = None if after is None else (storable(after),)
+    position = position_by_name(cursor)
     with database.reading() as session:
         collections = rows_behind(session, collection_facts(tenant_id), BY_NAME, limit, position)
         items = [_view(*facts) for facts in collections.items]
     return CollectionPage(items, collections.next(lambda facts: facts[0].name))
+
+
+def position_by_name(cursor: str | None) -> tuple[str] | None:
+    """The position of a cursor among collections by name. Raises Rejected for an invalid cursor."""
+    after = from_cursor(cursor, Name)
+    return None if after is None else (storable(after),)
 
 
 def num_documents(tenant_id: str, database: Database) -> int:

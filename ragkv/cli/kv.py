@@ -76,9 +76,9 @@ def stats(tenant: str) -> None:
 def show(tenant: str) -> None:
     """List the KV of a tenant by collection. KV that two collections share counts in both."""
     with opened_parts(Parts.prepare_database) as parts:
-        seen = admin.overview(tenant_id_of(tenant, parts), parts)
+        collections = list(admin.kv_of_collections(tenant_id_of(tenant, parts), parts.database))
     table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
-    for one in seen.collections:
+    for one in collections:
         table.add_row(
             one.id, one.name, f"{one.files:,}", f"{one.tokens:,}", _size(one.bytes), "yes" if one.pinned else ""
         )

@@ -26,6 +26,12 @@ def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int
     )
 
 
+def pins_of_collections(tenant_id: str) -> Select[str, str, bool]:
+    """(id, name, whether its KV is pinned) of a tenant's collections."""
+    found = select(CollectionRow.id, CollectionRow.name, CollectionRow.kv_pinned)
+    return found.where(CollectionRow.tenant_id == tenant_id)
+
+
 def count_documents(tenant_id: str) -> Select[int]:
     return select(func.count(DocumentRow.id)).where(DocumentRow.tenant_id == tenant_id)
 

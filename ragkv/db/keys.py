@@ -4,18 +4,23 @@ from datetime import datetime
 
 from sqlalchemy import Select, Update, or_, select, update
 
+from ragkv.db.pages import Keys
 from ragkv.db.tables import ApiKeyRow, TenantRow
+
+BY_AGE: Keys = (ApiKeyRow.created_at.expression, ApiKeyRow.id.expression)
+BY_VALIDITY = (ApiKeyRow.revoked_at.is_(None), *BY_AGE)
+"""Revoked keys, then those that are not, each by age."""
 
 
 def keys_of_tenant(tenant_id: str) -> Select[ApiKeyRow]:
-    """A tenant's keys, oldest first."""
-    return select(ApiKeyRow).where(ApiKeyRow.tenant_id == tenant_id).order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+    """A tenant's keys."""
+    return select(ApiKeyRow).where(ApiKeyRow.tenant_id == tenant_id)
 
 
 def keys_with_tenants() -> Select[ApiKeyRow, str]:
     """(key, name of its tenant) of all tenants, oldest first."""
     joined = select(ApiKeyRow, TenantRow.name).join(TenantRow, TenantRow.id == ApiKeyRow.tenant_id)
-    return joined.order_by(ApiKeyRow.created_at, ApiKeyRow.id)
+    return joined.order_by(*BY_AGE)
 
 
 def some_key() -> Select[str]:

@@ -94,24 +94,17 @@ def kv_of(owner: KVOwner, tier: str | None = None) -> Select[int, int, int, date
     return found if tier is None else found.where(KVEntryRow.tier == tier)
 
 
-def kv_by_collection(tenant_id: str) -> Select[CollectionRow, int, int, int]:
-    """(collection, files, bytes, tokens) by name. What two collections share counts in both."""
+def kv_by_collection(collection_ids: Sequence[str]) -> Select[str, int, int, int]:
+    """(collection, files, bytes, tokens) of those that have some. What two collections share counts in both."""
     used = (
         select(DocumentRow.collection_id, ChunkRow.kv_key)
         .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
-        .where(ChunkRow.tenant_id == tenant_id, ChunkRow.kv_key.is_not(None))
+        .where(one_of(DocumentRow.collection_id, collection_ids), ChunkRow.kv_key.is_not(None))
         .distinct()
         .subquery()
     )
-    sums = (func.count(KVEntryRow.key), *_SUMS[1:])
-    return (
-        select(CollectionRow, *sums)
-        .outerjoin(used, used.c.collection_id == CollectionRow.id)
-        .outerjoin(KVEntryRow, KVEntryRow.key == used.c.kv_key)
-        .where(CollectionRow.tenant_id == tenant_id)
-        .group_by(CollectionRow.id)
-        .order_by(CollectionRow.name)
-    )
+    found = select(used.c.collection_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
+    return found.group_by(used.c.collection_id)
 
 
 def kv_by_tenant() -> Select[str, int, int, int]:

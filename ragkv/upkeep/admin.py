@@ -1,14 +1,16 @@
 """KV of a tenant, its collections and documents: usage, pinning, eviction and rebuild."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.catalog.changes import Queued, queue_again
+from ragkv.catalog.collection import position_by_name
 from ragkv.catalog.documents import DocumentView, document_view, find_document
 from ragkv.catalog.requeue import enqueue
+from ragkv.db.collections import BY_NAME, pins_of_collections
 from ragkv.db.database import Database
 from ragkv.db.documents import number_of, precompute_again
 from ragkv.db.jobs import REBUILD
@@ -22,10 +24,12 @@ from ragkv.db.kv_entries import (
     sizes_of,
 )
 from ragkv.db.kv_tiers import REMOTE
+from ragkv.db.pages import rows_behind
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
 from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
+from ragkv.page import MAX_PAGE, all_pages
 from ragkv.parts import Parts
 from ragkv.statistics.summary import tier_use
 from ragkv.statistics.views import HitRate, TierLoads
@@ -84,6 +88,13 @@ class CollectionKV(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class CollectionKVPage(msgspec.Struct, frozen=True):
+    """A page of collections with their KV, ordered by name."""
+
+    items: list[CollectionKV]
+    next: str | None
+
+
 class TenantKV(msgspec.Struct, frozen=True):
     """The KV of one tenant."""
 
@@ -98,6 +109,7 @@ class KVOverview(msgspec.Struct, frozen=True):
 
     tiers: KVTiers
     collections: list[CollectionKV]
+    next: str | None
     tenants: list[TenantKV] | None
     limit_bytes: int | None
     last_used_at: datetime | None
@@ -118,16 +130,19 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     last_used_at: datetime | None
 
 
-def overview(tenant_id: str, parts: Parts, *, of_all: bool = True) -> KVOverview:
-    """All of a tenant's KV. Looks at every file: it may take a second. `of_all`: for the default tenant, with what each
-    tenant has."""
+def overview(
+    tenant_id: str, parts: Parts, limit: int = MAX_PAGE, cursor: str | None = None, *, of_all: bool = True
+) -> KVOverview:
+    """All of a tenant's KV, and that of a page of its collections. Raises Rejected for an invalid cursor.
+
+    Looks at every file: it may take a second. `of_all`: for the default tenant, with what each tenant has.
+    """
     with parts.database.reading() as session:
+        collections = _page(session, tenant_id, limit, cursor)
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
-        by_collection = session.execute(kv_by_collection(tenant_id))
-        collections = [CollectionKV(row.id, row.name, row.kv_pinned, *sums) for row, *sums in by_collection]
         sees_all = of_all and tenant_id == parts.default_collection.tenant_id
         tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
-        limit = limit_now(session, parts.settings)
+        limit_bytes = limit_now(session, parts.settings)
         has_remote = parts.settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
         entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
@@ -142,7 +157,19 @@ def overview(tenant_id: str, parts: Parts, *, of_all: bool = True) -> KVOverview
         remote,
     )
     hit_rate, loads = tier_use(tenant_id, "24h", parts.database)
-    return KVOverview(tiers, collections, tenants, limit or None, last_used, hit_rate, loads)
+    return KVOverview(
+        tiers, collections.items, collections.next, tenants, limit_bytes or None, last_used, hit_rate, loads
+    )
+
+
+def kv_of_collections(tenant_id: str, database: Database) -> Iterator[CollectionKV]:
+    """The KV of every collection of a tenant, by name, read a page at a time."""
+
+    def page_at(cursor: str | None) -> CollectionKVPage:
+        with database.reading() as session:
+            return _page(session, tenant_id, MAX_PAGE, cursor)
+
+    return all_pages(page_at)
 
 
 def held_kv(owner: KVOwner, database: Database) -> HeldKV:
@@ -210,6 +237,13 @@ def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) 
 def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     """Queue every document whose KV was evicted."""
     return queue_again(evicted_documents(owner), precompute_again, REBUILD, parts)
+
+
+def _page(session: "Session", tenant_id: str, limit: int, cursor: str | None) -> CollectionKVPage:
+    found = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position_by_name(cursor))
+    kept = {one: sums for one, *sums in session.execute(kv_by_collection([row[0] for row in found.items]))}
+    items = [CollectionKV(*row, *kept.get(row[0], (0, 0, 0))) for row in found.items]
+    return CollectionKVPage(items, found.next(lambda row: row[1]))
 
 
 def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:

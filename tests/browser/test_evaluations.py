@@ -4,7 +4,7 @@ import json
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -33,3 +33,34 @@ def test_an_uploaded_set_is_read_here_and_a_line_that_is_none_is_named(visit: Vi
             expect(page.locator("#start .error")).to_contain_text("set.jsonl, line 2")
     expect(page.locator("#evaluation .badge").first).to_have_text("done")
     expect(page.locator("#evaluation")).to_contain_text("1 measured, 0 skipped")
+
+
+def test_the_button_that_starts_keeps_the_focus_and_starts_once(visit: Visit):
+    page = visit.page
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route("**/v1/evaluations", hold)
+    page.goto("/admin/evaluations")
+    page.get_by_label("Measure").select_option("retrieval")
+    page.get_by_label("Questions").select_option("given")
+    chosen, start = page.get_by_label("JSON lines"), page.get_by_role("button", name="Start")
+    chosen.set_input_files({"name": "set.jsonl", "mimeType": "application/jsonl", "buffer": b"no JSON"})
+    start.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#start .error")).to_contain_text("set.jsonl, line 1")
+    expect(start).to_be_focused()
+    line = json.dumps({"question": QUESTION, "gold": ["the first program"]})
+    chosen.set_input_files({"name": "set.jsonl", "mimeType": "application/jsonl", "buffer": line.encode()})
+    start.focus()
+    with page.expect_request("**/v1/evaluations"):
+        page.keyboard.press("Enter")
+    expect(start).to_be_disabled()
+    expect(start).to_be_focused()
+    page.keyboard.press("Enter")
+
+    held[0].continue_()
+    expect(page.locator("#evaluation .badge").first).to_have_text("done")
+    assert len(held) == 1

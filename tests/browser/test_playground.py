@@ -89,6 +89,25 @@ def test_one_is_asked_after_the_other(playground: Page, engine: EchoEngine):
     assert most == 1
 
 
+@pytest.mark.parametrize(("name", "requests"), [("Ask", 1), ("Compare with full prefill", 2)])
+def test_a_button_that_asks_keeps_the_focus_and_asks_once(
+    playground: Page, engine: EchoEngine, name: str, requests: int
+):
+    engine.piece_s = 0.5
+    sent: list[str] = []
+    playground.on("request", lambda request: sent.extend([request.url] * request.url.endswith("/v1/ask")))
+    button = playground.get_by_role("button", name=name)
+    button.focus()
+    playground.keyboard.press("Enter")
+    expect(button).to_be_disabled()
+    expect(button).to_be_focused()
+    playground.keyboard.press("Enter")
+
+    expect(button).to_be_enabled()
+    expect(button).to_be_focused()
+    assert len(sent) == requests
+
+
 def test_a_comparison_is_of_one_question_whatever_is_typed_meanwhile(playground: Page, engine: EchoEngine):
     engine.piece_s = 0.2
     sent: list[str] = []

@@ -4,10 +4,11 @@ form."""
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 import msgspec
 import pytest
-from sqlalchemy import event, text, update
+from sqlalchemy import event, select, text, update
 
 from ragkv.catalog.collection import delete_in_batches, make_collection
 from ragkv.catalog.documents import delete_document
@@ -17,13 +18,15 @@ from ragkv.db.collections import collection_of_document_changed, mark_chunks_wri
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant
 from ragkv.db.kv_entries import unshared_keys
-from ragkv.db.tables import TenantRow
+from ragkv.db.tables import CollectionRow, DocumentRow, TenantRow
 from ragkv.db.tenants import collection_ref, ensure_collection, find_collection_ref
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.ids import new_id
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.settings import Settings
 from ragkv.tenancy import CollectionRef
+from ragkv.upkeep.admin import CollectionKV, kv_of_collections
 from tests.integration.filled import INDEX_FINGERPRINT, add_documents, add_files, source_of
 
 
@@ -78,6 +81,35 @@ def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Da
 
     assert seconds(read, times=5) < 8 * among_few[0]
     assert seconds(read_points, times=5) < 8 * among_few[1]
+
+
+def test_the_kv_of_a_page_of_collections_does_not_take_longer_among_more_collections(database: Database):
+    tenant_id = find_collection_ref(database).tenant_id
+
+    def fill(collections: int, prefix: str) -> None:
+        """Collections with a document each, of two chunks with KV."""
+        add_documents(database, find_collection_ref(database), collections, 2, prefix)
+        with database.writing() as session:
+            names = [f"{prefix}{number}" for number in range(collections)]
+            session.add_all(CollectionRow(id=new_id(), tenant_id=tenant_id, name=name) for name in names)
+            session.flush()
+            mine = select(CollectionRow.id).where(CollectionRow.name == DocumentRow.id).scalar_subquery()
+            session.execute(update(DocumentRow).where(DocumentRow.id.in_(names)).values(collection_id=mine))
+            entries = (
+                "INSERT INTO kv_entries (key, tenant_id, num_tokens, num_bytes, tier, created_at, last_used_at) SELECT kv_key, "
+                "tenant_id, 9, 9, 'disk', CURRENT_TIMESTAMP, CURRENT_TIMESTAMP FROM chunks WHERE document_id LIKE :names"
+            )
+            session.execute(text(entries), {"names": f"{prefix}%"})
+
+    def read() -> list[CollectionKV]:
+        return list(islice(kv_of_collections(tenant_id, database), 50))
+
+    fill(50, "few")
+    among_few = seconds(read, times=5)
+    fill(1_500, "many")
+
+    assert [one.files for one in read()] == [0, *[2] * 49]
+    assert seconds(read, times=5) < 15 * among_few
 
 
 def test_keys_that_another_document_has_too_are_not_found(database: Database):

@@ -2,6 +2,7 @@
 
 import re
 import time
+from collections.abc import Callable
 from datetime import timedelta
 
 import msgspec
@@ -12,7 +13,7 @@ from sqlalchemy import select, update
 from api.command import serve
 from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
-from ragkv.access.keys import authenticate, issue_key, list_keys, revoke_key
+from ragkv.access.keys import KeyPage, authenticate, issue_key, list_keys, list_valid_keys_first, revoke_key
 from ragkv.access.rate import RateLimit
 from ragkv.cli.keys import keys as keys_command
 from ragkv.clock import utc_now
@@ -21,6 +22,7 @@ from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
+from ragkv.page import all_pages
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
 from ragkv.settings import Settings
@@ -60,7 +62,7 @@ class TestKeys:
 
         with pytest.raises(Unauthorised, match="revoked"):
             authenticate(issued.key, database)
-        assert list_keys(tenant_id, database)[0].revoked_at is not None
+        assert list_keys(tenant_id, 1, None, database).items[0].revoked_at is not None
 
     def test_a_key_expires(self, database: Database, tenant_id: str):
         key = issue_key(tenant_id, "x", ["read"], database, days=1).key
@@ -75,11 +77,28 @@ class TestKeys:
         issued = issue_key(tenant_id, "x", ["read"], database)
         assert issued.view.last_used_at is None
         authenticate(issued.key, database)
-        first = list_keys(tenant_id, database)[0].last_used_at
+        first = list_keys(tenant_id, 1, None, database).items[0].last_used_at
         authenticate(issued.key, database)
 
         assert first is not None
-        assert list_keys(tenant_id, database)[0].last_used_at == first, "once a minute is enough"
+        assert list_keys(tenant_id, 1, None, database).items[0].last_used_at == first, "once a minute is enough"
+
+    def test_pages_of_keys_follow_each_other_without_gaps(self, database: Database, tenant_id: str):
+        """Oldest first in the API; newest first, and revoked ones last, on the dashboard."""
+        ids = [issue_key(tenant_id, f"key {number}", ["read"], database).view.id for number in range(6)]
+        issue_key_by_name("stranger", "x", ["read"], database)
+        ids[2:4] = sorted(ids[2:4])
+        with database.writing() as session:
+            moment = select(ApiKeyRow.created_at).where(ApiKeyRow.id == ids[3]).scalar_subquery()
+            session.execute(update(ApiKeyRow).where(ApiKeyRow.id == ids[2]).values(created_at=moment))
+        for revoked in (ids[2], ids[5]):
+            revoke_key(revoked, database)
+
+        def read(pages: Callable[[str, int, str | None, Database], KeyPage]) -> list[str]:
+            return [key.id for key in all_pages(lambda cursor: pages(tenant_id, 2, cursor, database))]
+
+        assert read(list_keys) == ids
+        assert read(list_valid_keys_first) == [ids[number] for number in (4, 3, 1, 0, 5, 2)]
 
     def test_a_key_needs_a_name_scopes_and_a_sensible_life(self, database: Database, tenant_id: str):
         for bad in ({"name": ""}, {"scopes": []}, {"scopes": ["root"]}, {"days": 0}, {"days": 10**9}):
@@ -173,7 +192,7 @@ class TestRateLimit:
 
 class TestOverHttp:
     def test_from_the_first_key_on_every_request_needs_one(self, client: Client, parts: Parts):
-        assert client.get("/v1/keys").json() == []
+        assert client.get("/v1/keys").json() == {"items": [], "next": None}
         key = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}).json()["key"]
 
         refused = client.get("/v1/keys")
@@ -181,11 +200,27 @@ class TestOverHttp:
         assert refused.headers["www-authenticate"] == "Bearer"
         assert_problem(client.get("/v1/keys", headers=bearer("rk_wrong")), 401)
         assert_problem(client.get("/v1/keys", headers={"Authorization": f"Basic {key}"}), 401)
-        assert client.get("/v1/keys", headers=bearer(key)).json()[0]["name"] == "first"
+        assert client.get("/v1/keys", headers=bearer(key)).json()["items"][0]["name"] == "first"
         assert client.get("/v1/keys", headers={"X-API-Key": key}).status_code == 200
         for method in ("GET", "HEAD"):
             probed = [client.request(method, path) for path in ("/healthz", "/readyz")]
             assert [(each.status_code, bool(each.content)) for each in probed] == [(200, method == "GET")] * 2
+
+    def test_keys_are_listed_a_page_at_a_time(self, client: Client, parts: Parts):
+        issued = [
+            issue_key(parts.default_collection.tenant_id, f"key {number}", ["admin"], parts.database)
+            for number in range(3)
+        ]
+        client.headers.update(bearer(issued[0].key))
+        first = client.get("/v1/keys", params={"limit": 2}).json()
+        second = client.get("/v1/keys", params={"limit": 2, "cursor": first["next"]}).json()
+
+        assert [key["id"] for key in first["items"] + second["items"]] == [key.view.id for key in issued]
+        assert second["next"] is None
+        for cursor in ("x", "\x00", "WyJhIiwiYiJd"):
+            assert_problem(client.get("/v1/keys", params={"cursor": cursor}), 422, "cursor")
+        for limit in (0, 201, "x"):
+            assert_problem(client.get("/v1/keys", params={"limit": limit}), 400)
 
     def test_a_revoked_key_is_refused_at_once(self, client: Client, parts: Parts):
         issued = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}).json()

@@ -82,6 +82,20 @@ class TestUsage:
         assert seen["limit_bytes"] > disk["bytes"], "by default half of what there is room for"
         assert [(one["name"], one["files"]) for one in seen["collections"]] == [("default", len(files)), ("empty", 0)]
 
+    def test_collections_come_a_page_at_a_time(self, client: Client, answerable: str):
+        for name in ("a", "z"):
+            client.post("/v1/collections", json={"name": name})
+        first = client.get("/v1/kv", params={"limit": 2}).json()
+        second = client.get("/v1/kv", params={"limit": 2, "cursor": first["next"]}).json()
+
+        pages = [[(one["name"], one["files"] > 0) for one in page["collections"]] for page in (first, second)]
+        assert pages == [[("a", False), ("default", True)], [("z", False)]]
+        assert (second["next"], second["tiers"]["disk"]) == (None, first["tiers"]["disk"])
+        for cursor in ("x", "\x00", "WyJhIiwiYiJd"):
+            assert_problem(client.get("/v1/kv", params={"cursor": cursor}), 422, "cursor")
+        for limit in (0, 201, "x"):
+            assert_problem(client.get("/v1/kv", params={"limit": limit}), 400)
+
     def test_a_document_says_what_is_kept_of_it(self, client: Client, answerable: str):
         seen = held(client, answerable)
 

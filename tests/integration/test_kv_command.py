@@ -7,10 +7,12 @@ from click.testing import CliRunner, Result
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.collection import make_collection
 from ragkv.catalog.documents import document_view, store_document
 from ragkv.cli.kv import kv
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound
+from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
@@ -52,6 +54,13 @@ def test_what_there_is_is_shown_by_tier_and_by_collection(parts: Parts, document
     assert f"{held.files:,} files, {held.tokens:,} tokens" in said(parts, "stats")
     [line] = [line for line in said(parts, "ls").splitlines() if "default" in line]
     assert line.split()[2:4] == [f"{held.files:,}", f"{held.tokens:,}"]
+
+
+def test_all_collections_are_listed_however_many_there_are(parts: Parts):
+    for number in range(MAX_PAGE):
+        make_collection(parts.default_collection.tenant_id, f"user {number}", parts.database)
+
+    assert len([line for line in said(parts, "ls").splitlines() if "user " in line]) == MAX_PAGE
 
 
 def test_a_collection_is_pinned_and_unpinned(parts: Parts, document: str):

@@ -68,8 +68,8 @@ def test_sums_count_each_file_once_for_each_holder(database: Database, ref: Coll
         ):
             found, size, tokens, last_used = session.execute(kv_of(owner)).one()
             assert (found, int(size), int(tokens), last_used is None) == (files, 1000 * files, 10 * files, files == 0)
-        assert [tuple(map(int, sums)) for _, *sums in session.execute(kv_by_collection(ref.tenant_id))] == [
-            (3, 3000, 30)
+        assert [tuple(row) for row in session.execute(kv_by_collection([ref.collection_id, "0" * 32]))] == [
+            (ref.collection_id, 3, 3000, 30)
         ]
         assert [(name, int(size)) for name, _, size, _ in session.execute(kv_by_tenant())] == [("default", 3000)]
         assert {

@@ -118,7 +118,7 @@ class TestLog:
         assert [lines[name]["ids"] for name in lines] == [[document_id], [document_id], [], [made["id"]]]
         assert all(line["client"] for line in lines.values())
         assert "secret plans" not in str(lines)
-        shown = next(key for key in client.get("/v1/keys", headers=headers).json() if key["id"] == made["id"])
+        shown = next(key for key in client.get("/v1/keys", headers=headers).json()["items"] if key["id"] == made["id"])
         assert (shown["created_by"], shown["revoked_by"]) == (owner.view.id, owner.view.id)
 
     def test_questions_keys_and_texts_are_in_no_line(

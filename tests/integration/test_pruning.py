@@ -129,7 +129,10 @@ class TestKeys:
             assert prune(90, database) == Pruned(questions=0, jobs=0, keys=1)
 
         assert f"{old.view.id}, 'old'" in caplog.text
-        assert [key.id for key in list_keys(ref.tenant_id, database)] == [recent.view.id, living.view.id]
+        assert [key.id for key in list_keys(ref.tenant_id, 10, None, database).items] == [
+            recent.view.id,
+            living.view.id,
+        ]
         for refused in (lambda: authenticate(old.key, database), lambda: recognise(old.view.id, database)):
             with pytest.raises(Unauthorised):
                 refused()

@@ -138,7 +138,7 @@ class TestSignIn:
 
         assert [days_of(key) for key in made] == [90, 7]
         assert client.delete(f"/v1/keys/{made[1]['id']}", headers=headers).status_code == 204
-        for key in client.get("/v1/keys").json():
+        for key in client.get("/v1/keys").json()["items"]:
             assert (key["created_by"], key["created_by_person"]) == (None, "ada@example.com (ada)")
             assert key["revoked_by_person"] == (None if key["id"] == made[0]["id"] else "ada@example.com (ada)")
         page = client.get("/admin/keys").text

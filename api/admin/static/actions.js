@@ -12,6 +12,7 @@
 
 import { announce } from "./announce.js";
 import { send } from "./api.js";
+import { isBusy, showBusy } from "./busy.js";
 import { confirmed } from "./confirm.js";
 import { leave, refresh } from "./swap.js";
 
@@ -58,9 +59,9 @@ async function run(element, value) {
   const { method, url, confirm, yes, then } = element.dataset;
   if (confirm && !(await confirmed(confirm, yes))) return;
   const button = element.matches("button") ? element : element.querySelector('[type="submit"]');
-  if (button.ariaDisabled) return;
+  if (isBusy(button)) return;
   complain(element, "");
-  button.ariaDisabled = "true"; // `disabled` would take the focus away
+  showBusy(button, true);
   leave(Boolean(then));
   try {
     const answer = await send(method, url, value);
@@ -70,7 +71,7 @@ async function run(element, value) {
     leave(false);
     complain(element, error.message);
   } finally {
-    button.ariaDisabled = null;
+    showBusy(button, false);
   }
 }
 

@@ -1,6 +1,7 @@
 // The form that starts an evaluation: its fields as JSON, and the lines of a chosen file as its questions.
 
 import { send } from "./api.js";
+import { isBusy, showBusy } from "./busy.js";
 import { valuesOf } from "./actions.js";
 
 const form = document.getElementById("start");
@@ -11,7 +12,8 @@ form.addEventListener("change", showFile);
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const button = form.querySelector('[type="submit"]');
-  button.disabled = true;
+  if (isBusy(button)) return;
+  showBusy(button, true);
   complaint.hidden = true;
   try {
     const wanted = valuesOf(form);
@@ -24,7 +26,7 @@ form.addEventListener("submit", async (event) => {
   } catch (error) {
     complaint.textContent = error.message;
     complaint.hidden = false;
-    button.disabled = false;
+    showBusy(button, false);
   }
 });
 

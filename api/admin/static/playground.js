@@ -2,6 +2,7 @@
 
 import { Answer } from "./answer.js";
 import { Problem } from "./api.js";
+import { showBusy } from "./busy.js";
 import { drawing, element } from "./element.js";
 import { duration, percent } from "./numbers.js";
 import { streamed } from "./stream.js";
@@ -22,7 +23,7 @@ form.addEventListener("submit", (event) => {
   begin([form.elements.mode.value], {});
 });
 compare.addEventListener("click", () => {
-  if (form.reportValidity()) begin(["stitched", "full"], { answer_cache: false });
+  if (!running && form.reportValidity()) begin(["stitched", "full"], { answer_cache: false });
 });
 stop.addEventListener("click", () => running?.abort());
 document.addEventListener("keydown", (event) => {
@@ -99,7 +100,7 @@ function rememberQuestion() {
 
 function showRunning(is) {
   const stopped = document.activeElement === stop;
-  askOnce.disabled = compare.disabled = is;
+  for (const button of [askOnce, compare]) showBusy(button, is);
   stop.hidden = !is;
   if (!is && stopped) form.elements.question.focus();
 }

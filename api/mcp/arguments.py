@@ -84,6 +84,17 @@ class ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     document_id: Annotated[str, Meta(description="`document_id` of the citation or passage.")]
     start: Annotated[int, Meta(ge=0, le=1_000_000_000, description="`start` of the citation or passage.")]
     end: Annotated[int, Meta(ge=1, le=1_000_000_000, description="`end` of the citation or passage.")]
+    checksum: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^[0-9a-f]{8}$",
+                description="`checksum` of the citation or passage: once the document has other words at this place, the call is "
+                "refused.",
+            ),
+        ]
+        | None
+    ) = None
     picture: Annotated[bool, Meta(description="Also return the page as a picture: PDF files and images only.")] = False
 
 

@@ -1,14 +1,14 @@
 """Results of the tools: values for programs, and the same as text for models."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Protocol
 
 import msgspec
 
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, Citation
-from ragkv.catalog.cited import CitedPage
+from ragkv.catalog.cited import CitedPage, checksum_of
 from ragkv.catalog.data_sources import DataSourceView, SourceFileView
 from ragkv.catalog.documents import DocumentView
 from ragkv.catalog.feedback import Feedback
@@ -36,7 +36,7 @@ class Pictured:
 
 
 class FoundPassage(msgspec.Struct, frozen=True):
-    """A passage: characters [start, end) of a document's text."""
+    """A passage: characters [start, end) of a document's text. `checksum`: of its words, for `read_page`."""
 
     document_id: str
     title: str
@@ -44,6 +44,7 @@ class FoundPassage(msgspec.Struct, frozen=True):
     page_label: str | None
     start: int
     end: int
+    checksum: str
     score: float
     text: str
 
@@ -66,17 +67,38 @@ class SearchResult(msgspec.Struct, frozen=True):
         )
 
 
+class CitedWords(msgspec.Struct, frozen=True):
+    """A citation: characters [start, end) of a document's text support characters [answer_start, answer_end) of the
+    answer. `checksum`: of the quote, for `read_page`."""
+
+    answer_start: int
+    answer_end: int
+    chunk_id: str
+    document_id: str
+    title: str
+    page: int | None
+    page_label: str | None
+    start: int
+    end: int
+    checksum: str
+    quote: str
+
+    @classmethod
+    def of(cls, citation: Citation) -> "CitedWords":
+        return cls(**asdict(citation), checksum=checksum_of(citation.quote))
+
+
 class AskResult(msgspec.Struct, frozen=True):
     """An answer, and the places in documents that support it."""
 
     answer_id: str
     answer: str
     finish_reason: str
-    citations: tuple[Citation, ...]
+    citations: tuple[CitedWords, ...]
 
     @classmethod
     def of(cls, answer: Answer) -> "AskResult":
-        return cls(answer.id, answer.text, answer.finish_reason, answer.citations)
+        return cls(answer.id, answer.text, answer.finish_reason, tuple(map(CitedWords.of, answer.citations)))
 
     def as_text(self) -> str:
         """The answer with a number behind every part that is supported, and the sources by number."""

@@ -44,7 +44,7 @@ from api.v1.pages import PIXELS
 from api.v1.search import SearchBody, found_passages
 from ingest.page_views import PageViews
 from ragkv.access.caller import Caller
-from ragkv.catalog.cited import cited_page
+from ragkv.catalog.cited import cited_page, cited_text
 from ragkv.catalog.data_sources import add_data_source, data_source_view, list_data_sources, list_source_files
 from ragkv.catalog.documents import accept_document, document_view
 from ragkv.catalog.feedback import give_feedback
@@ -121,12 +121,14 @@ async def add(connection: Connection, given: AddArguments, service: Service) -> 
 
 async def read(connection: Connection, given: ReadArguments, service: Service) -> ReadResult | Pictured:
     tenant_id, views = connection.user.tenant_id, service.page_views
-    place = (tenant_id, given.document_id)
-    found = await asyncio.to_thread(cited_page, *place, given.start, given.end, service.parts.database)
+    words = (tenant_id, given.document_id, given.start, given.end, service.parts.database, given.checksum)
+    found = await asyncio.to_thread(cited_page, *words)
     result = ReadResult.of(given.document_id, found)
     if not given.picture:
         return result
-    return Pictured(result, await views.threads.run(views.picture, *place, found.page or 1, PIXELS))
+    png = await views.threads.run(views.picture, tenant_id, given.document_id, found.page or 1, PIXELS)
+    await asyncio.to_thread(cited_text, *words)  # the picture is of the file that the words are from
+    return Pictured(result, png)
 
 
 async def rate(connection: Connection, given: RateArguments, service: Service) -> RateResult:
@@ -209,7 +211,8 @@ TOOLS = {
         Tool(
             "read_page",
             "Read a cited page",
-            "Show the page that a citation or passage points to, with its words marked. Use it to check an answer.",
+            "Show the page that a citation or passage points to, with its words marked. Use it to check an answer. "
+            "With `checksum` it shows these words or none: they may have gone with a newer version of the document.",
             "read",
             ReadArguments,
             ReadResult,

@@ -26,7 +26,7 @@ from ragkv.access.audit import AuditEvent, AuditPage
 from ragkv.access.keys import IssuedKey, KeyPage, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
 from ragkv.catalog.changes import Queued
-from ragkv.catalog.cited import CitedPage
+from ragkv.catalog.cited import CitedPage, checksum_of
 from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
 from ragkv.catalog.data_sources import DataSourceView, SourceFileCounts, SourceFilePage, SourceFileView
 from ragkv.catalog.documents import DocumentView
@@ -162,7 +162,18 @@ DETAIL = DocumentDetail(
 PROGRESS = DocumentProgress(DOCUMENT_ID, "ada.md", Status.SEARCHABLE, "prefill", 148, 296, None)
 VERIFIED = Verified(checked=212, total=212, bytes=148_373_504)
 PASSAGE = PassageView(
-    CHUNK_ID, DOCUMENT_ID, "Ada Lovelace", TEXT, None, None, 0, len(TEXT), 1.93, 1, PassageKV("host", 28, 4)
+    chunk_id=CHUNK_ID,
+    document_id=DOCUMENT_ID,
+    title="Ada Lovelace",
+    text=TEXT,
+    page=None,
+    page_label=None,
+    start=0,
+    end=len(TEXT),
+    score=1.93,
+    hop=1,
+    kv=PassageKV("host", 28, 4),
+    checksum=checksum_of(TEXT),
 )
 ANSWER_ID = "0d9f3b6a5e8c4217a94c1be07f62d835"
 FEEDBACK = Feedback(

@@ -275,6 +275,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "hop": "Retrieval hop in which the passage was found, starting from 1.",
         "kv": "Origin of the passage's KV; null outside of answers.",
         "omitted_tokens": "Number of tokens of the passage that are not in the prompt because of the collection's compression.",
+        "checksum": "Checksum of the passage's words, eight hexadecimal digits: with it `GET /v1/documents/{document_id}/text` refuses the place once "
+        "the document has other words there.",
     },
     "PassageKV": {
         "source": "`device`: the engine's own cache. `host`: a KV file in host memory. `disk`: a KV file on disk. `remote`: a KV file that came from the "

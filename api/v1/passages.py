@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.answer.question import PassageKV
+from ragkv.catalog.cited import checksum_of
 from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
@@ -35,8 +36,8 @@ TopK = Annotated[int, Meta(ge=1, le=200)]
 Hops = Annotated[int, Meta(ge=1, le=8)]
 
 
-class PassageView(msgspec.Struct, frozen=True):
-    """A passage: characters [start, end) of a document's text."""
+class PassageView(msgspec.Struct, frozen=True, kw_only=True):
+    """A passage: characters [start, end) of a document's text. checksum: of its words there."""
 
     chunk_id: str
     document_id: str
@@ -50,6 +51,7 @@ class PassageView(msgspec.Struct, frozen=True):
     hop: int
     kv: PassageKV | None = None
     omitted_tokens: int = 0
+    checksum: str
 
     @classmethod
     def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":
@@ -67,6 +69,7 @@ class PassageView(msgspec.Struct, frozen=True):
             hop=passage.hop,
             kv=kv,
             omitted_tokens=chunk.num_tokens - kv.tokens if kv else 0,
+            checksum=checksum_of(chunk.text),
         )
 
 

@@ -14,6 +14,7 @@ from ragkv.chunk import Chunk
 from ragkv.kv.file import ChunkKV
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
+from ragkv.kv.pieces import in_memory
 from ragkv.kv.store import KVStore
 
 TEMPERATURE = 0.9
@@ -30,4 +31,4 @@ def temper(chunks: Sequence[Chunk], keys: KeyMaker, store: KVStore, layout: Layo
     for chunk in chunks:
         kv = store.get(keys.chunk(chunk.token_ids), layout)
         assert isinstance(kv, ChunkKV), "prefilled before it is tempered, and not quantised"
-        store.put(tempered_keys(keys).chunk(chunk.token_ids), replace(kv, keys=kv.keys / TEMPERATURE))
+        store.put(tempered_keys(keys).chunk(chunk.token_ids), replace(kv, keys=in_memory(kv.keys) / TEMPERATURE))

@@ -20,7 +20,6 @@ from ragkv.errors import Rejected
 from ragkv.kv.host import HostTier
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
-from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 
 _RUNS = 3
@@ -58,11 +57,12 @@ def measure_loading(shape: Shape, folder: Path, scale: Scale) -> list[LoadRow]:
             for key in named:
                 host.get(key, layout)
         host.settle()
+        files = HostTier(corpus.store, 0)
         seen: dict[str, list[tuple[float, float]]] = {}
         for _ in range(_RUNS):
             if _let_all_go(corpus, named):
-                seen.setdefault("disk", []).append(_loaded(corpus.store, named, layout, out))
-            seen.setdefault("page cache", []).append(_loaded(corpus.store, named, layout, out))
+                seen.setdefault("disk", []).append(_loaded(files, named, layout, out))
+            seen.setdefault("page cache", []).append(_loaded(files, named, layout, out))
             seen.setdefault("host tier", []).append(_loaded(host, named, layout, out))
         stored = sum(map(corpus.store.bytes_of, named))
         rows += [
@@ -92,15 +92,13 @@ def _no_prefiller() -> Prefiller:
     raise Rejected("KV to load is not there: measure the part `ingest` first")
 
 
-def _loaded(
-    store: KVStore | HostTier, named: Sequence[str], layout: Layout, out: Sequence[torch.Tensor]
-) -> tuple[float, float]:
+def _loaded(tier: HostTier, named: Sequence[str], layout: Layout, out: Sequence[torch.Tensor]) -> tuple[float, float]:
     """Seconds of all, and those of reading."""
     reading = 0.0
     began = time.perf_counter()
     for key in named:
         at = time.perf_counter()
-        kv = store.get(key, layout)
+        kv = tier.get(key, layout)
         reading += time.perf_counter() - at
         if kv is None:
             raise Rejected("a KV file is gone or damaged: measure the part `ingest` again")

@@ -1,9 +1,11 @@
 """One KV file: the keys, values and Q-Cache of one chunk, as they are or quantised, with a checksum."""
 
+import json
 import os
 import re
+import struct
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +20,8 @@ from safetensors.torch import save_file
 from ragkv.disk import sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
+from ragkv.kv.pieces import FilePart, OpenFile, copy_part, in_memory, part_of_heads
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
-from ragkv.kv.resident import read_in
 from ragkv.kv_format import GRIDS, QCACHE_BLOCK, KVFormat
 
 PARTIAL = ".partial"
@@ -28,7 +30,9 @@ PARTIAL = ".partial"
 _QCACHE = ("initial", "local", "mean_keys")
 _PLAIN = ("keys", "values")
 _KEPT = "kept"
-_BYTES = {"F32": 4, "F16": 2, "BF16": 2}
+_HEADER = struct.Struct("<Q")
+"""Before the header of a safetensors file: its length. Offsets in it are counted from its end."""
+_DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I8": torch.int8, "U8": torch.uint8}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
@@ -40,10 +44,11 @@ class ChunkKV:
     initial, local: [q_layers, q_heads, head_dim] float32, the mean un-rotated query of the chunk's first and of its
     last tokens (the Q-Cache). mean_keys: [blocks, q_layers, kv_heads, head_dim] float32, per QCACHE_BLOCK tokens.
     kept: [tokens] int32, of a compressed chunk: which of its tokens these are, ascending. None: they are all of them.
+    Of a file, keys and values are not in memory: what reads them raises OSError if it is not as it was checked.
     """
 
-    keys: torch.Tensor
-    values: torch.Tensor
+    keys: torch.Tensor | FilePart
+    values: torch.Tensor | FilePart
     initial: torch.Tensor
     local: torch.Tensor
     mean_keys: torch.Tensor
@@ -56,9 +61,12 @@ class ChunkKV:
     def copy_into(self, keys: torch.Tensor, values: torch.Tensor, layers: slice, start: int) -> None:
         """Write keys and values of some layers' tokens from `start` on into two [layers, tokens, kv_heads,
         head_dim]."""
-        rows = slice(start, start + keys.shape[1])
-        keys.copy_(self.keys[layers, rows])
-        values.copy_(self.values[layers, rows])
+        copy_part(self.keys, keys, layers, start)
+        copy_part(self.values, values, layers, start)
+
+    def loaded(self) -> "ChunkKV":
+        """All of it in memory. Raises OSError."""
+        return replace(self, keys=in_memory(self.keys), values=in_memory(self.values))
 
     def keys_of(self, layer: int) -> torch.Tensor:
         """[tokens, kv_heads, head_dim] in the layout's dtype."""
@@ -66,7 +74,7 @@ class ChunkKV:
 
     def of_heads(self, heads: slice) -> "ChunkKV":
         """The keys and values of some KV heads, not copied. The Q-Cache stays whole."""
-        return replace(self, keys=self.keys[:, :, heads], values=self.values[:, :, heads])
+        return replace(self, keys=part_of_heads(self.keys, heads), values=part_of_heads(self.values, heads))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +96,10 @@ class PackedKV:
         """Like ChunkKV.copy_into."""
         self.keys.unpack_into(keys, layers, start)
         self.values.unpack_into(values, layers, start)
+
+    def loaded(self) -> "PackedKV":
+        """Like ChunkKV.loaded."""
+        return replace(self, keys=self.keys.loaded(), values=self.values.loaded())
 
     def keys_of(self, layer: int) -> torch.Tensor:
         """Like ChunkKV.keys_of."""
@@ -192,7 +204,7 @@ def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
     if kv_format is KVFormat.BF16:
         return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)} | kept
     grid = GRIDS[kv_format]
-    packed = {"keys": pack_keys(kv.keys, grid), "values": pack_values(kv.values, grid)}
+    packed = {"keys": pack_keys(in_memory(kv.keys), grid), "values": pack_values(in_memory(kv.values), grid)}
     parts = {f"{name}.{part}": getattr(each, part) for name, each in packed.items() for part in _parts_of(kv_format)}
     return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE} | kept
 
@@ -217,10 +229,10 @@ def _raise_os_error(error: Exception, path: Path) -> None:
 
 
 def read_kv(path: Path, layout: Layout) -> StoredKV:
-    """Map a KV file into memory and check it.
+    """Check a KV file, all of it. Its keys and values are read as they are asked for, from the file as it was checked.
 
     Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout or
-    format, and OSError (of which FileNotFoundError is one) for a file that cannot be opened now: that says nothing
+    format, and OSError (of which FileNotFoundError is one) for a file that cannot be read now: that says nothing
     about its content.
     """
     kv = load_kv(path)
@@ -234,19 +246,39 @@ def read_kv(path: Path, layout: Layout) -> StoredKV:
 
 def load_kv(path: Path, key: str | None = None) -> StoredKV:
     """Like `read_kv`, of whatever layout. key: that of a file that is not named by it."""
-    with _opened(path, key or path.stem, mapped=True) as (file, kv_format):
-        read_in(path)
+    content = OpenFile(path)
+    with _opened(path, key or path.stem, content.name) as (file, kv_format):
         kept = _kept_in(file, path)
         if kv_format is KVFormat.BF16:
-            kv: StoredKV = ChunkKV(**_checked(file, (*_PLAIN, *_QCACHE), path), kept=kept)
+            parts = _checked_parts(file, content, _PLAIN, path)
+            kv: StoredKV = ChunkKV(parts["keys"], parts["values"], **_checked(file, _QCACHE, path), kept=kept)
         else:
-            parts = _parts_of(kv_format)
-            tensors = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in parts), *_QCACHE), path)
-            keys, values = (Packed(**{part: tensors[f"{name}.{part}"] for part in parts}) for name in _PLAIN)
-            kv = PackedKV(keys, values, **{name: tensors[name] for name in _QCACHE}, kept=kept)
+            codes, *others = _parts_of(kv_format)
+            parts = _checked_parts(file, content, [f"{name}.{codes}" for name in _PLAIN], path)
+            small = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in others), *_QCACHE), path)
+            keys, values = (
+                Packed(parts[f"{name}.{codes}"], **{part: small[f"{name}.{part}"] for part in others})
+                for name in _PLAIN
+            )
+            kv = PackedKV(keys, values, **{name: small[name] for name in _QCACHE}, kept=kept)
     if kept is not None and len(kept) != kv.num_tokens:
         raise Corrupt(f"{path.name}: it names {len(kept)} tokens and has KV of {kv.num_tokens}")
     return kv
+
+
+def _checked_parts(file: Any, content: OpenFile, names: Sequence[str], path: Path) -> dict[str, FilePart]:
+    """Tensors of a file, looked through and left where they are."""
+    (length,) = _HEADER.unpack(content.read_bytes(0, _HEADER.size))
+    index = json.loads(content.read_bytes(_HEADER.size, _HEADER.size + length))
+    metadata, parts = file.metadata(), {}
+    for name in names:
+        stored = file.get_slice(name)
+        start, end = (_HEADER.size + length + offset for offset in index[name]["data_offsets"])
+        part = FilePart(content, start, tuple(stored.get_shape()), _DTYPES.get(stored.get_dtype(), torch.uint8))
+        if metadata.get(name) != _digest(part.dtype, part.shape, content.blocks(start, end)):
+            raise Corrupt(f"{path.name}: the checksum of its {name} does not match")
+        parts[name] = part
+    return parts
 
 
 def read_qcache(path: Path) -> QCache:
@@ -283,7 +315,7 @@ def read_shape(path: Path) -> KVShape:
         head_dim = values.get_shape()[-1]
         q_layers, q_heads, _ = initial.get_shape()
         q_blocks = means.get_shape()[0]
-        dtype, q_item = str(values.get_dtype()), _BYTES[str(initial.get_dtype())]
+        dtype, q_item = str(values.get_dtype()), _DTYPES[str(initial.get_dtype())].itemsize
     q_bytes = q_item * head_dim * q_layers * (2 * q_heads + q_blocks * kv_heads)
     return KVShape(layers, tokens, kv_heads, head_dim, dtype, q_layers, q_heads, q_blocks, q_bytes, kv_format)
 
@@ -304,13 +336,13 @@ def _checked(file: Any, names: Sequence[str], path: Path) -> dict[str, torch.Ten
 
 
 @contextmanager
-def _opened(path: Path, key: str, *, mapped: bool = False) -> Iterator[tuple[Any, KVFormat]]:
+def _opened(path: Path, key: str, opened_as: str | None = None) -> Iterator[tuple[Any, KVFormat]]:
     """The file of a key, of this version, and its format. What goes wrong inside is raised as `read_kv` says.
 
-    mapped: its tensors are the page cache's, not copies."""
+    opened_as: another path of it."""
     path.stat()  # a missing file is FileNotFoundError, whatever safetensors makes of it
     try:
-        with safe_open(path, framework="pt", backend="mmap" if mapped else "pread") as file:
+        with safe_open(opened_as or path, framework="pt", backend="pread") as file:
             metadata = file.metadata() or {}
             if metadata.get("version") != str(LAYOUT_VERSION):
                 raise Unsupported(f"{path.name}: another version of ragkv wrote it")
@@ -327,6 +359,11 @@ def _opened(path: Path, key: str, *, mapped: bool = False) -> Iterator[tuple[Any
 
 
 def _checksum(tensor: torch.Tensor) -> str:
-    digest = xxhash.xxh3_128(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return _digest(tensor.dtype, tensor.shape, [tensor.reshape(-1).view(torch.uint8).numpy().data])
+
+
+def _digest(dtype: torch.dtype, shape: Sequence[int], content: Iterable[memoryview]) -> str:
+    digest = xxhash.xxh3_128(f"{dtype} {tuple(shape)}".encode())
+    for block in content:
+        digest.update(block)
     return digest.hexdigest()

@@ -14,6 +14,7 @@ import torch
 from ragkv.errors import Corrupt
 from ragkv.kv.file import StoredKV
 from ragkv.kv.layout import Layout
+from ragkv.kv.pieces import FilePart
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
 
@@ -61,11 +62,11 @@ class HostTier:
         return self._bytes
 
     def get(self, key: str, layout: Layout) -> StoredKV | None:
-        """Like `KVStore.get`, with the tier's heads alone. layout: the files', with all heads."""
+        """Like `KVStore.open`, with the tier's heads alone. layout: the files', with all heads."""
         if (kv := self._copy_of(key)) is not None:
             return kv
         file = self._identity(key)
-        kv = self._store.get(key, layout)
+        kv = self._store.open(key, layout)
         if kv is not None and self._heads is not None:
             kv = kv.of_heads(self._heads)
         if kv is not None and file is not None and self._is_used_again(key):
@@ -121,6 +122,9 @@ class HostTier:
         except (RuntimeError, MemoryError) as error:  # torch's own errors are the former
             log.warning("KV stays on disk alone, there is no room for a copy in memory: %s", error)
             return
+        except OSError as error:
+            log.warning("KV is not copied into memory: %s", error)
+            return
         with self._lock:
             self._drop(key)
             while self._bytes + num_bytes > self._capacity:
@@ -132,10 +136,13 @@ class HostTier:
         parts: dict[str, Any] = {part.name: self._copied_part(getattr(kv, part.name)) for part in fields(kv)}
         return replace(kv, **parts)
 
-    def _copied_part(self, part: torch.Tensor | Packed | None) -> torch.Tensor | Packed | None:
+    def _copied_part(self, part: torch.Tensor | FilePart | Packed | None) -> torch.Tensor | Packed | None:
         if part is None or isinstance(part, Packed):
             return part and self._copied(part)
-        copy = torch.empty_like(part, pin_memory=self._pinned)
+        copy = torch.empty(part.shape, dtype=part.dtype, pin_memory=self._pinned)
+        if isinstance(part, FilePart):
+            part.read_into(copy, slice(None), 0)
+            return copy
         # NumPy's copy has one thread. With torch's own this thread would get a pool of them, and with more threads than
         # cores OpenMP lets those of the model sleep between any two of their loops: measured, its forwards took twice
         # as long from then on.

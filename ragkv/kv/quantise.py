@@ -5,10 +5,11 @@ Keys are quantised without their rotation: a channel's outliers lie in all token
 two channels. In 4 bits a few first and last tokens stay as they are.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from ragkv.kv.pieces import FilePart, copy_part, in_memory, part_of_heads
 from ragkv.kv_format import Grid
 
 _NIBBLE_BITS = 4
@@ -22,10 +23,10 @@ class Packed:
     codes: int8 [layers, tokens, kv_heads, head_dim], or uint8 [layers, tokens, kv_heads, head_dim / 2] with two 4-bit
     codes a byte, the first half of the channels in the low bits. step, low: [layers, groups, kv_heads, head_dim] for
     keys, of groups of the same number of tokens but the last; [layers, tokens, kv_heads, 1] for values. edges: [layers,
-    first and last tokens, kv_heads, head_dim], as they were.
+    first and last tokens, kv_heads, head_dim], as they were. Of a file, the codes are not in memory.
     """
 
-    codes: torch.Tensor
+    codes: torch.Tensor | FilePart
     step: torch.Tensor
     edges: torch.Tensor
     low: torch.Tensor | None = None
@@ -37,15 +38,19 @@ class Packed:
     def of_heads(self, heads: slice) -> "Packed":
         """The codes of some KV heads, not copied."""
         low = None if self.low is None else self.low[:, :, heads]
-        return Packed(self.codes[:, :, heads], self.step[:, :, heads], self.edges[:, :, heads], low)
+        return Packed(part_of_heads(self.codes, heads), self.step[:, :, heads], self.edges[:, :, heads], low)
+
+    def loaded(self) -> "Packed":
+        """All of it in memory. Raises OSError."""
+        return replace(self, codes=in_memory(self.codes))
 
     def unpack_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Write the values of some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, head_dim]."""
         end = start + out.shape[1]
-        codes = self.codes[layers, start:end].to(out.device)
         if self.low is None:
-            out.copy_(codes)
+            copy_part(self.codes, out, layers, start)
         else:
+            codes = self.codes[layers, start:end].to(out.device)
             first, second = out.chunk(2, -1)
             first.copy_(codes & _NIBBLE)
             second.copy_(codes >> _NIBBLE_BITS)

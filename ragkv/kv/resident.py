@@ -1,7 +1,6 @@
-"""Files in the page cache of the kernel, which is the store's host tier: how much is there, and bringing them in."""
+"""Files in the page cache of the kernel, which is the store's host tier: how much is there."""
 
 import ctypes
-import errno
 import mmap
 import os
 from collections.abc import Iterator
@@ -13,8 +12,6 @@ import numpy as np
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _IN_MEMORY = 1
 """The bit of `mincore`'s answer that counts."""
-_POPULATE_READ = 22
-"""MADV_POPULATE_READ, which Linux has since 5.14."""
 
 
 def is_resident(path: Path) -> bool:
@@ -34,28 +31,10 @@ def resident_bytes(path: Path) -> int:
         with _mapped(path) as (address, size):
             pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
             if _LIBC.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages):
-                raise _last_error()
+                raise OSError(number := ctypes.get_errno(), os.strerror(number))
     except FileNotFoundError:
         return 0
     return min(int((np.ctypeslib.as_array(pages) & _IN_MEMORY).sum()) * mmap.PAGESIZE, size)
-
-
-def read_in(path: Path) -> None:
-    """Bring all of a file into the page cache, so that a mapping of it may be read. Other threads go on meanwhile.
-
-    Raises OSError for a file that cannot be read, a damaged disk's for one: read through a mapping, such a page ends
-    the process (SIGBUS). Before Linux 5.14 it does nothing.
-    """
-    with _mapped(path) as (address, size):
-        # Not mmap.madvise, which keeps all other threads waiting while it reads.
-        failed = _LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), _POPULATE_READ)
-        if failed and ctypes.get_errno() != errno.EINVAL:  # a kernel without it
-            raise _last_error()
-
-
-def _last_error() -> OSError:
-    number = ctypes.get_errno()
-    return OSError(number, os.strerror(number))
 
 
 @contextmanager

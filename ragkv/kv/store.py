@@ -83,17 +83,21 @@ class KVStore:
         return write_kv(self.path(key), kv, kv_format)
 
     def get(self, key: str, layout: Layout) -> StoredKV | None:
-        """The KV, mapped and checked; None if there is none to use, for whatever reason.
+        """The KV in memory, checked; None if there is none to use, for whatever reason.
 
-        A damaged file is removed, so that it is made again; one that merely cannot be opened now, or is of another
+        A damaged file is removed, so that it is made again; one that merely cannot be read now, or is of another
         layout, is left alone.
         """
+        return self._use(key, lambda path: read_kv(path, layout).loaded())
+
+    def open(self, key: str, layout: Layout) -> StoredKV | None:
+        """The KV, checked, but not in memory: see `ChunkKV`. None like `get`."""
         return self._use(key, lambda path: read_kv(path, layout))
 
     def convert(self, source: str, key: str, kv_format: KVFormat) -> bool:
         """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to
         use."""
-        kv = self._use(source, load_kv)
+        kv = self._use(source, lambda path: load_kv(path).loaded())
         if not isinstance(kv, ChunkKV):
             return False
         self.put(key, kv, kv_format)

@@ -93,7 +93,7 @@ def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
 def _health_of_file(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
     if key not in kv_store:
         return "missing"
-    if kv_store.get(key, layout) is not None:
+    if kv_store.open(key, layout) is not None:
         return "sound"
     return "damaged" if key not in kv_store else "unusable"
 

@@ -151,7 +151,7 @@ def test_the_first_day_of_an_agent(service: OpenAIService):
         answered = await call("ask", question="Who wrote it?")
         cited = next(one for one in answered.structured_content["citations"] if one["document_id"] == document["id"])
         assert cited["page_label"] == "page 2"
-        place = {name: cited[name] for name in ("document_id", "start", "end")}
+        place = {name: cited[name] for name in ("document_id", "start", "end", "checksum")}
         shown = await client.call_tool("read_page", place | {"picture": True})
         text, picture = shown.content
         assert text.text.startswith(f"mills.pdf, page 2 (document {document['id']})")
@@ -203,6 +203,47 @@ def test_cited_words_are_shown_with_what_stands_around_them(service: OpenAIServi
     assert " ".join(f"{shown['before']}{shown['cited']}{shown['after']}".split()) == f"Before. {body}"
     pictured = called(service, "read_page", place | {"picture": True})
     assert pictured.is_error and "only pages of PDF files and images" in text_of(pictured)
+
+
+def test_the_words_of_a_citation_or_passage_are_shown_and_no_others_once_the_file_is_replaced(service: OpenAIService):
+    """A whole passage, and the words that an answer quotes, until the new file is read and after it."""
+
+    def place_of(found: dict[str, Any]) -> dict[str, Any]:
+        return {name: found[name] for name in ("document_id", "start", "end", "checksum")}
+
+    pages = [["Ada Lovelace wrote it.", "It was the first program."], ["The relay machine came later."]]
+    sent = {"name": "once.pdf", "base64": base64.b64encode(pdf(pages)).decode(), "metadata": {"of": "once"}}
+    document_id = called(service, "add_document", sent).structured_content["document"]["id"]
+    service.read_all()
+    among = {"filter": {"of": "once"}}
+    found = called(service, "search", {"question": "relay machine", **among}).structured_content["passages"]
+    cited = called(service, "ask", {"question": "Who wrote it?", **among}).structured_content["citations"]
+    assert found and cited
+    places = [place_of(one) for one in (*found, *cited)]
+    for place in places:
+        shown = called(service, "read_page", place | {"picture": True})
+        assert not shown.is_error, text_of(shown)
+    assert [called(service, "read_page", place_of(one)).structured_content["cited"] for one in cited] == [
+        one["quote"] for one in cited
+    ]
+    wrong = called(service, "read_page", places[0] | {"checksum": "0" * 8})
+    assert wrong.is_error and "other words at this place" in text_of(wrong)
+    assert "invalid arguments" in text_of(called(service, "read_page", places[0] | {"checksum": "x"}))
+
+    replacing = pdf([["Nobody knows who wrote the programs that came before the first of these, or where."] * 4])
+    path = f"/v1/documents/{document_id}"
+    authorized = {"Authorization": f"Bearer {service.key}"}
+    replaced = service.http.put(path, headers=authorized, files={"file": ("once.pdf", replacing)})
+    assert replaced.status_code < 300, replaced.text
+    for place in places:
+        assert not called(service, "read_page", place).is_error  # the text is the old one until the new one is read
+        pictured = called(service, "read_page", place | {"picture": True})
+        assert pictured.is_error and "was replaced" in text_of(pictured)
+    service.read_all()
+    for place in places:
+        gone = called(service, "read_page", place)
+        assert gone.is_error and "other words at this place" in text_of(gone)
+        assert not called(service, "read_page", {k: place[k] for k in ("document_id", "start", "end")}).is_error
 
 
 def test_a_file_comes_in_base64(service: OpenAIService):

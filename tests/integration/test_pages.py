@@ -277,6 +277,9 @@ def test_a_citation_leads_to_its_words_and_to_no_others_once_the_file_is_replace
     paths = (cited["page_text"], cited["page_boxes"])
     assert client.get(paths[0]).json()["cited"] == cited["quote"]
     assert client.get(paths[1]).json()["problem"] is None
+    passage, *_ = client.post("/v1/search", json={"question": "Who wrote the first program?"}).json()["passages"]
+    whole = {name: passage[name] for name in ("start", "end", "checksum")}
+    assert client.get(f"/v1/documents/{document_id}/text", params=whole).json()["cited"] == passage["text"]
     place, checksum = f"{cited['start']}-{cited['end']}", paths[0].partition("&checksum=")[2]
     assert "<mark" in shown(client, document_id, f"{place}-{checksum}")
 
@@ -286,6 +289,7 @@ def test_a_citation_leads_to_its_words_and_to_no_others_once_the_file_is_replace
     for path in paths:
         assert_problem(client.get(path), 422, "other words")
         assert client.get(path.partition("&checksum")[0]).status_code == 200
+    assert_problem(client.get(f"/v1/documents/{document_id}/text", params=whole), 422, "other words")
     gone = shown(client, document_id, f"{place}-{checksum}")
     assert "not here any more" in gone
     assert "<mark" not in gone

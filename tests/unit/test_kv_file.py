@@ -1,10 +1,12 @@
 """KV files: whole, checked, and named so that nobody can guess them."""
 
-import mmap
+import errno
 import os
 import resource
 import stat
-from dataclasses import replace
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,16 +14,18 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from ragkv.errors import Corrupt, Unsupported
+from ragkv.kv import pieces
 from ragkv.kv.file import read_kv, write_kv
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
+from ragkv.kv_format import KVFormat
 from tests.made_kv import KEY, LAYOUT, some_kv
 
 
 def test_what_was_written_is_what_is_read(tmp_path):
     kv = some_kv()
     size = write_kv(tmp_path / "x.safetensors", kv)
-    read = read_kv(tmp_path / "x.safetensors", LAYOUT)
+    read = read_kv(tmp_path / "x.safetensors", LAYOUT).loaded()
     assert size == (tmp_path / "x.safetensors").stat().st_size
     for name in ("keys", "values", "initial", "local", "mean_keys"):
         assert torch.equal(getattr(kv, name), getattr(read, name))
@@ -84,18 +88,139 @@ def test_a_page_that_cannot_be_read_is_a_miss_and_no_signal(tmp_path, monkeypatc
     """A bad sector, or a stale handle of a network disk: read through a mapping, it ends the engine by SIGBUS, and with
     it all questions."""
     store = KVStore(tmp_path)
-    store.put(KEY, replace(some_kv(), mean_keys=torch.zeros(4096, 2, 2, 8)))
-    path = store.path(KEY)
-    real = mmap.mmap
+    store.put(KEY, some_kv())
 
-    def without_its_end(*args, **kwargs):
-        pages = real(*args, **kwargs)
-        os.truncate(path, 8192)
-        return pages
+    def bad_sector(*_args):
+        raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(mmap, "mmap", without_its_end)
-    assert store.get(KEY, LAYOUT) is None
-    assert path.exists()  # what cannot be read now says nothing about what was written
+    monkeypatch.setattr(os, "preadv", bad_sector)
+    assert store.open(KEY, LAYOUT) is None
+    assert store.path(KEY).exists()  # what cannot be read now says nothing about what was written
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, 8192)
+
+
+def emptied(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def written_over(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.seek(-64, os.SEEK_END)
+        file.write(bytes(64))
+
+
+@pytest.mark.parametrize("change", [cut_short, emptied, written_over])
+def test_a_file_that_is_changed_while_it_is_checked_is_a_miss(tmp_path, monkeypatch, change):
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv(400))
+    read = os.preadv
+
+    def changed_after(*args):
+        num_bytes = read(*args)
+        monkeypatch.setattr(os, "preadv", read)
+        change(store.path(KEY))
+        return num_bytes
+
+    monkeypatch.setattr(os, "preadv", changed_after)
+    assert store.open(KEY, LAYOUT) is None
+
+
+@pytest.mark.parametrize("change", [cut_short, emptied, written_over])
+@pytest.mark.parametrize("kv_format", KVFormat)
+def test_a_file_that_is_changed_after_it_was_checked_raises(tmp_path, change, kv_format):
+    """Never a signal, and never other values than those that were checked: the engine recomputes what raises."""
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv(400), kv_format)
+    kv = store.open(KEY, LAYOUT)
+    change(store.path(KEY))
+    out = [torch.empty(2, 20, 2, 8, dtype=LAYOUT.dtype) for _ in "kv"]
+
+    with pytest.raises(OSError, match="changed while it was open"):
+        kv.copy_into(*out, slice(0, 2), 0)
+    with pytest.raises(OSError, match="changed while it was open"):
+        kv.keys_of(5)
+    with pytest.raises(OSError, match="changed while it was open"):
+        kv.loaded()
+
+
+CUT_SHORT_WHILE_IN_USE = """
+import os, sys, torch
+from pathlib import Path
+from ragkv.kv.host import HostTier
+from ragkv.kv.store import KVStore
+from ragkv.kv_format import KVFormat
+from tests.made_kv import KEY, LAYOUT, some_kv
+
+store = KVStore(Path(sys.argv[1]))
+store.put(KEY, some_kv(400))
+kv = HostTier(store, 0).get(KEY, LAYOUT)
+os.truncate(store.path(KEY), 8192)
+try:
+    kv.copy_into(*(torch.empty(6, 400, 2, 8, dtype=LAYOUT.dtype) for _ in "kv"), slice(0, 6), 0)
+except OSError as error:
+    print("raised:", error.strerror)
+"""
+
+
+def test_a_file_that_is_cut_short_while_the_engine_holds_it_does_not_end_its_process(tmp_path):
+    """In a process of its own, as the failure is a signal."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", CUT_SHORT_WHILE_IN_USE, tmp_path], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "raised: the file was changed while it was open\n"), done.stderr
+
+
+def test_a_file_that_is_deleted_or_replaced_after_it_was_checked_is_read_as_it_was(tmp_path):
+    """As when its room is given to other KV, or a verification makes it again."""
+    store, written = KVStore(tmp_path), some_kv()
+    store.put(KEY, written)
+    kv = store.open(KEY, LAYOUT)
+    store.put(KEY, some_kv())
+    store.delete([KEY])
+
+    assert torch.equal(kv.loaded().keys, written.keys)
+
+
+def num_open() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+def test_a_file_is_closed_once_its_kv_is_let_go(tmp_path):
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+    before = num_open()
+    held = [store.open(KEY, LAYOUT) for _ in range(3)]
+    assert num_open() == before + 3
+    del held
+    assert num_open() == before
+
+
+@pytest.mark.parametrize("tokens", [7, 400])
+@pytest.mark.parametrize("heads", [None, slice(1, 2)])
+@pytest.mark.parametrize("dtype", [LAYOUT.dtype, torch.float32])
+@pytest.mark.parametrize("converted", [1, pieces.CONVERTED])
+def test_any_piece_of_a_file_is_what_was_written(tmp_path, monkeypatch, tokens, heads, dtype, converted):
+    """Some layers and tokens, among others' tokens, of all heads or some, in the model's dtype or another."""
+    monkeypatch.setattr(pieces, "CONVERTED", converted)
+    store, written = KVStore(tmp_path), some_kv(tokens)
+    store.put(KEY, written)
+    kv = store.open(KEY, LAYOUT)
+    if heads is not None:
+        kv, written = kv.of_heads(heads), written.of_heads(heads)
+    for layers, start, count in ((slice(0, 6), 0, tokens), (slice(2, 5), 3, 4), (slice(5, 6), 0, 1)):
+        read, expected = (
+            torch.zeros(2, layers.stop - layers.start, tokens + 9, *written.keys.shape[2:], dtype=dtype) for _ in "re"
+        )
+        rows = slice(5, 5 + count)
+        kv.copy_into(*read[:, :, rows], layers, start)
+        written.copy_into(*expected[:, :, rows], layers, start)
+        assert torch.equal(read, expected)
+    assert torch.equal(kv.keys_of(3), written.keys_of(3))
+    assert (tuple(kv.keys.shape), kv.keys.nbytes) == (tuple(written.keys.shape), written.keys.nbytes)
 
 
 def test_the_q_cache_is_read_without_the_kv(tmp_path):

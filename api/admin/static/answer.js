@@ -240,9 +240,9 @@ function keptNote(kept) {
   return element("p", { class: "notice good" }, `Answered from the cache, from an earlier question that is ${near}: “${kept.question}” No token ran through the model.`);
 }
 
-/** The page of a document with the place of a passage or citation marked: of a citation as long as its words are there. */
-function sourceUrl({ document_id: id, start, end, page_text: path }) {
-  const place = path ? [start, end, new URL(path, location.href).searchParams.get("checksum")] : [start, end];
+/** The page of a document with the place of a passage or citation marked, as long as its words are there. */
+function sourceUrl({ document_id: id, start, end, page_text: path, checksum }) {
+  const place = [start, end, checksum ?? new URL(path, location.href).searchParams.get("checksum")];
   return `/admin/documents/${encodeURIComponent(id)}?at=${place.join("-")}`;
 }
 

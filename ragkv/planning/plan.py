@@ -65,7 +65,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         if min(self.documents, self.tokens, self.context) < 1 or self.questions_per_day < 0:
             raise Rejected("documents, tokens and context must be 1 or more, questions a day 0 or more")
         if not 0 <= self.recomputed < 1:
-            raise Rejected("the recomputed share must lie in [0, 1)")
+            raise Rejected("the recomputed share must be at least 0 and below 1")
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ SESSION_S = range(300, 12 * 3600 + 1)
 """Allowed lifetimes of a person's session."""
 KEY_DAYS = range(1, 3650 + 1)
 """Allowed longest lifetimes of API keys that people create."""
-_SYNTAX = "RAGKV_OIDC_GROUPS must be a list of GROUP=TENANT:SCOPE between semicolons, like `rag-admins=default:admin; /team/red=red:admin`"
+_SYNTAX = "RAGKV_OIDC_GROUPS must be a list of GROUP=TENANT:SCOPE, separated by semicolons, like `rag-admins=default:admin; /team/red=red:admin`"
 
 
 @dataclass(frozen=True, slots=True)

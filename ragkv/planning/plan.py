@@ -202,13 +202,13 @@ def _recommended(
 
 def _words(tier: str, option: Option | None, reads: float) -> str:
     if option is None:
-        return f"{tier}: computing is faster than loading in every format; keep KV elsewhere, or load it before the question"
+        return f"{tier}: computing is faster than loading in every format; keep KV elsewhere, or load it before a question needs it"
     pays = (
-        "and rent for it pays"
+        "and renting it pays off"
         if option.pays
         else (
-            f"rent for it pays from {option.break_even_reads:,.0f} reads of a token a month, {reads:,.1f} are expected: "
-            "use storage that you have anyway, or keep KV of hot documents alone"
+            f"renting it pays off from {option.break_even_reads:,.0f} reads of a token a month, {reads:,.1f} are expected: "
+            "use storage that you have anyway, or keep only the KV of hot documents"
         )
     )
     return f"{tier}: {option.format} is {option.sooner:.1f} times faster than full prefill; {pays}"

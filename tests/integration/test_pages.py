@@ -287,7 +287,7 @@ def test_a_citation_leads_to_its_words_and_to_no_others_once_the_file_is_replace
         assert_problem(client.get(path), 422, "other words")
         assert client.get(path.partition("&checksum")[0]).status_code == 200
     gone = shown(client, document_id, f"{place}-{checksum}")
-    assert "not here any more" in gone
+    assert "no longer here" in gone
     assert "<mark" not in gone
     assert "<mark" in shown(client, document_id, place)
 

@@ -148,9 +148,9 @@ def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[L
 
 async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
     """Load what questions need, then start the engine, even if that failed: it is loaded again when needed."""
-    await _logged(asyncio.to_thread(_build, parts, when_built), "what answers questions is not there yet")
+    await _logged(asyncio.to_thread(_build, parts, when_built), "the index and the models are not loaded yet")
     if parts.kv_remote is not None:  # this host may have no worker, which sweeps
-        await _logged(asyncio.to_thread(parts.kv_disk.make_room, 0), "KV takes more of this disk than it may")
+        await _logged(asyncio.to_thread(parts.kv_disk.make_room, 0), "KV still takes more of this disk than it may")
     if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")
 

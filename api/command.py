@@ -77,7 +77,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         stack.callback(redis.stop)
         redis.start()
     if outdated := refresh_outdated(parts):
-        log.info("%d documents were read with other models or settings and are read again", outdated)
+        log.info("%d documents were read with other models or settings and will be read again", outdated)
     children = [WorkerProcess(os.environ)] if with_worker else []
     for worker in children:
         worker.start()
@@ -91,11 +91,12 @@ def _check_keys(parts: Parts) -> None:
     can reach while there is no API key."""
     if parts.gate.is_open():
         log.info(
-            "no API keys: every program on this machine has full access until `ragkv keys create --name first --scope admin` makes the first key"
+            "no API keys: every program on this machine has full access until `ragkv keys create --name first --scope "
+            "admin` creates the first key"
         )
     elif parts.settings.sign_in is None and not any_key(parts.database):
         raise Rejected(
-            f"{parts.settings.host} can be reached from other machines and there is no API key yet; make one first: "
+            f"{parts.settings.host} can be reached from other machines and there is no API key yet; create one first: "
             "ragkv keys create --name first --scope admin"
         )
 
@@ -108,7 +109,7 @@ def _check_sign_in(settings: Settings) -> None:
     if settings.public_url is None and not settings.on_loopback:
         raise Rejected(
             f"{settings.host} can be reached from other machines: set RAGKV_PUBLIC_URL to the dashboard's origin, like "
-            "https://rag.example.com, where the sign-in provider sends people back"
+            "https://rag.example.com, to which the sign-in provider sends people back"
         )
     log.info("log in to the dashboard %s", settings.sign_in.summary)
 

@@ -43,7 +43,7 @@ bench.add_command(gpu)
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write the rows as JSON.",
 )
-@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Counted runs of each method.")
+@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Measured runs of each method.")
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
@@ -83,7 +83,7 @@ def api(
 ) -> None:
     """Measure a running service: its overhead over retrieval and engine, and its behaviour under many clients.
 
-    Requests are limited by key: if the service requires keys, raise RAGKV_REQUESTS_PER_MINUTE, or most are refused.
+    Requests are limited by key: if the service requires keys, raise RAGKV_REQUESTS_PER_MINUTE, or most will be refused.
     """
     check_folder("--json", json_file)
     report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))

@@ -47,7 +47,7 @@ evaluate.add_command(list_evaluations)
 @evaluate.command()
 @click.option("--corpus", "corpus_file", type=_FILE, required=True, help="Passages: JSON lines of id, title, text.")
 @click.option("--data", "data_file", type=_FILE, required=True, help="Questions: JSON lines of question, gold_ids.")
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first of the questions.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
 @click.option(
     "--json",
     "json_file",

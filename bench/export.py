@@ -33,7 +33,9 @@ def export(tenant: str, collection: str, output: Path | None) -> None:
         tenant_id = tenant_id_of(tenant, parts)
         questions, left_out = evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database)
     if not questions:
-        raise Rejected(f"{collection}: no question with a corrected answer, or one rated up, and all of its passages")
+        raise Rejected(
+            f"{collection}: no question has an answer that was corrected or rated up and all of its passages"
+        )
     lines = b"".join(msgspec.json.encode(question) + b"\n" for question in questions)
     if output is None:
         click.echo(lines, nl=False)

@@ -22,7 +22,7 @@ def check_policy(policy: PolicyName) -> None:
     vectors, which a service asks the engine for."""
     if POLICIES[policy].needs_question_vectors:
         raise Rejected(
-            f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another one"
+            f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another policy"
         )
 
 

@@ -117,7 +117,7 @@ def plan(
     """Plan storage: bytes a token, where loading beats computing, when it pays, and which settings follow.
 
     Loading stored KV is faster than computing it if the tier's bandwidth is above bytes per token times prefill rate
-    over the share that is not recomputed. Figures that are not given or measured are usual ones.
+    over the share that is not recomputed. Figures that are neither given nor measured are typical ones.
     """
     check_folder("--json", json_file)
     device = Device(
@@ -196,7 +196,7 @@ def figures(option: str, texts: Sequence[str]) -> dict[str, float]:
         try:
             figures[name.strip()] = float(number)
         except ValueError:
-            raise Rejected(f"{option} {text}: give a tier and a number, as disk=3.5") from None
+            raise Rejected(f"{option} {text}: give a tier and a number, such as disk=3.5") from None
     return figures
 
 

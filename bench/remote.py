@@ -206,10 +206,10 @@ class RemoteBench:
     help="Write the rows as JSON.",
 )
 def remote(context: int, questions: int, at_once: int, answer: int, json_file: Path | None) -> None:
-    """Measure KV that lies in the object store alone (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
+    """Measure KV that is only in the object store (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
 
-    Contexts are drawn from the default collection, whose KV is uploaded before. RAGKV_KV_REMOTE_FAULTS makes the object
-    store slow or faulty. Files of KV on this disk are removed and come back.
+    Contexts are drawn from the default collection, whose KV is uploaded first. RAGKV_KV_REMOTE_FAULTS makes the object
+    store slow or faulty. KV files on this disk are removed and loaded again.
     """
     check_folder("--json", json_file)
     with opened_parts(Parts.prepare) as parts:
@@ -224,7 +224,7 @@ async def _measured(parts: Parts, context: int, questions: int, at_once: int, an
     settings, ref, console = parts.settings, parts.default_collection, Console(stderr=True)
     promoter = parts.promoter
     if promoter is None:
-        raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first look to file:///tmp/kv")
+        raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first try to file:///tmp/kv")
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
     with console.status("uploading KV"):

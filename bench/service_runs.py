@@ -53,7 +53,7 @@ def of_service(command: Any) -> Any:
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="Most questions to ask, the newest first.",
+    help="Maximum number of questions; the newest are asked.",
 )
 @click.option(
     "--fail-under",
@@ -71,12 +71,12 @@ def run_evaluation(
 ) -> None:
     """Evaluate a running service on questions of its own, and wait for the figures.
 
-    The service measures beside the questions of its users, which come first. Interrupted, the run goes on without
-    this command; `ragkv eval runs` lists it.
+    The service measures alongside its users' questions, which come first. If this command is interrupted, the run
+    continues without it; `ragkv eval runs` lists it.
     """
     check_folder("--json", json_file)
     if data_file is not None and given["logged"]:
-        raise Rejected("--data or --logged, not both")
+        raise Rejected("give --data or --logged, not both")
     with client_of(url, key) as client:
         run = ended(client, started(client, data_file, **given))
         report = read(client.get(f"{PATH}/{run.id}"), EvaluationReport)
@@ -139,7 +139,7 @@ def read(response: httpx.Response, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(response.content, type=kind)
     except msgspec.DecodeError as error:
-        raise Rejected(f"{response.url}: is it a service of this version? {error}") from None
+        raise Rejected(f"{response.url}: is the service the same version as this command? {error}") from None
 
 
 def table_of(runs: list[EvaluationRun]) -> Table:
@@ -190,5 +190,5 @@ def _refused(response: httpx.Response) -> None:
     except (msgspec.DecodeError, AttributeError):
         said = None
     if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-        raise Unavailable(said or "the service is away")
+        raise Unavailable(said or "the service is unavailable")
     raise Rejected(f"the service refused ({response.status_code}): {said or response.url}")

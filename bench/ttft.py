@@ -177,9 +177,9 @@ def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:
         taken.append(Passage(chunk, score=float(len(taken)), hop=1))
         tokens += chunk.num_tokens
     else:
-        raise Rejected(f"there are {tokens} tokens of text, {size} are needed: ingest more documents first")
+        raise Rejected(f"there are only {tokens} tokens of text, but {size} are needed: ingest more documents first")
     if not taken:
-        raise Rejected(f"--size {size} has room for no passage: the first one has {chunks[0].num_tokens} tokens")
+        raise Rejected(f"--size {size} has no room for a passage: the first one has {chunks[0].num_tokens} tokens")
     return taken
 
 

@@ -83,8 +83,8 @@ class Capture:
                 setattr(module, ROTATE, original)
         if not len(captured.keys) == len(captured.values) == self._layers:
             raise Unsupported(
-                f"{self._kind}: {len(captured.keys)} of {self._layers} layers showed their keys; "
-                "a model must rotate keys in every layer to be stitched"
+                f"{self._kind}: keys could be captured in {len(captured.keys)} of {self._layers} layers; a model must "
+                "rotate keys in every layer to be stitched"
             )
 
     def _note_layer(self, captured: Captured, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
@@ -132,7 +132,7 @@ def modules_with_rotation(model: torch.nn.Module) -> list[ModuleType]:
     names = {type(part).__module__ for part in model.modules()}
     found = [sys.modules[name] for name in sorted(names) if hasattr(sys.modules[name], ROTATE)]
     if not found:
-        raise Unsupported(f"{type(model).__name__}: its keys cannot be seen before they are rotated")
+        raise Unsupported(f"{type(model).__name__}: its keys cannot be captured before they are rotated")
     return found
 
 

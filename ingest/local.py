@@ -39,7 +39,7 @@ def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestT
     with closing(ingest.parser):
         tally = ingest_files(list(find_files(paths)), ingest, console)
     if (failed := Uploader(parts).upload_due().failed) > 0:
-        console.print(f"{failed} KV files are not in the object store yet: a worker tries again", markup=False)
+        console.print(f"{failed} KV files are not in the object store yet: a worker will try again", markup=False)
     return tally
 
 

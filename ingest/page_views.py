@@ -103,9 +103,7 @@ class PageViews:
         with self._parts.files.open(tenant_id, key[0].name) as body:
             head = os.pread(body.fileno(), _HEAD_BYTES, 0)
             if b"%PDF-" not in head and image_format(head) is None:
-                raise Rejected(
-                    "only pages of PDF files and images can be shown as they look: see the document's chunks"
-                )
+                raise Rejected("only pages of PDF files and images can be shown as pictures: see the document's chunks")
             try:
                 yield body
             except Rejected as refusal:

@@ -59,9 +59,7 @@ class IngestParts:
             found.adapter(parts.settings.writer_dir) == parts.writer_fingerprint
         )
         if found.weights(parts.model_folder) != parts.model_fingerprint or not is_same_writer:
-            raise Unavailable(
-                "another model or writer was put into use: restart the workers, which use it from then on"
-            )
+            raise Unavailable("another model or writer was put into use: restart the workers, so that they use it")
 
     @cached_property
     def compressor(self) -> Compressor:

@@ -104,6 +104,6 @@ def write_calibration(path: Path, calibration: Calibration) -> None:
     """Put a calibration into use, from the next start on. Raises Rejected for one with objections."""
     if objections := calibration.objections():
         raise Rejected(
-            f"the layers {calibration.layers} are not put into use: {'; '.join(objections)}; what was in use stays"
+            f"the layers {calibration.layers} were not put into use: {'; '.join(objections)}; nothing was changed"
         )
     write_json(path, calibration)

@@ -59,7 +59,7 @@ class Choice:
         """The layers in a model of `num_layers`. Raises Rejected if it lacks one of them."""
         layers = self.layers or tuple(range(num_layers // 3, num_layers))
         if layers[-1] >= num_layers:
-            raise Rejected(f"{SETTING}={self.text}: the model has the layers 0 to {num_layers - 1}, name some of these")
+            raise Rejected(f"{SETTING}={self.text}: the model has layers 0 to {num_layers - 1}: choose from these")
         return layers
 
 

@@ -23,8 +23,8 @@ def check_room(folder: Path, reserve: int | None) -> None:
     least = default_reserve(usage.total) if reserve is None else reserve
     if usage.free < least:
         raise OutOfSpace(
-            f"the disk is nearly full: {usage.free // MIB:,} MiB are free and {least // MIB:,} MiB must stay so "
-            "(RAGKV_MIN_FREE_BYTES): delete documents, or make room"
+            f"the disk is nearly full: {usage.free // MIB:,} MiB are free, and {least // MIB:,} MiB must remain free "
+            "(RAGKV_MIN_FREE_BYTES): delete documents, or free up space"
         )
 
 
@@ -47,8 +47,8 @@ def trouble_of(error: Exception) -> Unavailable | None:
     if not isinstance(error, OSError) or not is_disk_error(error):
         return None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return OutOfSpace("a disk of the service is full: delete documents, or make room")
-    return Unavailable(f"a disk of the service cannot be written: {error.strerror}")
+        return OutOfSpace("a disk of the service is full: delete documents, or free up space")
+    return Unavailable(f"the service cannot write to one of its disks: {error.strerror}")
 
 
 def replace_file(path: Path, content: bytes) -> None:

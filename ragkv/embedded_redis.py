@@ -52,7 +52,9 @@ class EmbeddedRedis:
             if self._answers():
                 return
             if time.monotonic() > deadline:
-                raise Unavailable(f"another process holds {self.folder} and its Redis does not answer")
+                raise Unavailable(
+                    f"another process is using {self.folder}, but its Redis does not answer: stop that process, then start again"
+                )
             time.sleep(0.05)
         if not self._answers():
             self._launch(deadline)

@@ -119,7 +119,7 @@ def eviction_policy(name: str, half_life_s: float) -> EvictionPolicy:
     module, colon, class_name = name.partition(":")
     if not colon:
         near = difflib.get_close_matches(name, EVICTION, n=1, cutoff=0.0)[0]
-        raise Rejected(f'{SETTING}={name}: did you mean "{near}"? A class of your own is given as package.module:Class')
+        raise Rejected(f'{SETTING}={name}: did you mean "{near}"? Give a class of your own as package.module:Class')
     try:
         policy: EvictionPolicy = getattr(importlib.import_module(module), class_name)()
     except Exception as error:  # whatever the other's code raises

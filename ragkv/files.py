@@ -17,7 +17,7 @@ from ragkv.errors import NotFound, Rejected, TooLarge
 
 log = logging.getLogger(__name__)
 
-GONE = "the uploaded file is no longer there: upload it again"
+GONE = "the uploaded file no longer exists: upload it again"
 _BLOCK = 1 << 20
 _UPLOAD = "upload-"
 _BESIDE = ".made"

@@ -59,7 +59,7 @@ def read_heads(path: Path) -> Heads | None:
 def write_heads(path: Path, heads: Heads) -> None:
     """Put heads into use, from the next start on. Raises Rejected for those with objections."""
     if objections := heads.objections():
-        raise Rejected(f"the heads are not put into use: {'; '.join(objections)}; what was in use stays")
+        raise Rejected(f"the heads were not put into use: {'; '.join(objections)}; nothing was changed")
     write_json(path, heads)
 
 
@@ -71,5 +71,5 @@ def heads_for(model_fingerprint: str, path: Path) -> Heads:
             return found
     raise Rejected(
         "RAGKV_RERANKER=qcache needs to know which of the model's heads rank passages: start without it, ingest "
-        "documents, run `ragkv calibrate-heads`"
+        "documents, then run `ragkv calibrate-heads`"
     )

@@ -84,8 +84,9 @@ class KVDisk:
                 self._remove(wanted, limit)
             if self._kept + wanted > limit:
                 raise OutOfSpace(
-                    f"KV takes {self._kept:,} of {limit:,} bytes on this disk, and has no copy or is in use: see to the "
-                    "object store (RAGKV_KV_REMOTE), or raise RAGKV_MAX_KV_BYTES"
+                    f"KV takes {self._kept:,} of {limit:,} bytes on this disk, and not enough of it can be removed, "
+                    "because it is in use or has no copy in the object store: check the object store "
+                    "(RAGKV_KV_REMOTE), or raise RAGKV_MAX_KV_BYTES"
                 )
         check_room(self._settings.kv_dir, self._settings.min_free_bytes)
         self._reserved += num_bytes

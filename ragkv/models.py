@@ -83,7 +83,9 @@ def _folder_of(name: str, setting: str, revision: str | None) -> Path:
         try:
             folder = Path(snapshot_download(name, revision=revision, ignore_patterns=["*.gguf", "*.pth", "original/*"]))
         except Exception as error:  # the hub client raises a dozen unrelated kinds
-            raise Rejected(f"{setting}={name}: not a local folder, and the hub did not give it: {error}") from None
+            raise Rejected(
+                f"{setting}={name}: not a local folder, and the download from the hub failed: {error}"
+            ) from None
     elif revision is not None:
         raise Rejected(f"{setting}_REVISION is for names on the hub, and {name} is a folder: unset it")
     if not (folder / _CONFIG).is_file():

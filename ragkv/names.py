@@ -20,7 +20,7 @@ def clean_name(name: str) -> str:
     """
     cleaned = one_spelling(name)
     if not 0 < len(cleaned) <= MAX_NAME_CHARS or not cleaned.isprintable():
-        raise Rejected(f"a name has 1 to {MAX_NAME_CHARS} printable characters")
+        raise Rejected(f"a name must have 1 to {MAX_NAME_CHARS} printable characters")
     if is_id(cleaned):
         raise Rejected("a name must not look like an id: 32 hexadecimal digits")
     return cleaned

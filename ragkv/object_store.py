@@ -62,8 +62,8 @@ def told_of(error: Exception) -> str:
     """An error of a store for clients. Its own words name hosts and buckets: they are logged."""
     log.warning("object store: %s", first_line(error))
     if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-        return "the object store refuses the service's credentials: its operator has to mend that"
-    return "the object store does not answer as it should: try again later; the reason is in the service's log"
+        return "the object store refuses the service's credentials: ask the service's operator to fix them"
+    return "the object store does not respond properly: try again later, or see the service's log"
 
 
 def first_line(error: Exception) -> str:

@@ -71,5 +71,5 @@ class Queue:
 
 
 def _away(error: Exception) -> Unavailable:
-    log.warning("the queue is away: %s", error)
-    return Unavailable("the queue is away: try again, or see the service's log")
+    log.warning("the queue is unavailable: %s", error)
+    return Unavailable("the queue is unavailable: try again, or see the service's log")

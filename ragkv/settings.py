@@ -339,16 +339,16 @@ def _check_ranges(settings: Settings) -> None:
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
-        raise Rejected(f"{PREFIX}BLOCK_SIZE must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
+        raise Rejected(f"{PREFIX}BLOCK_SIZE must be between {BLOCK_SIZES[0]} and {BLOCK_SIZES[-1]}")
     _check_sign_in(settings)
     Choice.of(settings.choosing_layers or UPPER)
     eviction_policy(settings.eviction, settings.eviction_half_life_s)
     allowed_locations(settings.data_sources_allowed)
     if settings.question_format.count(QUESTION_PLACE) != 1:
-        raise Rejected(f"{PREFIX}QUESTION_FORMAT must have one {QUESTION_PLACE} in it, where the question is to stand")
+        raise Rejected(f"{PREFIX}QUESTION_FORMAT must contain {QUESTION_PLACE} exactly once, where the question goes")
     if settings.question_retention_days != 0 and settings.question_retention_days < MIN_RETENTION_DAYS:
         raise Rejected(
-            f"{PREFIX}QUESTION_RETENTION_DAYS must be 0, to keep them for ever, or {MIN_RETENTION_DAYS} or more"
+            f"{PREFIX}QUESTION_RETENTION_DAYS must be 0, to keep questions for ever, or at least {MIN_RETENTION_DAYS}"
         )
 
 
@@ -357,15 +357,15 @@ def _check_shares(settings: Settings) -> None:
     for name, (low, high) in shares.items():
         share = getattr(settings, name)
         if share is not None and not low <= share <= high:
-            raise Rejected(f"{PREFIX}{name.upper()} must lie in [{low}, {high}]")
+            raise Rejected(f"{PREFIX}{name.upper()} must be between {low} and {high}")
 
 
 def _check_sign_in(settings: Settings) -> None:
     given = [name for name in ("oidc_client_id", "oidc_client_secret", "oidc_groups") if getattr(settings, name)]
     if settings.oidc_issuer is None and given:
-        raise Rejected(f"{PREFIX}{given[0].upper()} is of no use without {PREFIX}OIDC_ISSUER")
+        raise Rejected(f"{PREFIX}{given[0].upper()} has no effect without {PREFIX}OIDC_ISSUER: set both")
     if settings.oidc_issuer is not None and not settings.oidc_client_id:
         raise Rejected(f"{PREFIX}OIDC_ISSUER needs {PREFIX}OIDC_CLIENT_ID, the name of this service at the provider")
     if settings.oidc_key_days not in KEY_DAYS:
-        raise Rejected(f"{PREFIX}OIDC_KEY_DAYS must lie in [{KEY_DAYS[0]}, {KEY_DAYS[-1]}]")
+        raise Rejected(f"{PREFIX}OIDC_KEY_DAYS must be between {KEY_DAYS[0]} and {KEY_DAYS[-1]}")
     settings.sign_in  # noqa: B018 - made once to be checked

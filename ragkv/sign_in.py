@@ -13,7 +13,7 @@ SESSION_S = range(300, 12 * 3600 + 1)
 """Allowed lifetimes of a person's session."""
 KEY_DAYS = range(1, 3650 + 1)
 """Allowed longest lifetimes of API keys that people create."""
-_SYNTAX = "RAGKV_OIDC_GROUPS must be like `rag-admins=default:admin; /team/red=red:admin`, GROUP=TENANT:SCOPE each"
+_SYNTAX = "RAGKV_OIDC_GROUPS must be a list of GROUP=TENANT:SCOPE, separated by semicolons, like `rag-admins=default:admin; /team/red=red:admin`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class SignIn:
         if "openid" not in self.scopes.split():
             raise Rejected("RAGKV_OIDC_SCOPES must contain the scope openid")
         if self.session_s not in SESSION_S:
-            raise Rejected(f"RAGKV_OIDC_SESSION_S must lie in [{SESSION_S[0]}, {SESSION_S[-1]}]")
+            raise Rejected(f"RAGKV_OIDC_SESSION_S must be between {SESSION_S[0]} and {SESSION_S[-1]}")
         if not any(grant.scope == "admin" for grant in self.grants):
             raise Rejected("RAGKV_OIDC_GROUPS gives no group the scope admin, which the dashboard needs")
 
@@ -90,7 +90,7 @@ def _read_grant(entry: str) -> Grant:
     for known in KEY_SCOPES:
         if scope == known:
             return Grant(group, clean_name(tenant), known)
-    raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is no scope: {', '.join(KEY_SCOPES)}")
+    raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is not a scope: use {', '.join(KEY_SCOPES)}")
 
 
 def _checked_url(name: str, url: str) -> SplitResult:
@@ -101,5 +101,5 @@ def _checked_url(name: str, url: str) -> SplitResult:
     except ValueError:
         raise Rejected(f"{name} is not a URL: {url[:80]!r}") from None
     if not is_private_transport(url) or parts.username is not None or parts.query or parts.fragment:
-        raise Rejected(f"{name} must begin with https:// (http:// on this machine alone) and name a host: {url[:80]!r}")
+        raise Rejected(f"{name} must begin with https:// (http:// only on this machine) and name a host: {url[:80]!r}")
     return parts

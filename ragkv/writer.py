@@ -48,14 +48,14 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
                 (
                     not self.kl_ratio_upper < MAX_KL_RATIO,
                     (
-                        f"KL is {self.kl:.3f} against {self.plain_kl:.3f}: the upper end of its share is {self.kl_ratio_upper:.2f}, "
-                        f"it must be below {MAX_KL_RATIO}"
+                        f"its KL is {self.kl:.3f}, the plain model's {self.plain_kl:.3f}: the upper end of their "
+                        f"ratio's interval is {self.kl_ratio_upper:.2f}, and it must be below {MAX_KL_RATIO}"
                     ),
                 ),
                 (not self.nll <= self.plain_nll, f"the answers' NLL rises from {self.plain_nll:.3f} to {self.nll:.3f}"),
                 (
                     not self.one_chunk_kl < MAX_ONE_CHUNK_KL,
-                    f"one chunk alone has a KL of {self.one_chunk_kl:.3f}, it must be below {MAX_ONE_CHUNK_KL}",
+                    f"contexts of one chunk have a KL of {self.one_chunk_kl:.3f}, and it must be below {MAX_ONE_CHUNK_KL}",
                 ),
             )
             if is_so
@@ -95,9 +95,11 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     def objections(self, model_fingerprint: str) -> list[str]:
         """Reasons against using the writer with a model; none if it fits, was evaluated and passed."""
         if self.model_fingerprint != model_fingerprint:
-            return [f"the writer is for {self.model}, or for other weights of it: train one for the served model"]
+            return [
+                f"the writer was trained for {self.model}, or for other weights of the same model: train one for the served model"
+            ]
         if self.gate is None:
-            return ["the writer has not been evaluated: ragkv writer eval"]
+            return ["the writer has not been evaluated: run `ragkv writer eval`"]
         return self.gate.objections()
 
 
@@ -118,7 +120,7 @@ def read_whole(folder: Path) -> Card:
     Rejected for a part of one."""
     card = read_card(folder)
     if missing := [name for name in (ADAPTER, CONFIG) if not (folder / name).is_file()]:
-        raise Rejected(f"{folder} holds a card without its writer: there is no {' and no '.join(missing)} in it")
+        raise Rejected(f"{folder} holds an incomplete writer: it has no {' and no '.join(missing)}")
     return card
 
 
@@ -169,7 +171,7 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     """
     card = read_whole(source)
     if objections := card.objections(model_fingerprint):
-        raise Rejected("the writer stays off: " + "; ".join(objections))
+        raise Rejected("the writer was not put into use: " + "; ".join(objections))
     stand_ins = [source / STAND_INS] if read_stand_ins(source) else []
     trained_on = [source / TRAINED_ON] if (source / TRAINED_ON).is_file() else []
     _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *stand_ins, *trained_on])

@@ -60,7 +60,11 @@ class Watching:
         for folder in self._watches.keys() - set(wanted):
             self._watches.pop(folder).stop()
         for number, folder in enumerate(wanted):
-            refusal = None if number < self._max_watched else f"the worker watches {self._max_watched} folders already"
+            refusal = (
+                None
+                if number < self._max_watched
+                else f"the worker already watches {self._max_watched} folders, the most it can"
+            )
             before = self._watches.get(folder)
             if before is not None:
                 if before.refusal == refusal and not before.is_over(self._retry_s):
@@ -103,7 +107,7 @@ class _Watch:
             self._note(str(error))
         except Exception:
             log.exception("watching %s", self._folder.location)
-            self._note("an unexpected error, which is in the worker's log")
+            self._note("an unexpected error: see the worker's log")
         finally:
             self._ended_at = time.monotonic()
 

@@ -121,13 +121,14 @@ def _refuse_others(connection: Connection) -> None:
     names = (name.lower() for name in connection.headers)
     if forwarded := next((name for name in names if name in FORWARDED or name.startswith(FORWARDED_PREFIX)), None):
         raise Forbidden(
-            f"this request came through a proxy ({forwarded}), and without API keys only this machine may ask: make a "
-            "key first, `ragkv keys create --name first --scope admin`"
+            f"this request came through a proxy ({forwarded}), and until there is an API key only this machine may "
+            "send requests: create one first, `ragkv keys create --name first --scope admin`"
         )
     named = (f"//{connection.headers.get('host', '')}", connection.headers.get("origin"))
     if not all(url is None or is_loopback(_hostname(url)) for url in named):
         raise Forbidden(
-            "without API keys only this machine may ask, as 127.0.0.1 or localhost: `ragkv keys create --name first --scope admin`"
+            "until there is an API key, only this machine may send requests, to 127.0.0.1 or localhost: create one "
+            "first, `ragkv keys create --name first --scope admin`"
         )
 
 

@@ -135,7 +135,7 @@ async def _identified(request: Request[Any, Any, Any], journey: Journey | None, 
             "sign in again"
         )
     if told.get("iss", sign_in.issuer).rstrip("/") != sign_in.issuer.rstrip("/"):
-        raise Unauthorised("sign-in failed: the answer comes from another provider")
+        raise Unauthorised("sign-in failed: the response came from another provider")
     if "error" in told:
         reason = printable(f"{told['error']} {told.get('error_description', '')}")
         raise Unauthorised(f"the provider did not sign you in: {reason}")

@@ -14,7 +14,7 @@ BYTES_PER_S = 16 * 1024
 that is slower, or silent for longer, is cut off."""
 SHORTEST_S = 0.01
 """Bytes that have already arrived are read, however late."""
-TOO_SLOW = "the body came too slowly, and the connection was closed: send it again, in one go"
+TOO_SLOW = "the request body arrived too slowly, and the connection was closed: send it again without pauses"
 
 
 class BodyTimeout:

@@ -66,7 +66,9 @@ class _Form:
                     if parser.closed:
                         break
         except ParserLimitReached:
-            raise TooLarge(f"the form has more than {FIELDS} fields, or too large headers: send fewer") from None
+            raise TooLarge(
+                f"the form has more than {FIELDS} fields, or its headers are too large: send fewer"
+            ) from None
         except (MultipartError, UnicodeDecodeError):
             raise ClientException("Invalid multipart/form-data") from None
         return {name: values if len(values) > 1 else values[0] for name, values in self._fields.items()}
@@ -107,5 +109,5 @@ class _Form:
         else:
             charset = (self._segment.charset or "utf-8").lower()
             if charset not in CHARSETS:
-                raise ClientException(f"the form field {self._segment.name[:80]!r} is not in UTF-8: send it so")
+                raise ClientException(f"the form field {self._segment.name[:80]!r} is not in UTF-8: encode it in UTF-8")
             self._fields[self._segment.name].append(self._part.decode(charset))

@@ -23,7 +23,7 @@ Collection = Annotated[str, Meta(description="Name or id of the collection of do
 Query = Annotated[
     str,
     Meta(
-        description="A question or topic, in plain words and complete in itself: nothing is known of the conversation.",
+        description="A question or topic, in plain words and complete in itself: the service does not know the conversation.",
         extra_json_schema={"maxLength": QUESTION_CHARACTERS},
     ),
 ]
@@ -49,16 +49,16 @@ class AskArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A listing of documents."""
 
-    collection: Annotated[str, Meta(description="Name or id of a collection; all collections without one.")] | None = (
+    collection: Annotated[str, Meta(description="Name or id of a collection; omit it for all collections.")] | None = (
         None
     )
     status: Annotated[Status, Meta(description="Only documents in this state.")] | None = None
     name: (
-        Annotated[str, Meta(max_length=MAX_FILE_NAME_CHARS, description="A part of the documents' names, in any case.")]
+        Annotated[str, Meta(max_length=MAX_FILE_NAME_CHARS, description="Part of the documents' names, ignoring case.")]
         | None
     ) = None
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Number of documents on a page.")] = 50
-    cursor: Annotated[str, Meta(description="`next` of the page before.")] | None = None
+    cursor: Annotated[str, Meta(description="`next` of the previous page.")] | None = None
 
 
 class AddArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -103,7 +103,9 @@ class RateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     answer_id: Annotated[str, Meta(description="`answer_id` of the result of `ask`.")]
     rating: Annotated[Rating, Meta(description="`up` for a good answer, `down` for a bad one.")]
-    correction: Annotated[FeedbackText, Meta(description="The right answer, in as few words as say it.")] | None = None
+    correction: Annotated[FeedbackText, Meta(description="The right answer, in as few words as possible.")] | None = (
+        None
+    )
     comment: Annotated[FeedbackText, Meta(description="Anything else about the answer.")] | None = None
 
 
@@ -113,7 +115,7 @@ class AddSourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     location: Annotated[
         str,
         Meta(
-            description="A folder of the service's machine or the URL of an object store's prefix, which the operator allows.",
+            description="A folder on the service's machine or the URL of a prefix in an object store, which the operator must allow.",
             examples=["/srv/handbook", "s3://company/handbook"],
         ),
     ]
@@ -126,7 +128,7 @@ class AddSourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 class SourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Choice of a data source."""
 
-    id: Annotated[str, Meta(description="Id of a data source; all of them without one.")] | None = None
+    id: Annotated[str, Meta(description="Id of a data source; omit it for all.")] | None = None
 
 
 class StartArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -136,10 +138,12 @@ class StartArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     kind: Annotated[
         Kind,
         Meta(
-            description="`fidelity`: answers from stored KV beside full computation. `retrieval`: does search find the passages."
+            description="`fidelity`: compare answers from stored KV with full computation. `retrieval`: check whether search finds the passages."
         ),
     ] = "fidelity"
-    limit: Annotated[int, Meta(ge=1, le=MAX_QUESTIONS, description="Number of questions, the newest first.")] = 100
+    limit: Annotated[
+        int, Meta(ge=1, le=MAX_QUESTIONS, description="Maximum number of questions; the newest are measured.")
+    ] = 100
 
 
 class EvaluationArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

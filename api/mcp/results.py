@@ -141,7 +141,7 @@ class AddResult(msgspec.Struct, frozen=True):
     created: bool
 
     def as_text(self) -> str:
-        known = "Accepted" if self.created else "The collection has the same bytes already"
+        known = "Accepted" if self.created else "The collection already has the same bytes"
         return f"{known}: {_line(self.document)}\nIt can be searched once its status is searchable or ready."
 
 

@@ -45,8 +45,8 @@ MESSAGE_BYTES = 256 * 1024
 """Of a message without the document in it. The SDK reads it on the event loop, where many small values take seconds."""
 INSTRUCTIONS = (
     "Documents of this service's collections, searched and cited by passage. `ask` answers from them with citations, "
-    "`search` returns the passages themselves. Show people the quoted sentences, and record with `rate_answer` what they say of an "
-    "answer."
+    "`search` returns the passages themselves. Show people the quoted sentences, and record with `rate_answer` what "
+    "they say about an answer."
 )
 
 
@@ -155,7 +155,7 @@ def _check_size(body: bytes, params: _Params | None) -> None:
     texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
     document = sum(len(text) for text in texts if text.startswith(b'"'))
     if len(body) - document > MESSAGE_BYTES:
-        raise TooLarge(f"a message may have {MESSAGE_BYTES // 1024} KiB beside a document's text")
+        raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
 
 
 def _may_change(params: _Params | None) -> bool:

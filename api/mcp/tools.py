@@ -201,7 +201,7 @@ TOOLS = {
             "add_document",
             "Add a document",
             "Add a text or a file to a collection. It is read in the background: list_documents shows when it is "
-            "searchable. The same bytes again are the same document.",
+            "searchable. Adding the same bytes again returns the same document.",
             "write",
             AddArguments,
             AddResult,
@@ -233,7 +233,7 @@ TOOLS = {
             "add_data_source",
             "Connect a data source",
             "Keep a collection in step with a folder or an object store: its files are read in the background, and again "
-            "when they change. data_sources shows how far that is.",
+            "when they change. data_sources shows the progress.",
             "admin",
             AddSourceArguments,
             SourceResult,
@@ -243,8 +243,8 @@ TOOLS = {
         ),
         Tool(
             "data_sources",
-            "Look at data sources",
-            "Show data sources: their state, numbers of files, and of one of them the files that failed, with reasons.",
+            "Show data sources",
+            "Show data sources: their state and numbers of files; for a single one also the files that failed, with reasons.",
             "admin",
             SourceArguments,
             SourceResult,
@@ -264,8 +264,8 @@ TOOLS = {
         ),
         Tool(
             "evaluation",
-            "Look at an evaluation",
-            "Show how far an evaluation is, its figures once it has ended, and its worst questions.",
+            "Show an evaluation",
+            "Show the progress of an evaluation, its figures once it has ended, and its worst questions.",
             "admin",
             EvaluationArguments,
             EvaluationResult,

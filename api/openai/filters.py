@@ -55,7 +55,9 @@ def _filter_of(body: FilterBody, param: str, depth: int) -> AttributeFilter:
 def _comparison(body: FilterBody, param: str) -> Comparison:
     several = body.type in ("in", "nin")
     if body.key is None or body.value is None or body.filters is not None or isinstance(body.value, list) != several:
-        raise BadParam(param, f"a filter of type {body.type} takes `key` and `value`, {'a list' if several else 'one'}")
+        raise BadParam(
+            param, f"a filter of type {body.type} takes `key` and `value`, {'a list' if several else 'a single one'}"
+        )
     values: list[Value] = body.value if isinstance(body.value, list) else [body.value]
     assert body.type in get_args(Comparator)
     return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]

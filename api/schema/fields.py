@@ -4,7 +4,7 @@ COLLECTION = "Collection id or name."
 METADATA = "Metadata of the document, a JSON object."
 TITLE = "Title of the document."
 PLACE = {
-    "page": "Page number, starting from 1: of a slide in a presentation, of a sheet in a workbook; null for formats without pages.",
+    "page": "Number of the page, slide or sheet, starting from 1; null for formats without pages.",
     "page_label": "Page as a reader calls it: `page 3`, `slide 3`, `sheet 3`; null for formats without pages.",
     "start": "Offset of the first character in the document's text.",
     "end": "Offset after the last character in the document's text.",
@@ -21,7 +21,7 @@ KV_RULE = {
     "uses": "Number of answers that use a chunk before its KV is computed or uploaded, for `nth_use`.",
     "write": "When KV is uploaded to the object store: at once (`through`), after ten minutes (`back`), at the `nth_use`.",
     "compress": "Method that chooses the tokens of each chunk whose KV is kept: `streaming` (StreamingLLM), `h2o`, `snapkv`, `laq` (Lookahead Q-Cache), `random`; "
-    "`none`: all tokens. The others stay out of stitched prompts.",
+    "`none`: all tokens. Tokens without KV do not enter stitched prompts.",
     "keep": "Share of each chunk's tokens that `compress` keeps.",
 }
 ORIGINS = {
@@ -33,10 +33,10 @@ ORIGINS = {
 PERCENTILES = {"p50_ms": "Median in milliseconds.", "p95_ms": "95th percentile in milliseconds."}
 INGESTION = {
     "status": "Status of the document.",
-    "stage": "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running. A searchable document in the stage `reread` waits to be read again, since documents are read otherwise now; it answers with what was read before.",
+    "stage": "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running. A searchable document in the stage `reread` is waiting to be read again, because documents are now read differently; until then questions are answered from what was read before.",
     "done": "Tokens that the current stage has processed; pages in the stage `ocr`.",
     "total": "Tokens that the current stage processes in all; pages in the stage `ocr`.",
-    "error": "Reason of the last failure: of a document whose `status` is `failed`, that waits for another attempt, or that could not be read again and answers with what was read before. Otherwise null.",
+    "error": "Reason for the last failure, if the document's `status` is `failed`, if it is waiting for another attempt, or if it could not be read again and questions are answered from what was read before; otherwise null.",
     "kv_evicted": "Whether some of the document's KV was evicted, or not stored: for lack of space, or by the collection's rule. "
     "It is recomputed when needed.",
 }
@@ -62,7 +62,7 @@ SEARCH = {
 }
 DOCUMENT = {
     "name": "Name of the document: the file name, unless it was renamed.",
-    "title": "Title found in the document, or else its name.",
+    "title": "Title found in the document; its name if there is none.",
     "media_type": "Media type of the file.",
     "bytes": "Size of the file in bytes.",
     **INGESTION,
@@ -90,23 +90,23 @@ FIELDS: dict[str, dict[str, str]] = {
     },
     "Writers": {
         "in_use": "Card of the writer in use, after the restart if `restart_needed`; null for the plain model.",
-        "fingerprint": "Fingerprint of the adapter that chunks are written with now; empty for the plain model.",
-        "restart_needed": "Whether the service has to be started again for `in_use` to count.",
-        "available": "Writers that may be used if there are no objections.",
+        "fingerprint": "Fingerprint of the adapter that chunks are prefilled with now; empty for the plain model.",
+        "restart_needed": "Whether the service has to be restarted for `in_use` to take effect.",
+        "available": "Available writers; only those without objections can be used.",
     },
     "Writer": {
         "name": "Name of the writer.",
-        "card": "Card of the writer: its making and its evaluation.",
+        "card": "Card of the writer: its training and its evaluation.",
         "objections": "Reasons against using it with the served model; empty if there is none.",
-        "evaluation": "Last evaluation that was asked for; null if there is none.",
+        "evaluation": "Last requested evaluation; null if there is none.",
     },
     "Evaluation": {
         "collection": "Id or name of the collection.",
         "contexts": "Number of held-out contexts to evaluate on.",
-        "asked_at": "Time it was asked for.",
+        "asked_at": "Time of the request.",
         "state": "State of the evaluation.",
         "done": "Number of contexts evaluated so far.",
-        "attempts": "Number of times a worker began it.",
+        "attempts": "Number of times that a worker has started it.",
         "gate": "Figures; null until it is done.",
         "error": "Reason why it failed; null otherwise.",
     },
@@ -119,7 +119,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "samples": "Number of contexts trained on.",
         "seconds": "Time of the training in seconds.",
         "curve": "Number of contexts trained on and KL on validation contexts, at each validation.",
-        "data": "Collection, or names of the files, that it was trained on; empty for a writer trained before this was noted.",
+        "data": "Collection, or names of the files, that it was trained on; empty for a writer trained before this was recorded.",
         "stand_ins": "Number of tokens of each context that chunks are prefilled behind; empty without stand-ins.",
         "strength": "Share of the trained change to the weights that was kept.",
         "gate": "Evaluation on held-out contexts; null before it was evaluated.",
@@ -187,9 +187,9 @@ FIELDS: dict[str, dict[str, str]] = {
     "AttachmentView": {
         "name": "Name of the attached file.",
         "bytes": "Size of the file in bytes.",
-        "document_id": "Id of its document; null if the document was deleted, or could not be made: see `error`.",
+        "document_id": "Id of its document; null if the document was deleted, or could not be created: see `error`.",
         "status": "Status of its document; null without one.",
-        "error": "Why the file could not be read, or why there is no document of it.",
+        "error": "Reason why the file could not be read, or why it has no document.",
     },
     "MailView": {"name": "Name of the mail."},
     "ChunkPage": {"items": "Chunks in the order of the text."},
@@ -240,7 +240,9 @@ FIELDS: dict[str, dict[str, str]] = {
         "capacity_bytes": "Size of the engine's KV cache in bytes.",
         "used_bytes": "Bytes in use by prompts that are being answered; null until the engine has reported it.",
     },
-    "HostTier": {"bytes": "Size in bytes; null if the operating system does not report it, or with too many files."},
+    "HostTier": {
+        "bytes": "Size in bytes; null if the operating system does not report it, or if there are too many files."
+    },
     "KVAmount": KV_AMOUNT,
     "CollectionKV": {
         "name": "Name of the collection.",
@@ -293,22 +295,21 @@ FIELDS: dict[str, dict[str, str]] = {
         "policy": "Policy that selects which tokens of the passages to recompute.",
         "recompute_ratio": "Share of the passages' tokens to recompute.",
         "block_size": "Number of adjacent tokens that are selected for recomputation together.",
-        "sparse_ratio": "Share of the passages' tokens to read: the best of the passages found; 1 for all. "
-        "With everything recomputed, and in mode `full`, all are read.",
+        "sparse_ratio": "Share of the passages' tokens to read, from the best passages found; 1 for all. All are read in mode `full`, or if everything is recomputed.",
         "max_tokens": "Maximum number of tokens of the answer.",
         "answer_cache": "Whether the answer may come from the collection's answer cache.",
     },
     "BoxesView": {
         "pages": "Pages on which words of the range were found, in order.",
         "num_pages": "Number of pages of the document.",
-        "problem": "Reason why words have no boxes; null if all have.",
+        "problem": "Reason why some words have no boxes; null if all words have boxes.",
     },
     "PageBoxes": {
         "page": "Number of the page, starting from 1.",
         "picture": "Path of the page's picture.",
         "width": "Width of the page in points.",
         "height": "Height of the page in points.",
-        "boxes": "Boxes over the words, about one for each line.",
+        "boxes": "Boxes over the words, roughly one per line.",
     },
     "BoxView": {
         "x": "Distance from the left edge of the page.",
@@ -327,7 +328,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "usage": "Token counts of the question.",
         "prompt_spans": "Origin of each part of the prompt, from the first token to the last.",
         "cached_answer": "Cache entry that the answer was taken from; null if the answer was generated.",
-        "omitted_passages": "Passages that were found and, with a `sparse_ratio`, not read, best first.",
+        "omitted_passages": "Passages that were found but, because of a `sparse_ratio`, not read; best first.",
     },
     "FeedbackBody": {**FEEDBACK, "rating": "Rating of the answer: `up` or `down`."},
     "Feedback": {
@@ -351,18 +352,17 @@ FIELDS: dict[str, dict[str, str]] = {
     "NewEvaluation": {
         "collection": COLLECTION,
         "kind": EVALUATION_KIND,
-        "source": "Questions to measure: `rated` ones with a corrected answer or one that was rated up, all that are `logged`, or "
-        "those `given` in `questions`.",
+        "source": "Questions to measure. `rated`: logged questions whose answer was corrected or rated up. `logged`: all logged questions. `given`: those in `questions`.",
         "limit": "Maximum number of questions; the newest are measured.",
-        "since": "Measure only questions asked at this time or later: ISO 8601, UTC unless it names a zone.",
-        "before": "Measure only questions asked before this time: ISO 8601, UTC unless it names a zone.",
+        "since": "Measure only questions asked at this time or later: ISO 8601, UTC unless a time zone is given.",
+        "before": "Measure only questions asked before this time: ISO 8601, UTC unless a time zone is given.",
         "questions": "Questions for `given`, as in the lines of `ragkv eval fidelity --data`; refused with another `source`.",
     },
     "GivenQuestion": {
         "question": "The question.",
         "answers": "Accepted answers; the first is measured.",
-        "passages": "Passages that the answer was made from: the sentences that support it are to be found, for `retrieval`.",
-        "gold": "Texts that passages are to contain, word for word, for `retrieval`.",
+        "passages": "Passages that the answer was made from. For `retrieval`, the search must find the sentences that support it.",
+        "gold": "For `retrieval`, texts that the passages found must contain word for word.",
     },
     "GivenPassage": {"title": TITLE, "text": "Text of the passage."},
     "EvaluationRun": {
@@ -377,10 +377,10 @@ FIELDS: dict[str, dict[str, str]] = {
         "fidelity": "Figures of a `fidelity` evaluation that has ended.",
         "retrieval": "Figures of a `retrieval` evaluation that has ended.",
         "error": "Reason why it ended early; null otherwise.",
-        "ended_at": "Time of the end; null before it.",
+        "ended_at": "Time when it ended; null before that.",
     },
     "EvaluationRunPage": {"items": "Evaluations, newest first."},
-    "EvaluationReport": {"run": "The evaluation.", "questions": "Its questions, the worst first."},
+    "EvaluationReport": {"run": "The evaluation.", "questions": "Its questions, worst first."},
     "RunSettings": {
         "version": "Version of ragkv.",
         "model": "Name of the language model.",
@@ -404,8 +404,7 @@ FIELDS: dict[str, dict[str, str]] = {
     "FidelityFigures": {
         **FIGURES,
         "with_answer": "Number of questions with a known answer.",
-        "gain_kept": "Share of the likelihood that passages add to the known answer under full prefill, and that stitching keeps; null if "
-        "they add nothing. Without a known answer, full prefill's own is used.",
+        "gain_kept": "Share that stitching keeps of the likelihood that passages add to the known answer under full prefill; null if they add nothing. Without a known answer, full prefill's own is used.",
         "gain_kept_interval": "95% interval of `gain_kept`; null where over 2.5% of the resamples have no value.",
         "kl": "Mean KL divergence to full prefill, in nats per token of the known answer.",
         "kl_interval": "95% interval of `kl`.",
@@ -413,9 +412,9 @@ FIELDS: dict[str, dict[str, str]] = {
         "agree": "Percentage of questions whose stitched answer equals that of full prefill, apart from case and punctuation.",
         "f1": "Mean F1 of stitched answers against known answers in percent; null without known answers.",
         "f1_full": "Mean F1 of full prefill's answers against known answers in percent; null without known answers.",
-        "ttft_ms": "Median time to the first token of stitched prompts in milliseconds, with planning and without retrieval.",
+        "ttft_ms": "Median time to the first token of stitched prompts in milliseconds, including planning but not retrieval.",
         "ttft_full_ms": "Median time to the first token of full prefill in milliseconds.",
-        "speedup": "Median ratio of full prefill's time to the first token to the stitched one's.",
+        "speedup": "Median ratio of the times to the first token, full prefill to stitched.",
         "recomputed": "Share of the passages' tokens that were recomputed.",
         "passages_without_kv": "Percentage of passages without usable KV; they are computed as in full prefill.",
     },
@@ -433,9 +432,9 @@ FIELDS: dict[str, dict[str, str]] = {
     "MeasuredQuestion": {
         "ordinal": "Number of the question in the evaluation, starting from 0.",
         "question_id": "Id of the question in the log; null for one that was given.",
-        "question": "The question; null if it is not kept any more.",
+        "question": "The question; null if it is no longer stored.",
         "known_answer": "First accepted answer; null without one.",
-        "answers": "Answers to the question; null before it was measured, for `retrieval`, and if they are not kept any more.",
+        "answers": "Answers to the question; null before it was measured, for `retrieval`, or if they are no longer stored.",
         "fidelity": "Outcome of a `fidelity` evaluation; null before it was measured.",
         "retrieval": "Outcome of a `retrieval` evaluation; null before it was measured.",
         "error": "Reason why the question was skipped; null otherwise.",
@@ -465,8 +464,8 @@ FIELDS: dict[str, dict[str, str]] = {
         "answer_start": "Offset of the first supported character in the answer.",
         "answer_end": "Offset after the last supported character in the answer.",
         "quote": "Text of the document at this place.",
-        "page_text": "Path of the text of its page, slide or sheet around it. Refused (422) once the document has other words there.",
-        "page_boxes": "Path of the boxes over it on the picture of its page, refused likewise; null where pages have no pictures.",
+        "page_text": "Path of the text of its page, slide or sheet. Requests are refused (422) once the words at this place have changed.",
+        "page_boxes": "Path of the boxes over it on the picture of its page, with the same refusal; null where pages have no pictures.",
     },
     "RetentionBody": {
         "days": "Days for which texts of questions are kept; 0: they are not stored at all; null: as long as the service keeps questions.",
@@ -586,17 +585,17 @@ FIELDS: dict[str, dict[str, str]] = {
     "EngineView": {
         "ready": "Whether the engine answers.",
         "status": '"ok", or a description of the problem.',
-        "place": "`local`: in the service's process. `remote`: behind RAGKV_ENGINE_URL.",
+        "place": "`local`: in the service's process. `remote`: at RAGKV_ENGINE_URL.",
         "model": "Name of the served model.",
         "window": "Maximum number of tokens of prompt and answer.",
         "kv_cache_gib": "Size of the engine's KV cache in GiB; null for a remote engine.",
         "policy": "Default recomputation policy.",
-        "recompute_ratio": "Default share of tokens to recompute, of KV by the writer in use if there is one.",
+        "recompute_ratio": "Default share of tokens to recompute, for KV by the writer in use if there is one.",
     },
     "NewKey": {
         "name": "Name of the key, shown in lists.",
         "scopes": "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, `admin`.",
-        "days": "Lifetime in days; null for no expiry, or, where keys must expire, the longest lifetime.",
+        "days": "Lifetime in days; null for no expiry or, where keys must expire, for the longest lifetime.",
     },
     "KeyPage": {"items": "API keys, oldest first."},
     "KeyView": {
@@ -605,10 +604,10 @@ FIELDS: dict[str, dict[str, str]] = {
         "expires_at": "Time of expiry; null for none.",
         "last_used_at": "Time of the last request with the key; null before the first.",
         "revoked_at": "Time of revocation; null for a valid key.",
-        "created_by": "Id of the key that created this one; null for a person, the command line or without authentication.",
-        "created_by_person": "Person who signed in and created this key, or one of the keys that it was created with in turn; null if none did.",
-        "revoked_by": "Id of the key that revoked this one; null for a person, the command line or without authentication.",
-        "revoked_by_person": "Person who signed in and revoked this key; null if none did.",
+        "created_by": "Id of the key that created this one; null if it was created by a person, on the command line or without authentication.",
+        "created_by_person": "Person who signed in and created this key, directly or through other keys; null if there is none.",
+        "revoked_by": "Id of the key that revoked this one; null if it was revoked by a person, on the command line or without authentication.",
+        "revoked_by_person": "Person who signed in and revoked this key; null if there is none.",
     },
     "DeliveryPage": {"items": "Messages of the webhook, newest first."},
     "AuditPage": {"items": "Events, newest first."},
@@ -625,12 +624,12 @@ FIELDS: dict[str, dict[str, str]] = {
         "request_id": "Id of the request in the service's log.",
     },
     "NewWebhook": {
-        "url": "Address that messages are sent to by POST: https, or a host that `RAGKV_WEBHOOK_HOSTS` names.",
-        "collection": "Id or name of the collection whose documents it tells of; null for all of the tenant's.",
+        "url": "Address that messages are sent to by POST: https, unless `RAGKV_WEBHOOK_HOSTS` names its host.",
+        "collection": "Id or name of the collection whose documents it reports on; null for all of the tenant's.",
     },
     "WebhookView": {
         "url": "Address that messages are sent to.",
-        "collection_id": "Id of the collection whose documents it tells of; null for all of the tenant's.",
+        "collection_id": "Id of the collection whose documents it reports on; null for all of the tenant's.",
     },
     "IssuedWebhook": {
         "secret": "Secret that signs the messages, shown only once.",
@@ -648,30 +647,30 @@ FIELDS: dict[str, dict[str, str]] = {
         "next_at": "Time of the next attempt; null if there is none.",
     },
     "NewDataSource": {
-        "location": "Folder of the service's machine, or URL of an object store: `s3://`, `gs://` or `az://`.",
+        "location": "Folder on the service's machine, or URL of an object store: `s3://`, `gs://` or `az://`.",
         "collection": "Id or name of the collection that is kept in step.",
         "interval_minutes": "Minutes from one sync to the next; 0: only on request.",
-        "watch": "Whether a sync is also due a few seconds after the folder changed. By default it is for folders with an interval.",
+        "watch": "Whether a sync is also due a few seconds after the folder has changed. The default is true for folders with an interval.",
     },
     "DataSourcePatch": {
-        "paused": "Whether it is paused: no sync begins, and one under way ends.",
+        "paused": "Whether it is paused: no sync begins, and one in progress ends.",
         "interval_minutes": "Minutes from one sync to the next; 0: only on request.",
-        "watch": "Whether a sync is also due a few seconds after the folder changed.",
+        "watch": "Whether a sync is also due a few seconds after the folder has changed.",
     },
     "SyncBody": {"confirm": "Whether the deletions that the last sync held back may be made."},
     "DataSourceView": {
         "collection_id": "Id of the collection that is kept in step.",
         "location": "Folder, or URL of an object store.",
         "interval_minutes": "Minutes from one sync to the next; 0: only on request.",
-        "watch": "Whether a sync is also due a few seconds after the folder changed.",
+        "watch": "Whether a sync is also due a few seconds after the folder has changed.",
         "watch_error": "Reason why the folder cannot be watched; syncs are due by the interval alone.",
-        "status": "`waiting` for its first sync, `syncing`, `synced`, `held`: deletions wait to be confirmed, `failed`: the last "
+        "status": "`waiting` for its first sync, `syncing`, `synced`, `held`: deletions are waiting to be confirmed, `failed`: the last "
         "sync stopped, or `paused`.",
         "error": "Reason why the last sync stopped or deleted nothing.",
-        "held_deletions": "Number of deletions that wait to be confirmed.",
-        "listed": "Number of files that the present or last sync has listed.",
+        "held_deletions": "Number of deletions waiting to be confirmed.",
+        "listed": "Number of files that the current or last sync has listed.",
         "files": "Number of files by status.",
-        "synced_at": "Time of the end of the last whole sync; null before the first.",
+        "synced_at": "Time when the last complete sync ended; null before the first.",
         "next_at": "Time of the next sync; null if none is due.",
     },
     "SourceFileCounts": {

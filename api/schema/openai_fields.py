@@ -24,7 +24,7 @@ RETRIEVAL = {
     "filters": "Use only files whose attributes match this filter.",
     "ranking_options": "Ranking options; only the defaults are supported.",
 }
-SENT_BACK = "Accepted from earlier answers that are sent back; no effect on the answer."
+SENT_BACK = "Accepted so that earlier answers can be sent back; no effect on the answer."
 CHUNKING = "Chunking strategy; only `auto` is supported."
 USAGE = {"total_tokens": "Tokens of the prompt and the answer."}
 OUTPUT_STATUS = "Status of the item."
@@ -63,7 +63,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
     "TextPart": {"type": "Type of the part; only `text` is supported.", "text": "Text of the part."},
     "StreamOptions": {
         "include_usage": "Whether to send the token counts in an additional last chunk without choices.",
-        "continuous_usage_stats": "No effect: the token counts come in the last chunk. A field of vLLM's.",
+        "continuous_usage_stats": "Field of vLLM's API; no effect, since the token counts come in the last chunk.",
     },
     "TextFormat": {"type": "Type of the format; only `text` is supported."},
     "ChatCompletion": {
@@ -96,8 +96,8 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "start": "Offset of the first character in the document's text.",
         "end": "Offset after the last character in the document's text.",
         "quote": "Text of the document at this place.",
-        "page_text": "Path of the text of its page, slide or sheet around it. Refused (422) once the document has other words there.",
-        "page_boxes": "Path of the boxes over it on the picture of its page, refused likewise; null where pages have no pictures.",
+        "page_text": "Path of the text of its page, slide or sheet. Requests are refused (422) once the words at this place have changed.",
+        "page_boxes": "Path of the boxes over it on the picture of its page, with the same refusal; null where pages have no pictures.",
     },
     "CompletionUsage": {
         "prompt_tokens": "Tokens of the prompt.",
@@ -257,17 +257,17 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "created_at": "Time at which the file was attached, in Unix seconds.",
         "status": "Status of the file: `completed` as soon as it can be searched.",
         "usage_bytes": "Size of the file in bytes.",
-        "last_error": "Reason of the failure; null unless `status` is `failed`.",
+        "last_error": "Reason for the failure; null unless `status` is `failed`.",
         "attributes": "Attributes of the file: the metadata of its document.",
         "chunking_strategy": "Chunking strategy; always `other`.",
     },
     "LastError": {"message": "Explanation of the failure.", "code": "Always `invalid_file`."},
     "NewStoreFile": {
         "file_id": "Id of the file.",
-        "attributes": "Attributes of the file. If it is attached already, they replace its attributes.",
+        "attributes": "Attributes of the file. If it is already attached, they replace its attributes.",
         "chunking_strategy": CHUNKING,
     },
-    "AttributesChange": {"attributes": "New attributes, which replace all present ones."},
+    "AttributesChange": {"attributes": "New attributes, which replace all existing ones."},
     "StoreFileDeleted": {"id": "Id of the detached file.", "deleted": "Always true."},
     "ContentPage": {"data": "Texts of the chunks, in order.", **WHOLE_PAGE},
     "TextOfFile": {"text": "Text of the chunk.", "type": "Always `text`."},

@@ -64,7 +64,7 @@ def export(
     since: Since = None,
     until: Until = None,
 ) -> Stream:
-    """Download all events that match as JSON lines, newest first, an event a line."""
+    """Download all events that match as JSON lines, newest first, one event per line."""
     times = read_moment("since", since), read_moment("until", until)
     wanted = AuditFilter(caller.tenant_id, resource, key_id, *times)
     return json_lines(all_audit(wanted, parts.database), "audit.jsonl")

@@ -34,7 +34,7 @@ from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 Interval = Annotated[int, Meta(ge=0, le=MAX_INTERVAL_MINUTES)]
-Status = Annotated[FileStatus | None, QueryParameter(description="Return only files in this status.")]
+Status = Annotated[FileStatus | None, QueryParameter(description="Return only files with this status.")]
 NO_SUCH = "No such data source."
 
 
@@ -66,8 +66,8 @@ class SyncBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     summary="Create a data source",
     responses=json_problems(
         NOT_FOUND="No such collection.",
-        CONFLICT="The location is connected to the collection already, or the tenant has as many data sources as it may.",
-        UNPROCESSABLE_ENTITY="The location is neither a path nor the URL of an object store, or an object store to be watched.",
+        CONFLICT="The location is already connected to the collection, or the tenant has the maximum number of data sources.",
+        UNPROCESSABLE_ENTITY="The location is neither a path nor the URL of an object store, or it is an object store, which cannot be watched.",
     ),
     sync_to_thread=True,
 )
@@ -79,8 +79,8 @@ def create(
 ) -> DataSourceView:
     """Create a data source: a collection is kept in step with the files of a folder, or of a prefix of an object store.
 
-    `RAGKV_DATA_SOURCES_ALLOWED` of the service says which locations may be read; others are refused with 403. A worker
-    begins the first sync within seconds.
+    The service's setting `RAGKV_DATA_SOURCES_ALLOWED` lists the locations that may be read; others are refused with
+    403. A worker begins the first sync within seconds.
     """
     made = add_data_source(
         caller.tenant_id,
@@ -139,8 +139,8 @@ def amend(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DataSourceView:
-    """Update a data source: pause it, which ends a sync under way, resume it, change its interval, or whether its
-    folder is watched."""
+    """Update a data source: pause it, which ends a sync in progress; resume it; change its interval; start or stop
+    watching its folder."""
     return change_data_source(
         caller.tenant_id,
         data_source_id,
@@ -155,7 +155,7 @@ def amend(
     "/{data_source_id:str}/sync",
     status_code=HTTPStatus.ACCEPTED,
     summary="Sync a data source",
-    responses=json_problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused, or no deletions wait to be confirmed."),
+    responses=json_problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused, or no deletions are waiting to be confirmed."),
     sync_to_thread=True,
 )
 def sync(
@@ -166,7 +166,8 @@ def sync(
 ) -> DataSourceView:
     """Queue a sync, which a worker begins within seconds.
 
-    With `confirm` the deletions that the last sync held back may be made, if they are no more than `held_deletions`.
+    With `confirm`, the sync may make the deletions that the last one held back, if they are no more than
+    `held_deletions`.
     """
     return request_sync(caller.tenant_id, data_source_id, data.confirm, parts.database)
 
@@ -181,7 +182,7 @@ def sync(
 def retry(
     data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> DataSourceView:
-    """Queue a sync that also reads the failed and unreadable files that did not change."""
+    """Queue a sync that also reads failed and unreadable files again, even if they did not change."""
     return retry_files(caller.tenant_id, data_source_id, parts.database)
 
 

@@ -109,7 +109,7 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 def upload(
     data: MultipartBody[Upload], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Response[DocumentView]:
-    """Upload a file and queue it for ingestion. Returns 202, or 200 if the collection has the same bytes already.
+    """Upload a file and queue it for ingestion. Returns 202, or 200 if the collection already has the same bytes.
 
     In the second case the existing document is returned. Metadata in the request replaces its metadata; without any,
     its metadata is unchanged.
@@ -181,7 +181,8 @@ def index(
     sync_to_thread=True,
 )
 def show(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentDetail:
-    """Get a document with its metadata, the progress of its ingestion, its attachments, and the mails that have it.
+    """Get a document with its metadata, the progress of its ingestion, its attachments, and the mails that it is
+    attached to.
 
     The files attached to a mail are documents of the same collection.
     """
@@ -248,7 +249,8 @@ def remove(
 ) -> None:
     """Delete a document with its chunks, vectors and KV, in any state.
 
-    The attachments of a mail are deleted with it, except those that other mails have or that were uploaded too.
+    The attachments of a mail are deleted with it, except those that are also attached to other mails or were uploaded
+    themselves.
     """
     deleted = delete_document(caller.tenant_id, document_id, parts, partial(note_change, request))
     if len(deleted) > 1:

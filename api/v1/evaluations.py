@@ -52,7 +52,7 @@ class NewEvaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     request_max_body_size=GIVEN_BYTES,
     responses=json_problems(
         NOT_FOUND="No such collection.",
-        CONFLICT="The tenant has as many evaluations as it may, or as many that have not ended.",
+        CONFLICT="The tenant has the maximum number of evaluations, or of evaluations that have not ended.",
         UNPROCESSABLE_ENTITY="No question to measure, `questions` with a `source` other than `given`, or an invalid time.",
     ),
     sync_to_thread=True,
@@ -63,7 +63,7 @@ def start(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> EvaluationRun:
-    """Queue an evaluation on questions of a collection, with the settings in use. Other questions come before its own.
+    """Queue an evaluation on questions of a collection, with the settings in use. Users' questions come before its own.
 
     `fidelity` compares stitched answers with full prefill of the same prompts; `retrieval` searches for the passages
     that support known answers.
@@ -99,7 +99,7 @@ def show(
     sync_to_thread=True,
 )
 def get_one(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> EvaluationReport:
-    """Get an evaluation with its questions, the worst first. Texts of questions that are kept no longer are null."""
+    """Get an evaluation with its questions, worst first. Texts of questions that are no longer stored are null."""
     return report_of_run(caller.tenant_id, run_id, parts.database)
 
 
@@ -111,7 +111,7 @@ def get_one(run_id: FromPath[str], caller: NamedDependency[Caller], parts: Named
     sync_to_thread=True,
 )
 def cancel(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> EvaluationRun:
-    """Cancel an evaluation, with the figures of what it has measured. One that has ended is unchanged."""
+    """Cancel an evaluation. It keeps the figures of what it has measured. One that has ended is unchanged."""
     return cancel_run(caller.tenant_id, run_id, parts.database)
 
 

@@ -96,8 +96,8 @@ async def collection_events(
     streams: NamedDependency[ProgressStreams],
     until: FromQuery[Until] = "closed",
 ) -> ServerSentEvent:
-    """Stream the progress of all documents of a collection, starting with those that are not finished,
-    or that ended in the last seconds.
+    """Stream the progress of all documents of a collection, starting with those that are not finished, or that finished
+    in the last few seconds.
 
     A `progress` event follows each change of a document. The stream is open-ended, or ends with a `done` event once
     every document is finished if `until=finished` is set. The last event is `deleted` when the collection was deleted,

@@ -40,8 +40,8 @@ def create(
 ) -> IssuedKey:
     """Create an API key. The key itself is returned only once, in this response.
 
-    A key that a person who signed in creates expires within `RAGKV_OIDC_KEY_DAYS`, and a key that is created with it
-    no later than it does.
+    A key created by a person who signed in expires within `RAGKV_OIDC_KEY_DAYS`, and a key created with such a key
+    expires no later than it does.
     """
     maker = maker_of(caller, parts.database, parts.settings.oidc_key_days)
     issued = issue_key(caller.tenant_id, data.name, data.scopes, parts.database, data.days, maker)

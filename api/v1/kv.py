@@ -231,9 +231,9 @@ def amend_rule(
 ) -> KVRuleView:
     """Update when and in which format the KV of a collection is kept.
 
-    KV in another format is converted in the background, and the old KV answers until then. With `nth_use` the KV of a
-    chunk is computed once that many answers have used it, with `never` only when it is rebuilt on request. Stored
-    KV is not removed by a new rule.
+    KV in another format is converted in the background, and the old KV is used until then. With `nth_use`, the KV of a
+    chunk is computed once `uses` answers have used it; with `never`, only when it is rebuilt on request. Stored KV is
+    not removed by a new rule.
     """
     return change_rule(owner, data, parts)
 

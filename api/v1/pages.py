@@ -23,7 +23,7 @@ PIXELS = 1200
 _HEADERS = SANDBOXED | {"Cache-Control": "private, max-age=60"}
 _NOT_FOUND = "No such document or page, or its file is missing."
 _OTHER_WORDS = "the words there have another checksum"
-_NOT_SHOWN = "The file is neither a PDF nor an image, or it is damaged, encrypted or too large to be drawn."
+_NOT_SHOWN = "The file is neither a PDF nor an image, or it is damaged, encrypted or too large to be rendered."
 
 Width = Annotated[int, QueryParameter(ge=50, le=2400, description="Maximum width of the picture in pixels.")]
 Offset = Annotated[int, QueryParameter(ge=0, le=1_000_000_000, description="Character of the document's text.")]
@@ -31,7 +31,7 @@ Checksum = Annotated[
     str | None,
     QueryParameter(
         pattern="^[0-9a-f]{8}$",
-        description="Checksum of the words, as paths in citations have it: where there are others by now, the request is refused.",
+        description="Checksum of the words, as in the paths of citations: the request is refused if the words have changed since.",
     ),
 ]
 
@@ -98,7 +98,7 @@ def problem_of(located: Located) -> str | None:
     if not located.complete:
         return "not all of the words were found on the pages"
     if not any(page.boxes for page in located.pages):
-        return "the words lie outside of what the page shows"
+        return "the words lie outside the visible part of the page"
     return None
 
 
@@ -117,7 +117,7 @@ async def picture(
     page_views: NamedDependency[PageViews],
     width: Width = PIXELS,
 ) -> Response[bytes]:
-    """Get a page of a PDF document or image as it looks. Pages are counted from 1; the frames of a TIFF are its
+    """Get a page of a PDF document or image as a picture. Pages are counted from 1; the frames of a TIFF are its
     pages."""
     png = await page_views.threads.run(page_views.picture, caller.tenant_id, document_id, number, width)
     return Response(png, media_type="image/png", headers=_HEADERS)
@@ -141,11 +141,11 @@ async def boxes(
     page_views: NamedDependency[PageViews],
     checksum: Checksum = None,
 ) -> BoxesView:
-    """Get boxes over characters `start` to `end` of the text of a PDF document or image, by page. Citations carry
+    """Get the boxes over characters `start` to `end` of the text of a PDF document or image, by page. Citations carry
     these offsets.
 
     Words that are not found on the pages exactly as they were read have no boxes: see `problem`. On pages that were
-    read by OCR boxes begin and end about where the words do: letters have the widths that they mostly have.
+    read by OCR, boxes begin and end about where the words do, since typical widths of letters are assumed.
     """
     located = await page_views.threads.run(page_views.boxes, caller.tenant_id, document_id, start, end, checksum)
     return BoxesView.of(document_id, located)
@@ -168,10 +168,8 @@ async def text(
     parts: NamedDependency[Parts],
     checksum: Checksum = None,
 ) -> CitedPage:
-    """Get characters `start` to `end` of a document's text with the text of their page, slide or sheet before and
-    after them.
-
-    At most 6,000 characters of it on either side. Where the format has no pages, it is the text around them.
+    """Get characters `start` to `end` of a document's text, with the text of their page, slide or sheet before and
+    after them: at most 6,000 characters on either side. Where the format has no pages, it is the text around them.
     """
     return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, parts.database, checksum)
 

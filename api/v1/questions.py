@@ -56,7 +56,7 @@ def rate(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> Feedback:
-    """Rate an answer, with a corrected answer and a comment if there are any. Replaces earlier feedback on it.
+    """Rate an answer, optionally with a corrected answer and a comment. Replaces earlier feedback on it.
 
     The question, the answer and the passages of its prompt are stored with the feedback.
     """
@@ -67,7 +67,7 @@ def rate(
 @delete(
     "/{answer_id:str}/feedback",
     summary="Delete feedback",
-    responses=problems(NOT_FOUND="No feedback on such an answer."),
+    responses=problems(NOT_FOUND="No feedback on this answer."),
     sync_to_thread=True,
 )
 def unrate(answer_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
@@ -134,7 +134,7 @@ def evaluation(
     """Download the rated questions of a collection as JSON lines, in the format of `ragkv eval fidelity --data`.
 
     The answer is the correction if there is one, otherwise the answer that was rated up. Questions whose passages are
-    not all kept are omitted.
+    no longer all stored are omitted.
     """
     ref = collection_ref(caller.tenant_id, collection, parts.database)
     return json_lines(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
@@ -142,7 +142,7 @@ def evaluation(
 
 @get("/retention", summary="Get the retention of the question log", responses=problems(), sync_to_thread=True)
 def retention(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> QuestionLog:
-    """Get for how long the texts of the tenant's questions are kept."""
+    """Get how long the texts of the tenant's questions are kept."""
     return question_log(caller.tenant_id, parts.settings.question_retention_days, parts.database)
 
 
@@ -153,7 +153,7 @@ def retention(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) ->
     sync_to_thread=True,
 )
 def keep(data: JSONBody[RetentionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> QuestionLog:
-    """Update for how long the texts of the tenant's questions are kept. Older ones are removed within the hour.
+    """Update how long the texts of the tenant's questions are kept. Older ones are removed within the hour.
 
     Counts and times of questions are kept for the statistics, without their texts. Feedback is kept until it is
     deleted.

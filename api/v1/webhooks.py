@@ -37,7 +37,7 @@ class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     summary="Create a webhook",
     responses=json_problems(
         NOT_FOUND="No such collection.",
-        CONFLICT="The tenant has as many webhooks as it may.",
+        CONFLICT="The tenant has the maximum number of webhooks.",
         UNPROCESSABLE_ENTITY="The URL is not https, or leads to a private address.",
     ),
     sync_to_thread=True,
@@ -48,7 +48,7 @@ def create(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> IssuedWebhook:
-    """Create a webhook. Its secret, with which messages are signed, is returned only once, in this response."""
+    """Create a webhook. The secret that signs its messages is returned only once, in this response."""
     trusted = parts.settings.trusted_webhook_hosts
     issued = make_webhook(caller.tenant_id, data.url, data.collection, trusted, parts.database)
     note_made(request, issued.webhook.id)
@@ -68,7 +68,7 @@ def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list
     sync_to_thread=True,
 )
 def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
-    """Delete a webhook with its log. Messages that were not delivered yet are not sent."""
+    """Delete a webhook with its log. Messages that are still pending are not sent."""
     delete_webhook(caller.tenant_id, webhook_id, parts.database)
 
 

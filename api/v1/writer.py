@@ -12,7 +12,7 @@ from ragkv.catalog.writers import Writers, evaluate_writer, stop_writer, use_wri
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
-_NOT_DEFAULT = "The key is not of the default tenant."
+_NOT_DEFAULT = "The API key does not belong to the default tenant."
 
 
 class WriterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -47,16 +47,15 @@ def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) 
     responses=json_problems(
         FORBIDDEN=_NOT_DEFAULT,
         NOT_FOUND="No such writer.",
-        UNPROCESSABLE_ENTITY="It is for another model, or did not pass its evaluation.",
+        UNPROCESSABLE_ENTITY="The writer is for another model, or did not pass its evaluation.",
     ),
     sync_to_thread=True,
 )
 def choose_writer(
     data: JSONBody[WriterBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
 ) -> Writers:
-    """Replace the writer in use, from the next start of the service on.
-
-    The KV of all documents is then computed again in the background, and the old KV answers until then.
+    """Replace the writer in use, from the next start of the service. The KV of all documents is then computed again in
+    the background, and the old KV is used until then.
     """
     return use_writer(caller.tenant_id, data.name, parts)
 
@@ -69,7 +68,7 @@ def choose_writer(
     responses=json_problems(
         FORBIDDEN=_NOT_DEFAULT,
         NOT_FOUND="No such writer or collection.",
-        UNPROCESSABLE_ENTITY="It is for another model.",
+        UNPROCESSABLE_ENTITY="The writer is for another model.",
     ),
     sync_to_thread=True,
 )
@@ -78,7 +77,7 @@ def start_evaluation(
 ) -> Writers:
     """Evaluate a writer in the background, on a collection's chunks that it was not trained on.
 
-    `evaluation` in the writers' list tells its progress and its figures. Does nothing while one is under way.
+    `evaluation` in the list of writers shows its progress and its figures. Has no effect while one is in progress.
     """
     return evaluate_writer(caller.tenant_id, data.name, data.collection, parts)
 

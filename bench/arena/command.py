@@ -28,7 +28,7 @@ METHODS = "ape,legolink,deviation,infoflow,question,default"
     help="Questions: JSON lines as for `eval fidelity`, or a frozen set of KVShareArena.",
 )
 @click.option("--subset", help="Name of the set in the results.  [default: the file's]")
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first of the questions.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
 @click.option("--methods", default=METHODS, show_default=True, help="Comma-separated names, as for `eval fidelity`.")
 @click.option("--ratios", default="0.1", show_default=True, help="Shares of the context to recompute.")
 @click.option(
@@ -40,7 +40,7 @@ METHODS = "ape,legolink,deviation,infoflow,question,default"
 def arena(data: Path, subset: str | None, limit: int | None, methods: str, ratios: str, folder: Path | None) -> None:
     """Measure the share of the context's gain that methods keep (PGR), as KVShareArena does.
 
-    Full prefill, no context and naive stitching are measured always.
+    Full prefill, no context and naive stitching are always measured.
 
     \b
     F1        word F1 of the greedy answer, percent

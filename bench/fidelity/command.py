@@ -27,7 +27,7 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
     required=True,
     help="Questions: JSON lines of question, answers, passages (title, text).",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Ask only the first of the questions.")
+@click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
 @click.option("--methods", help="Comma-separated names.  [default: all]")
 @click.option("--ratios", default="0.05,0.1,0.2", show_default=True, help="Shares of the context to recompute.")
 @click.option(
@@ -52,8 +52,7 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 @click.option(
     "--layers",
     multiple=True,
-    help=f"Layers that select, as {SETTING} has them, with +sink for sink-aware ones, like 8-23+sink: measure each method that selects by "
-    "the question with them as well. May be given several times.",
+    help=f"Layers that select, written as in {SETTING}, with +sink for sink-aware ones, like 8-23+sink: measure each method that selects by the question with them as well. May be given several times.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
 @click.option(
@@ -104,8 +103,8 @@ def fidelity(
 def draw(reports: tuple[Path, ...], picture: Path) -> None:
     """Draw REPORTS of `ragkv eval fidelity --json` about the same questions as one PICTURE, a PNG.
 
-    Quality stands against how many times sooner than full prefill the first token came. Of rows of one name the first
-    report's is drawn.
+    Quality is plotted against how many times sooner than full prefill the first token came. Of several rows with the
+    same name, that of the first report is drawn.
     """
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see fidelity
     from bench.fidelity.report import FidelityReport  # noqa: PLC0415 - see fidelity
@@ -115,7 +114,7 @@ def draw(reports: tuple[Path, ...], picture: Path) -> None:
     found = (read_json(file, FidelityReport, hint="the file holds no such report") for file in reports)
     read = [report for report in found if report is not None]
     if len({(report.model, report.data, report.n, report.passages) for report in read}) > 1:
-        raise Rejected("the reports are not all about the same questions, answered by the same model")
+        raise Rejected("the reports differ in their questions or their model")
     plot(read, picture)
 
 

@@ -136,11 +136,11 @@ def _check(options: FidelityOptions, settings: Settings) -> None:
         raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
     if settings.reranker == QCACHE:
         raise Rejected(
-            "RAGKV_RERANKER=qcache ranks by the KV of a whole collection, which is not made here: unset it, or measure "
+            "RAGKV_RERANKER=qcache ranks by the KV of a whole collection, which is not computed here: unset it, or measure "
             "it with `ragkv eval retrieval`"
         )
     if options.writer is not None and not (options.writer / ADAPTER).is_file():
-        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
+        raise Rejected(f"--writer {options.writer}: it has no {ADAPTER}, so there is no writer to measure")
 
 
 def run_of(

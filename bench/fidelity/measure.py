@@ -188,7 +188,7 @@ def _check(method: Method, prepared: Prepared, report: Report) -> None:
     if prepared.plan and report.stitched + report.recomputed != prepared.plan.end - report.cached:
         raise Unavailable(
             f"{method.key}: the engine placed {report.stitched + report.recomputed} tokens where {prepared.plan.end} were "
-            "planned: is it of another version?"
+            "planned: is it another version?"
         )
     if report.cached:
         raise Unavailable(f"{method.key}: {report.cached} tokens were already cached, so its time is meaningless")

@@ -19,8 +19,8 @@ def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_pass
     wanted = max(0, num_passages - len(question.passages))
     if wanted > len(others):
         raise Rejected(
-            f"there are {len(others)} passages of other questions, line {question.line} needs {wanted} more: "
-            f"--passages {len(question.passages) + len(others)} at most"
+            f"there are only {len(others)} passages of other questions, but line {question.line} needs {wanted} more: "
+            f"give --passages {len(question.passages) + len(others)} at most"
         )
     draw = random.Random(f"{seed}:{question.line}")  # noqa: S311 - an experiment's sample, not a secret
     passages = list(question.passages)

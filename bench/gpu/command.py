@@ -30,7 +30,7 @@ _WIDTH = 150
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default="bench-gpu.json",
     show_default=True,
-    help="The report: written after each part, and gone on with by the next call.",
+    help="The report, written after each part and continued by the next call.",
 )
 @click.option(
     "--plot",
@@ -38,21 +38,21 @@ _WIDTH = 150
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default="bench-gpu.svg",
     show_default=True,
-    help="The picture, where matplotlib is installed.",
+    help="The picture, if matplotlib is installed.",
 )
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=".bench-gpu",
     show_default=True,
-    help="For KV: some 15 GB, removed once all parts were measured.",
+    help="Folder for KV: some 15 GB, removed once all parts have been measured.",
 )
 @click.option("--size", "sizes", type=click.IntRange(min=512), multiple=True, help="Context tokens; may be repeated.")
-@click.option("--runs", type=click.IntRange(min=1), help="Counted runs of each method, for the time to first token.")
+@click.option("--runs", type=click.IntRange(min=1), help="Measured runs of each method, for the time to first token.")
 @click.option(
     "--graphs", is_flag=True, help="Let vLLM compile and capture CUDA graphs, as RAGKV_ENFORCE_EAGER=false does."
 )
-@click.option("--rehearse", is_flag=True, help="Tiny models, on any machine: does everything run?")
+@click.option("--rehearse", is_flag=True, help="Check that everything runs, with tiny models on any machine.")
 def gpu(
     parts: tuple[Part, ...],
     json_file: Path,
@@ -63,9 +63,9 @@ def gpu(
     graphs: bool,
     rehearse: bool,
 ) -> None:
-    """Prove and measure ragkv on this machine's GPU: all that the report lacks, or these PARTS anew.
+    """Check and measure ragkv on this machine's GPU: everything that the report lacks, or these PARTS again.
 
-    What the report has from another version of ragkv, or with another --size or --runs, is measured anew.
+    Figures from another version of ragkv, or with another --size or --runs, are measured again.
 
     oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the
     device, by source and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency:

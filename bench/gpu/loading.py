@@ -89,7 +89,7 @@ def _let_all_go(corpus: Corpus, named: Sequence[str]) -> bool:
 
 
 def _no_prefiller() -> Prefiller:
-    raise Rejected("KV to load is not there: measure the part `ingest` first")
+    raise Rejected("there is no KV to load: measure the part `ingest` first")
 
 
 def _loaded(tier: HostTier, named: Sequence[str], layout: Layout, out: Sequence[torch.Tensor]) -> tuple[float, float]:

@@ -25,16 +25,28 @@ from ragkv.parts import Parts
 
 @click.command()
 @click.option(
-    "--clients", type=click.IntRange(1), default=16, show_default=True, help="Each asks one question after the other."
+    "--clients",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Number of clients; each asks one question after another.",
 )
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Questions a second instead, arriving at random.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(0, min_open=True),
+    help="Questions per second, arriving at random, instead of --clients.",
+)
 @click.option(
     "--context", type=click.IntRange(64), default=4096, show_default=True, help="Tokens of an engine's context."
 )
 @click.option("--answer", type=click.IntRange(2), default=32, show_default=True, help="Tokens of an answer.")
-@click.option("--questions", type=click.IntRange(1), default=32, show_default=True, help="Of each mode in each round.")
+@click.option(
+    "--questions", type=click.IntRange(1), default=32, show_default=True, help="Questions of each mode in each round."
+)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
-@click.option("--mode", "modes", type=click.Choice(MODES), multiple=True, help="May be repeated.  [default: all]")
+@click.option(
+    "--mode", "modes", type=click.Choice(MODES), multiple=True, help="Mode to measure; may be repeated.  [default: all]"
+)
 @click.option("--url", help="URL of a running service, instead of an engine of its own.")
 @click.option("--key", help="An API key of the service with the scope read, if it requires one.")
 @click.option("--question", "asked", multiple=True, help="Question to the service; may be repeated.")
@@ -52,10 +64,10 @@ def serve(
     json_file: Path | None,
     **figures: Any,
 ) -> None:
-    """Measure many questions at once: stitched as the settings say, in full, and from the engine's prefix cache.
+    """Measure many questions at once: stitched according to the settings, in full, and from the engine's prefix cache.
 
     Modes take turns. An engine of its own answers about contexts drawn from the default collection; a running service
-    is asked questions of yours, stitched and in full, and takes what its own caches hold.
+    is asked your questions, stitched and in full, and uses what its own caches hold.
     """
     check_folder("--json", json_file)
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
@@ -64,7 +76,7 @@ def serve(
     elif not asked:
         raise Rejected("--url needs questions to ask: give --question, several times for several")
     elif "cached" in plan.modes:
-        raise Rejected("--mode cached needs an engine of its own: leave --url out")
+        raise Rejected("--mode cached needs an engine of its own: omit --url")
     else:
         report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, asked, plan)))
     Console().print(_table(report))

@@ -77,7 +77,7 @@ def contexts_of(
     """Contexts of chunks drawn at random, each of at most so many tokens. Raises Rejected for too little text."""
     drawn = random.Random(0)  # noqa: S311 - not for secrets
     if sum(chunk.num_tokens for chunk in chunks) < tokens:
-        raise Rejected(f"there is less text than {tokens:,} tokens: ingest more documents first")
+        raise Rejected(f"there are fewer than {tokens:,} tokens of text: ingest more documents first")
     return [_context(drawn.sample(chunks, len(chunks)), tokens, answer_tokens, prompts) for _ in range(number)]
 
 

@@ -54,7 +54,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     help="Requests in Mooncake's format; may be repeated.",
 )
 @click.option(
-    "--zipf", "exponents", type=click.FloatRange(0, 5), multiple=True, help="Synthetic requests, by this exponent; may be repeated."
+    "--zipf", "exponents", type=click.FloatRange(0, 5), multiple=True, help="Zipf exponent of synthetic requests; may be repeated."
 )  # fmt: skip
 @click.option(
     "--questions",
@@ -64,16 +64,19 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     help="Export of this service's log of questions, each searched again; may be repeated.",
 )
 @click.option(
-    "--collection", "collections", multiple=True, help="Name or id: the log of its questions; may be repeated."
+    "--collection",
+    "collections",
+    multiple=True,
+    help="Name or id of a collection whose logged questions to replay; may be repeated.",
 )
-@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Whose questions they are.")
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the questions.")
 @click.option(
     "--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Chunks of the synthetic corpus."
 )
 @click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic requests.")
 @click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
 @click.option(
-    "--policy", "policies", multiple=True, help="Name, or package.module:Class; may be repeated.  [default: all of ours]"
+    "--policy", "policies", multiple=True, help="Name of a policy, or package.module:Class; may be repeated.  [default: all of ours]"
 )  # fmt: skip
 @click.option(
     "--budget", type=_SHARE, default=0.25, show_default=True, help="Host and disk together, as a share of the corpus."
@@ -83,7 +86,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--half-life",
     type=click.FloatRange(0, min_open=True),
-    help="Of a use, in seconds.  [default: half of the budget's share of the trace's time]",
+    help="Half-life of a use in seconds.  [default: half of the budget's share of the trace's time]",
 )
 @click.option("--chains", is_flag=True, help="A chunk is of use only behind those before it, as in a prefix cache.")
 @click.option(
@@ -95,7 +98,13 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), help="Prefill rate, tokens a second.  [default: an H100's]"
 )
-@click.option("--bandwidth", "bandwidths", multiple=True, metavar="TIER=GB/S", help="As disk=3.5; may be repeated.")
+@click.option(
+    "--bandwidth",
+    "bandwidths",
+    multiple=True,
+    metavar="TIER=GB/S",
+    help="Bandwidth of a tier, such as disk=3.5; may be repeated.",
+)
 @click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
 def tiers(
@@ -109,8 +118,8 @@ def tiers(
     json_file: Path | None,
     **given: Any,
 ) -> None:
-    """Replay requests for chunks through a host and a disk tier under each eviction policy, beside what could be
-    reached.
+    """Replay requests for chunks through a host and a disk tier under each eviction policy, compared with the best that
+    is possible.
 
     The host's chunks are on disk too. A chunk that is in neither is computed where it stands in the prompt, and
     written.

@@ -25,8 +25,8 @@ def finalists(observed: Sequence[Observed], num_layers: int) -> list[Choice]:
     telling = [one for one in observed if one.cover(DEFAULT_CHOICE) is not None]
     if len(telling) < _LEAST_OBSERVED:
         raise Rejected(
-            f"stitching changes the answers of {len(telling)} of {len(observed)} contexts only: there is nothing to calibrate "
-            "on this text; choose another collection"
+            f"stitching changes the answers of only {len(telling)} of {len(observed)} contexts: there is nothing to "
+            "calibrate on this text; choose another collection"
         )
 
     def covers(choice: Choice) -> list[float]:

@@ -35,16 +35,16 @@ from ragkv.tenancy import DEFAULT_COLLECTION
     help="Highest KL to accept.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--layers", help="Check these layers, as RAGKV_CHOOSING_LAYERS has them, instead of the best.")
+@click.option("--layers", help="Check these layers, written as in RAGKV_CHOOSING_LAYERS, instead of the best.")
 @click.option(
     "--sink-aware/--no-sink-aware", default=True, show_default=True, help="Check --layers with attention to the prefix."
 )
 def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers: str | None, sink_aware: bool) -> None:
-    """Find the layers whose attention selects best what to recompute.
+    """Find the layers whose attention best selects what to recompute.
 
     Questions are sentences of the collection with a name or number left out: no labels are needed. The layers are
-    checked on other contexts against the default and against random blocks, and used from the next start of the service
-    on. Takes minutes.
+    checked on other contexts against the default and against random blocks, and used from the next start of the
+    service. Takes minutes.
     """
     from ingest.calibrate.run import Plan  # noqa: PLC0415 - seconds to import, needed here alone
     from ingest.calibrate.run import calibrate as run  # noqa: PLC0415 - see above
@@ -62,7 +62,7 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
             )
         console.print(_table(found), highlight=False)
         write_calibration(parts.settings.calibration_file, found)
-    click.echo("in use from the next start of the service on, unless RAGKV_CHOOSING_LAYERS or RAGKV_SINK_AWARE is set")
+    click.echo("in use from the next start of the service, unless RAGKV_CHOOSING_LAYERS or RAGKV_SINK_AWARE is set")
 
 
 @click.command("calibrate-heads")
@@ -70,13 +70,13 @@ def calibrate(collection: str, clozes: int, target_kl: float, seed: int, layers:
     "--collection",
     default=DEFAULT_COLLECTION,
     show_default=True,
-    help="Collection to calibrate on, without --documents.",
+    help="Collection to calibrate on, if no --documents are given.",
 )
 @click.option(
     "--documents",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="File or folder to calibrate on, also one that is not ingested. May be given several times.",
+    help="File or folder to calibrate on; it need not be ingested. May be given several times.",
 )
 @click.option(
     "--clozes",
@@ -91,7 +91,7 @@ def calibrate_heads(collection: str, documents: tuple[Path, ...], clozes: int, s
     """Find the heads whose attention ranks passages best (RAGKV_RERANKER=qcache).
 
     Questions are sentences with a name or number left out: no labels are needed. The heads are checked on other text,
-    and used from the next start of the service on. Takes minutes.
+    and used from the next start of the service. Takes minutes.
     """
     from ingest.calibrate.heads import HeadsPlan, find_heads  # noqa: PLC0415 - seconds to import, needed here alone
     from ingest.writer.corpus import chunks_of_collection, chunks_of_files  # noqa: PLC0415 - see above
@@ -110,7 +110,7 @@ def calibrate_heads(collection: str, documents: tuple[Path, ...], clozes: int, s
             )
         console.print(_table(found), highlight=False)
         write_heads(to or parts.settings.heads_file, found)
-    click.echo(f"written to {to}" if to else "in use from the next start of the service on, with RAGKV_RERANKER=qcache")
+    click.echo(f"written to {to}" if to else "in use from the next start of the service, with RAGKV_RERANKER=qcache")
 
 
 def _table(found: Calibration | Heads) -> Table:

@@ -56,14 +56,13 @@ def find_heads(parts: Parts, chunks: Sequence[Chunk], plan: HeadsPlan, progress:
     contexts = contexts_of(chunks)
     if len(contexts) < LEAST_CONTEXTS:
         raise Rejected(
-            f"there is text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: give more documents"
+            f"there is text for only {len(contexts)} contexts, but calibration needs {LEAST_CONTEXTS}: give more documents"
         )
     pools = contexts[::2], contexts[1::2]
     clozes = [clozes_of(pool, plan.clozes, plan.seed + half) for half, pool in enumerate(pools)]
     if min(map(len, clozes)) < plan.clozes:
         raise Rejected(
-            "there are too few sentences with names or numbers to ask about: give other documents, more of them, or "
-            "fewer --clozes"
+            "there are too few sentences with names or numbers to ask about: give other or more documents, or fewer --clozes"
         )
     reader = calibration_reader(parts, parts.layout.dtype)
 

@@ -131,7 +131,7 @@ def _halves(parts: Parts, plan: Plan) -> tuple[list[Case], list[Case]]:
     contexts = contexts_of(chunks_of_collection(plan.collection, parts))
     if len(contexts) < LEAST_CONTEXTS:
         raise Rejected(
-            f"the collection has text for {len(contexts)} contexts, calibration needs {LEAST_CONTEXTS}: ingest more documents"
+            f"the collection has text for only {len(contexts)} contexts, but calibration needs {LEAST_CONTEXTS}: ingest more documents"
         )
     first, second = (clozes_of(contexts[half::2], plan.clozes, plan.seed + half) for half in (0, 1))
     if min(len(first), len(second)) < plan.clozes:

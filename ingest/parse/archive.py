@@ -55,7 +55,7 @@ class Check:
 
     def doctype(self, name: str, system: str | None, public: str | None, has_declarations: bool) -> None:
         """Reject any document type: no Office program writes one."""
-        raise Rejected("it has a document type, which may declare XML entities: save it without")
+        raise Rejected("it has a document type declaration, which may define XML entities: save it without one")
 
     def element(self, name: str, attributes: Mapping[str, str]) -> None:
         self._elements += 1

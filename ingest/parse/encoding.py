@@ -109,7 +109,9 @@ def _guessed(body: bytes) -> str:
         try:
             return body.decode(encoding)
         except UnicodeDecodeError:
-            raise Rejected(f"its text starts in {encoding} but does not continue so: {_SAVE_AS_UTF8}") from None
+            raise Rejected(
+                f"its text starts in {encoding} but does not continue in that encoding: {_SAVE_AS_UTF8}"
+            ) from None
     if is_western:
         return _western(body)
     raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")

@@ -53,7 +53,7 @@ def _refuse_protected(archive: Archive, chapters: list[str]) -> None:
     if _ENCRYPTED in archive.paths:
         encrypted = {_path("", found.get("URI", "")) for found in archive.xml(_ENCRYPTED).iter("{*}CipherReference")}
         if not encrypted.isdisjoint(chapters):
-            raise Rejected("it is protected against copying: upload a copy without the protection")
+            raise Rejected("it is copy-protected: upload a copy without the protection")
 
 
 def _names(archive: Archive, folder: str, items: list[_Element]) -> Iterator[tuple[str, str]]:

@@ -79,7 +79,7 @@ class _CheckCells(Check):
         if (bottom - top + 1) * (right - left + 1) > MAX_CELLS:
             raise TooLarge(
                 f"a sheet spans {bottom - top + 1:,} rows by {right - left + 1:,} columns: "
-                "delete what stands far from the rest, or save the sheet as CSV"
+                "delete cells far from the rest, or save the sheet as CSV"
             )
         self._bounds = top, left, bottom, right
 

@@ -99,7 +99,7 @@ def _failure(name: str, limits: Limits, answered: Answered) -> RagKVError:
     ended = answered.ended
     died_of = os.WTERMSIG(ended.status) if os.WIFSIGNALED(ended.status) else None
     if answered.slow_page:
-        return TooLarge(f"{name}: a page of it takes more than {limits.page_seconds} s to read: {_OTHERWISE}")
+        return TooLarge(f"{name}: one of its pages takes more than {limits.page_seconds} s to read: {_OTHERWISE}")
     if not answered.in_time or died_of == signal.SIGXCPU or ended.cpu_seconds >= limits.seconds:
         return TooLarge(f"{name}: it takes more than {limits.seconds} s to read: {_OTHERWISE}")
     if len(answered.message) > MAX_ANSWER_BYTES:

@@ -26,19 +26,19 @@ DOCUMENTS = click.option(
     "--documents",
     multiple=True,
     type=click.Path(exists=True, path_type=Path),
-    help="File or folder whose text to use, also one that is not ingested. May be given several times.",
+    help="File or folder whose text to use; it need not be ingested. May be given several times.",
 )
 COLLECTION = click.option(
     "--collection",
     default=DEFAULT_COLLECTION,
     show_default=True,
-    help="Collection whose chunks to use, without --documents.",
+    help="Collection whose chunks to use, if no --documents are given.",
 )
 
 
 @click.group(cls=Group)
 def writer() -> None:
-    """Train a writer: an adapter that makes the KV of chunks fit to be stitched.
+    """Train a writer: an adapter that makes the KV of chunks fit for stitching.
 
     It is active only while chunks are prefilled. The model that answers is unchanged.
     """
@@ -49,10 +49,14 @@ def writer() -> None:
 @DOCUMENTS
 @COLLECTION
 @click.option(
-    "--samples", type=click.IntRange(0), default=600, show_default=True, help="Contexts to train on, at most."
+    "--samples", type=click.IntRange(0), default=600, show_default=True, help="Maximum number of contexts to train on."
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0, min_open=True), default=60, show_default=True, help="Time, at most."
+    "--minutes",
+    type=click.FloatRange(0, min_open=True),
+    default=60,
+    show_default=True,
+    help="Maximum duration of the training.",
 )
 @click.option(
     "--learning-rate",
@@ -60,20 +64,19 @@ def writer() -> None:
     type=click.FloatRange(0, min_open=True),
     default=1e-3,
     show_default=True,
-    help="Learning rate at its peak: less for a larger model.",
+    help="Peak learning rate; use a lower one for a larger model.",
 )
 @click.option(
     "--stand-ins",
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Number of stand-in contexts, four passages each, to prefill every chunk behind; ingestion then costs that many "
-    "forward passes a chunk.",
+    help="Number of stand-in contexts, four passages each, to prefill every chunk behind; ingestion then costs that many forward passes per chunk.",
 )
 @click.option(
     "--questions",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Known questions to train on as well, every second context: a file as of `ragkv eval fidelity --data`.",
+    help="Known questions to train on as well, in every second context: a file as for `ragkv eval fidelity --data`.",
 )
 @click.option(
     "--model-answered",
@@ -94,7 +97,7 @@ def train(
 ) -> None:
     """Train a writer on documents or on a collection's chunks, and write it to FOLDER.
 
-    No questions or labels are needed. A run that was interrupted goes on where it was.
+    No questions or labels are needed. An interrupted run resumes where it stopped.
     """
     from ingest.writer.run import Plan  # noqa: PLC0415 - seconds to import, needed here alone
     from ingest.writer.train import Course  # noqa: PLC0415 - see above
@@ -141,10 +144,10 @@ def show() -> None:
 @writer.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=EMBEDDED_WRITER)
 def use(folder: Path) -> None:
-    """Use the writer in FOLDER from the next start of the service on.
+    """Use the writer in FOLDER from the next start of the service.
 
-    Without FOLDER it is the one that comes with ragkv, for the embedded model. It must have passed its evaluation. The
-    KV of all documents is then computed again, and the old KV answers until then.
+    Without FOLDER, use the one for the embedded model that comes with ragkv. A writer must have passed its evaluation.
+    The KV of all documents is then computed again, and the old KV is used until then.
     """
     with opened_parts(Parts.prepare) as parts:
         card = install(folder, parts.settings.writer_dir, parts.model_fingerprint)
@@ -154,7 +157,7 @@ def use(folder: Path) -> None:
 
 @writer.command("remove")
 def take_out() -> None:
-    """Stop using the writer, from the next start of the service on."""
+    """Stop using the writer, from the next start of the service."""
     there_was = remove(Settings.from_env(os.environ).writer_dir)
     click.echo("no longer in use after the next start of the service" if there_was else "no writer is in use")
 
@@ -194,7 +197,7 @@ def _trained(run: "Run", console: Console) -> Card:
             bar.console.print(f"after {samples} contexts: KL {kl:.4f} on validation contexts", highlight=False)
 
         def settling(strength: float) -> None:
-            bar.update(trained, description=f"settling the strength: {strength:g}")
+            bar.update(trained, description=f"choosing the strength: {strength:g}")
 
         card = run.train(progress, validated, settling)
         bar.update(trained, total=card.samples, completed=card.samples)
@@ -233,6 +236,6 @@ def _say(gate: Gate | None, console: Console) -> None:
     if gate is None:
         return
     if objections := gate.objections():
-        console.print("it stays off: " + "; ".join(objections), style="yellow", highlight=False)
+        console.print("it does not pass: " + "; ".join(objections), style="yellow", highlight=False)
     else:
         console.print("it passes: `ragkv writer use FOLDER` puts it into use", style="green", highlight=False)

@@ -54,8 +54,8 @@ def divide(chunks: Sequence[Chunk], trained_on: AbstractSet[str]) -> Division:
     held_out = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) not in known])
     if len(held_out) < LEAST_HELD_OUT:
         raise Rejected(
-            f"the writer was trained on most of these {len(chunks)} chunks, or they repeat each other: what is left is "
-            "too little to evaluate it on; give other documents as well"
+            f"the writer was trained on most of these {len(chunks)} chunks, or they repeat each other: too little is "
+            "left to evaluate it on; give other documents as well"
         )
     num_validation = max(1, len(held_out) // 3)
     return Division(training, validation=held_out[:num_validation], evaluation=held_out[num_validation:])

@@ -127,7 +127,7 @@ class Run:
             self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
         elif self._card.samples:
             raise Rejected(
-                f"{self.plan.folder} holds a writer without the state of its training ({STATE}), which cannot go on: "
+                f"{self.plan.folder} holds a writer without the state of its training ({STATE}), so training cannot be resumed: "
                 "choose another folder"
             )
 

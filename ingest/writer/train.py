@@ -100,7 +100,9 @@ class Trainer:
     def resume(self, state: dict[str, Any]) -> None:
         """Go on from where a run was. Raises Rejected for a run at another rate."""
         if (rate := state.get("rate", self._course.rate)) != self._course.rate:
-            raise Rejected(f"the training began with --learning-rate {rate:g}: go on with it, or choose another folder")
+            raise Rejected(
+                f"the training began with --learning-rate {rate:g}: continue with that, or choose another folder"
+            )
         with torch.no_grad():
             for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
                 parameter.copy_(value)

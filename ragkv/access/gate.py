@@ -9,7 +9,7 @@ from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
 from ragkv.scopes import KEY_SCOPES
 
-NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create --name NAME` makes one"
+NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create --name NAME` creates one"
 
 
 class Gate:

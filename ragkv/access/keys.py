@@ -36,7 +36,7 @@ MAX_DAYS = 3650
 _KEY = re.compile(r"rk_([0-9a-f]{16})_([0-9a-f]{64})")
 _ID = re.compile(r"[0-9a-f]{16}")
 _Id = Annotated[str, Meta(pattern=f"^{_ID.pattern}$")]
-_WRONG = "the API key is not known: check it, or make one with `ragkv keys create --name NAME`"
+_WRONG = "unknown API key: check it, or create one with `ragkv keys create --name NAME`"
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,8 +109,9 @@ def issue_key(
         raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
     if days is not None and days > maker.max_days:
         raise Rejected(
-            f"this key may last {maker.max_days} days at most: the keys of people who signed in expire within "
-            "RAGKV_OIDC_KEY_DAYS, and keys that are created with those no later than they do. Give fewer days, or none for the most"
+            f"this key may last {maker.max_days} days at most: a key created by a person who signed in expires within "
+            "RAGKV_OIDC_KEY_DAYS, and a key created with such a key expires no later than it does. Give fewer days, "
+            "or omit them for the longest lifetime"
         )
     asked = None if days is None else now + timedelta(days=days)
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)

@@ -131,7 +131,7 @@ class Provider:
             bearer = {"authorization": f"Bearer {tokens.access_token}"}
             told = await self._fetch("GET", discovered.userinfo_endpoint, dict[str, Any], headers=bearer)
             if told.get("sub") != claims["sub"]:
-                raise Unauthorised("sign-in failed: the provider's user info is about somebody else")
+                raise Unauthorised("sign-in failed: the provider's user info is for another user")
             claims = {**told, **claims}
             groups = _found(claims, name)
         hint = tokens.id_token if len(tokens.id_token) <= MAX_HINT_CHARS else None
@@ -153,7 +153,7 @@ class Provider:
             return self._discovered[1]
         found = await self._fetch("GET", self._sign_in.issuer.rstrip("/") + PATH, Discovered)
         if found.issuer.rstrip("/") != self._sign_in.issuer.rstrip("/"):
-            raise self._unusable(f"it calls itself {found.issuer[:MAX_CHARS]!r}, and RAGKV_OIDC_ISSUER differs")
+            raise self._unusable(f"its issuer is {found.issuer[:MAX_CHARS]!r}, which is not that of RAGKV_OIDC_ISSUER")
         endpoints = (found.authorization_endpoint, found.token_endpoint, found.jwks_uri, found.userinfo_endpoint,
                      found.end_session_endpoint)  # fmt: skip
         for endpoint in filter(None, endpoints):
@@ -192,9 +192,9 @@ class Provider:
             )
             claims.validate(leeway=LEEWAY_S)
             if not isinstance(claims["sub"], str) or not claims["sub"]:
-                raise Unauthorised("sign-in failed: the provider's ID token names nobody")
+                raise Unauthorised("sign-in failed: the provider's ID token has no subject")
         except (JoseError, ValueError, TypeError, KeyError) as error:
-            raise Unauthorised(f"sign-in failed: the provider's ID token is not good: {error}"[:MAX_CHARS]) from None
+            raise Unauthorised(f"sign-in failed: the provider's ID token is invalid: {error}"[:MAX_CHARS]) from None
         return dict(claims)
 
     async def _key_set(self, discovered: Discovered, *, again: bool = False) -> KeySet:
@@ -237,7 +237,7 @@ class Provider:
                 with suppress(msgspec.MsgspecError):
                     refusal = msgspec.json.decode(body, type=_Refusal)
                     raise Unauthorised(
-                        f"sign-in failed: the provider refuses: {printable(f'{refusal.error}: {refusal.error_description}')}"
+                        f"sign-in failed: the provider refused: {printable(f'{refusal.error}: {refusal.error_description}')}"
                     )
             raise self._unusable(f"status {response.status_code} of {method} {response.url.path}")
         try:
@@ -298,10 +298,14 @@ def _found(claims: Mapping[str, Any], name: str) -> object:
 def _names(groups: object, claim: str, claims: Mapping[str, Any]) -> tuple[str, ...]:
     """Names of groups, from a list or one text. Raises Forbidden where they cannot be trusted or were left out."""
     if claim == "email" and claims.get("email_verified") is not True:
-        raise Forbidden("the provider has not verified your e-mail address, which access here goes by")
+        raise Forbidden(
+            "the provider has not verified your e-mail address, which decides your access here: verify it with the "
+            "provider, then sign in again"
+        )
     if groups is None and claim in (claims.get("_claim_names") or ()):
         raise Forbidden(
-            f"you are in more groups than the claim {claim} holds: map application roles instead (docs/OPERATIONS.md)"
+            f"you are in more groups than the claim {claim} can hold: ask the administrator to map application roles "
+            "instead (docs/OPERATIONS.md)"
         )
     listed: Sequence[object] = groups if isinstance(groups, list) else [groups]
     return tuple(one for one in listed if isinstance(one, str))

@@ -54,7 +54,7 @@ class Rights:
         if scopes:
             lesser = ", ".join(f"{scope} in {tenant.name}" for tenant, scope in scopes.items())
             raise Forbidden(f"your groups give you the scope {lesser}; the dashboard needs the scope {NEEDED}")
-        raise Forbidden("none of your groups has access here: ask the administrator to add you to one that has")
+        raise Forbidden("none of your groups has access here: ask the administrator to add you to one that does")
 
     def caller_of(self, signed_in: SignedIn) -> Caller:
         """The caller that a session stands for. Raises Unauthorised once the session's groups give nothing in its

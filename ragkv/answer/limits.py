@@ -15,18 +15,18 @@ def check_question(question: Question) -> None:
     check_question_text(question.text)
     check_instructions(question.instructions)
     if question.recompute_ratio is not None and not 0 <= question.recompute_ratio <= 1:
-        raise Rejected("recompute_ratio must lie in [0, 1]")
+        raise Rejected("recompute_ratio must be between 0 and 1")
     if question.sparse_ratio is not None and not LEAST_READ <= question.sparse_ratio <= 1:
-        raise Rejected(f"sparse_ratio must lie in [{LEAST_READ}, 1]")
+        raise Rejected(f"sparse_ratio must be between {LEAST_READ} and 1")
     if question.block_size is not None and question.block_size not in BLOCK_SIZES:
-        raise Rejected(f"block_size must lie in [{BLOCK_SIZES[0]}, {BLOCK_SIZES[-1]}]")
+        raise Rejected(f"block_size must be between {BLOCK_SIZES[0]} and {BLOCK_SIZES[-1]}")
 
 
 def check_question_text(question: str) -> None:
     """Check a question's text. Raises TooLarge for a question above the limit, Rejected for an empty one."""
     if len(question) > QUESTION_CHARACTERS:
         raise TooLarge(
-            f"the question has {len(question):,} characters, at most {QUESTION_CHARACTERS:,} are read: shorten it, or "
+            f"the question has {len(question):,} characters, more than the {QUESTION_CHARACTERS:,} allowed: shorten it, or "
             "upload the text as a document and ask about that"
         )
     if not question.strip():
@@ -37,6 +37,6 @@ def check_instructions(instructions: str) -> None:
     """Check a question's instructions. Raises TooLarge for instructions above the limit."""
     if len(instructions) > INSTRUCTIONS_CHARACTERS:
         raise TooLarge(
-            f"the instructions have {len(instructions):,} characters, at most {INSTRUCTIONS_CHARACTERS:,} are read: "
+            f"the instructions have {len(instructions):,} characters, more than the {INSTRUCTIONS_CHARACTERS:,} allowed: "
             "shorten them, or upload the text as a document"
         )

@@ -89,6 +89,6 @@ class PromptBuilder:
     def _check_room(self, tokens: int) -> None:
         if tokens > self._max_tokens:
             raise TooLarge(
-                f"the prompt and its answer need {tokens} tokens, the model's window is {self._max_tokens}: "
+                f"the prompt and its answer need {tokens} tokens, but the model's window is {self._max_tokens}: "
                 "shorten the question, or ask for fewer passages or a shorter answer"
             )

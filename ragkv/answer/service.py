@@ -36,7 +36,7 @@ from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
 
-NOTHING = "nothing to search: the collection holds no document that is searchable; upload one first"
+NOTHING = "nothing to search: the collection has no searchable document; upload one first"
 NOTHING_CHOSEN = "nothing to search: no searchable document matches the filter; loosen it, or upload one"
 
 THREADS = 4
@@ -264,7 +264,9 @@ def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
     """
     kept = _within(passages, room)
     if not kept:
-        raise TooLarge(f"the question and its answer leave room for {room} tokens, no passage fits: lower max_tokens")
+        raise TooLarge(
+            f"the question and its answer leave room for only {room} tokens, too few for a passage: lower max_tokens"
+        )
     return kept
 
 

@@ -74,7 +74,7 @@ def attach_files(
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         if session.get(CollectionRow, ref.collection_id) is None:
-            raise NotFound("the collection was deleted meanwhile")
+            raise NotFound("the collection was deleted in the meantime")
         waiting = _attach_all(session, ref, wanted, parts)
         also(session)
         session.execute(collection_changed(ref.collection_id))

@@ -89,7 +89,7 @@ def exchange_file(
         if still is not None:
             this = among(documents_where(tenant_id, document.collection_id), [document_id])
             if session.scalars(this.where(still)).one_or_none() is None:
-                raise Conflict("the document became another's meanwhile")
+                raise Conflict("the document changed in the meantime")
         old_name, document.name = document.name, clean_file_name(name)
         if is_upload:
             document.is_attachment, document.was_uploaded = False, True

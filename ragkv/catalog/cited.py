@@ -116,7 +116,7 @@ def cited_text(
     _check_range(start, end)
     with database.reading() as session:
         if find_document(session, tenant_id, document_id).is_replaced:
-            raise Rejected("the document's file was replaced: the cited text is from the file before it")
+            raise Rejected("the document's file was replaced: the cited text is from the earlier file")
         rows = list(session.scalars(chunks_between(document_id, start, end)))
         first = rows[0].page if rows else None
         if first is None:
@@ -130,12 +130,12 @@ def cited_text(
 
 def _check_range(start: int, end: int) -> None:
     if not 0 <= start < end <= start + MAX_CHARACTERS:
-        raise Rejected(f"start must be before end, at most {MAX_CHARACTERS:,} characters")
+        raise Rejected(f"start must be before end, and the range at most {MAX_CHARACTERS:,} characters long")
 
 
 def _check_words(words: str, checksum: str | None) -> None:
     if checksum is not None and checksum != checksum_of(words):
-        raise Rejected("the document was read again since, and has other words at this place")
+        raise Rejected("the document was read again since then, and its text at this place has changed")
 
 
 def _before(session: "Session", row: "ChunkRow", page: int) -> list[Piece]:

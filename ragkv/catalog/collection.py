@@ -236,7 +236,7 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
 def _find(session: "Session", collection_id: str) -> CollectionRow:
     row = session.get(CollectionRow, collection_id)
     if row is None:
-        raise NotFound("the collection was deleted meanwhile")
+        raise NotFound("the collection was deleted in the meantime")
     return row
 
 

@@ -127,9 +127,9 @@ def add_data_source(
         advisory_lock(session, f"data sources {tenant_id}")
         there = session.scalars(data_sources_of(tenant_id)).all()
         if any((one.collection_id, one.location) == (collection_id, str(place)) for one in there):
-            raise Conflict(f"{place} is a data source of this collection already")
+            raise Conflict(f"{place} is already a data source of this collection")
         if len(there) >= MAX_DATA_SOURCES:
-            raise Conflict(f"the tenant has {MAX_DATA_SOURCES} data sources already: remove one")
+            raise Conflict(f"the tenant already has {MAX_DATA_SOURCES} data sources: remove one")
         row = DataSourceRow(
             tenant_id=tenant_id,
             collection_id=collection_id,
@@ -209,7 +209,7 @@ def request_sync(tenant_id: str, data_source_id: str, confirm: bool, database: D
     with database.writing() as session:
         row = _due_now(session, tenant_id, data_source_id)
         if confirm and not row.held_deletions:
-            raise Conflict("no deletions wait to be confirmed")
+            raise Conflict("no deletions are waiting to be confirmed")
         if confirm:
             row.confirmed_deletions = row.held_deletions
             session.flush()
@@ -254,7 +254,7 @@ def note_watching(data_source_id: str, error: str | None, database: Database) ->
 
 def _check_interval(minutes: int) -> None:
     if not 0 <= minutes <= MAX_INTERVAL_MINUTES:
-        raise Rejected(f"the interval must lie in [0, {MAX_INTERVAL_MINUTES:,}] minutes, 0 for manual syncs only")
+        raise Rejected(f"the interval must be between 0 and {MAX_INTERVAL_MINUTES:,} minutes; 0 for manual syncs only")
 
 
 def _check_watch(watch: bool, location: Location) -> None:

@@ -123,7 +123,7 @@ def store_document(
         with parts.database.writing() as session:
             advisory_lock(session, uploads_lock(ref.tenant_id))
             if session.get(CollectionRow, ref.collection_id) is None:
-                raise NotFound("the collection was deleted meanwhile")
+                raise NotFound("the collection was deleted in the meantime")
             found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
                 found_id = insert_document(
@@ -172,7 +172,7 @@ def delete_document(
     collection_id = document_view(tenant_id, document_id, parts.database).collection_id
     gone = delete_documents(tenant_id, collection_id, [document_id], parts, when_changed=when_changed)
     if document_id not in gone:
-        raise NotFound("the document was deleted meanwhile")
+        raise NotFound("the document was deleted in the meantime")
     return gone
 
 

@@ -15,7 +15,7 @@ from ragkv.errors import NotFound
 from ragkv.ids import is_id
 from ragkv.names import storable
 
-TOO_LATE = f"no such answer, or it is older than {KEPT_S // 3600} hours: feedback on it must begin before that"
+TOO_LATE = f"no such answer, or it is older than {KEPT_S // 3600} hours: rate an answer within that time"
 _ID_PREFIXES = ("chatcmpl-", "resp_")
 
 
@@ -77,7 +77,7 @@ def remove_feedback(tenant_id: str, answer_id: str, database: Database) -> None:
     with database.writing() as session:
         row = session.scalar(feedback_on(tenant_id, plain_id(answer_id)))
         if row is None:
-            raise NotFound("there is no feedback on such an answer")
+            raise NotFound("there is no feedback on this answer")
         session.delete(row)
 
 

@@ -115,7 +115,7 @@ def _accept(ref: CollectionRef, mail: DocumentRow, sha256: str, file: _File, dep
     """The id of the document, in a list; none, and the reason noted, if it cannot be kept."""
     try:
         if depth == MAX_DEPTH:
-            raise TooLarge(f"it lies more than {MAX_DEPTH} mails deep: upload it by itself")
+            raise TooLarge(f"it is nested more than {MAX_DEPTH} mails deep: upload it separately")
         with (
             parts.files.receive(io.BytesIO(file.body), parts.settings.max_upload_bytes) as received,
             parts.database.writing() as session,

@@ -80,7 +80,7 @@ def sync_now(data_source_id: str, parts: Parts, go_on: GoOn) -> SyncTally:
     another process does so, or when it was paused or removed meanwhile."""
     lease = SyncLease.take(parts.database, data_source_id, _owner())
     if lease is None:
-        raise Conflict("another process syncs the data source now")
+        raise Conflict("another process is syncing the data source: try again when it has finished")
     return _run(lease, parts, go_on)
 
 
@@ -112,7 +112,7 @@ def _told_of(error: Exception) -> str:
     if isinstance(error, RagKVError):
         return str(error)
     log.warning("a sync failed", exc_info=error)
-    return str(trouble_of(error) or "an unexpected error, which is in the worker's log")
+    return str(trouble_of(error) or "an unexpected error: see the worker's log")
 
 
 class _Sync:

@@ -71,7 +71,7 @@ def make_webhook(
     with database.writing() as session:
         advisory_lock(session, f"webhooks {tenant_id}")
         if len(session.scalars(webhooks_of(tenant_id)).all()) >= MAX_WEBHOOKS:
-            raise Conflict(f"the tenant has {MAX_WEBHOOKS} webhooks already: delete one")
+            raise Conflict(f"the tenant already has {MAX_WEBHOOKS} webhooks: delete one")
         session.add(row)
     return IssuedWebhook(secret=row.secret, webhook=_view(row))
 

@@ -92,7 +92,7 @@ def evaluate_writer(tenant_id: str, name: str, collection: str, parts: Parts) ->
             parts.queue.enqueue_evaluation(name)
         except Unavailable:
             write_evaluation(
-                name, msgspec.structs.replace(asked, state=State.FAILED, error="the queue was away"), folder
+                name, msgspec.structs.replace(asked, state=State.FAILED, error="the queue was unavailable"), folder
             )
             raise
     return writers(tenant_id, parts)

@@ -107,7 +107,7 @@ def summary(answer: Answer) -> str:
     """One line on where the prompt's tokens came from and how long the first token took."""
     usage, timings, kept = answer.usage, answer.timings, answer.cached_answer
     if kept is not None:
-        return f"kept from {kept.question!r}, {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
+        return f"from the answer cache: {kept.question!r}, asked {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
     cached = f"{usage.cached} cached, " if usage.cached else ""
     read = (
         f"{len(answer.passages)} of {len(answer.passages) + len(answer.omitted_passages)} passages; "

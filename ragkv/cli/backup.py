@@ -29,7 +29,8 @@ def backup(folder: Path) -> None:
     click.echo(f"{documents:,} documents and {manifest.num_files:,} files of {mib:,.1f} MiB are in {folder}.")
     if manifest.lost_files:
         click.echo(
-            f"{len(manifest.lost_files):,} files that rows name were missing or damaged: run ragkv fsck.", err=True
+            f"{len(manifest.lost_files):,} files that the database names were missing or damaged: run ragkv fsck.",
+            err=True,
         )
     click.echo(manifest.notice, err=True)
 
@@ -38,9 +39,9 @@ def backup(folder: Path) -> None:
 @click.argument("folder", type=FOLDER)
 @click.option("--replace", is_flag=True, help="Delete the service's existing data.")
 def restore(folder: Path, replace: bool) -> None:
-    """Restore a backup from FOLDER, into SQLite or PostgreSQL, whichever it came from.
+    """Restore a backup from FOLDER, into SQLite or PostgreSQL, regardless of which it came from.
 
-    The whole backup is verified first. Either all of it is restored or nothing.
+    The whole backup is verified first. Either all of it is restored, or nothing is.
     """
     with opened_parts() as parts:
         restored = put_back(folder, parts, replace=replace)
@@ -48,6 +49,6 @@ def restore(folder: Path, replace: bool) -> None:
     click.echo(f"{restored.documents:,} documents and {restored.files:,} files are restored{points}.")
     if restored.lost_files:
         click.echo(
-            f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair names them.", err=True
+            f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair lists them.", err=True
         )
     click.echo(NEXT_STEPS, err=True)

@@ -43,7 +43,7 @@ def data_sources() -> None:
 @click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
 @click.option(
     "--every", "minutes", type=int, default=DEFAULT_INTERVAL_MINUTES, show_default=True,
-    help="Minutes between syncs; 0: only when asked for.",
+    help="Minutes between syncs; 0: only on request.",
 )  # fmt: skip
 @click.option(
     "--watch/--no-watch", default=None, help="Also sync a folder seconds after a change.  [default: for folders]",
@@ -74,7 +74,9 @@ def show_all(tenant: str) -> None:
 @data_sources.command()
 @ID
 @TENANT
-@click.option("--status", type=click.Choice([status.value for status in FileStatus]), help="Only files in this status.")
+@click.option(
+    "--status", type=click.Choice([status.value for status in FileStatus]), help="Only files with this status."
+)
 def show(data_source_id: str, tenant: str, status: str | None) -> None:
     """Show a data source and its files, each with the reason why it could not be read."""
     chosen = None if status is None else FileStatus(status)
@@ -98,7 +100,7 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
 def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     """Sync a data source in this process. Its documents are read by the workers.
 
-    The exit code is 1 if the sync stopped, or holds deletions back.
+    The exit code is 1 if the sync stopped or held deletions back.
     """
     console = Console(stderr=True, soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
@@ -128,7 +130,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
 @ID
 @TENANT
 def pause(data_source_id: str, tenant: str) -> None:
-    """Stop syncing a data source until it is resumed. A sync under way ends."""
+    """Stop syncing a data source until it is resumed. A sync in progress ends."""
     click.echo(f"{_changed(data_source_id, tenant, 'pause', paused=True)} is paused")
 
 

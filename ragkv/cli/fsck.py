@@ -23,13 +23,15 @@ SHOWN = 3
 @click.command()
 @click.option("--repair", is_flag=True, help="Repair the problems found.")
 @click.option("--quick", is_flag=True, help="Check only that KV files exist, without reading them.")
-@click.option("--stopped", is_flag=True, help="Assume that nothing else is running, and report recent leftovers too.")
+@click.option(
+    "--stopped", is_flag=True, help="Assume that nothing else is running, and report recent leftovers as well."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
     """Check that rows, files, KV and vectors are consistent.
 
-    Safe while the service runs: recent items, which work in progress may own, are ignored (KV for a day, uploads for an
-    hour). Exit code 0: no problems; 1: problems were found, and repaired with --repair; 2: the check failed.
+    Safe while the service runs: recent items, which may belong to work in progress, are ignored (KV for a day, uploads
+    for an hour). Exit code 0: no problems; 1: problems were found, and repaired with --repair; 2: the check failed.
     """
     grace = WHILE_STOPPED if stopped else WHILE_RUNNING
     try:

@@ -24,14 +24,14 @@ from ragkv.upkeep.rules import MAX_USES, Compress, Format, KVRulePatch, When, Wr
 from ragkv.upkeep.verify import verify as verify_kv
 from ragkv.upkeep.warm import warm as warm_kv
 
-TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose KV it is.")
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant that owns the KV.")
 
 
 def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Options that name whose KV: a document's, a collection's or all of the tenant's."""
     for option in (
-        click.option("--document", help="Id of a document: its KV alone."),
-        click.option("--collection", help="Id or name of a collection: its KV alone."),
+        click.option("--document", help="Id of a document: only its KV."),
+        click.option("--collection", help="Id or name of a collection: only its KV."),
         TENANT,
     ):
         command = option(command)
@@ -42,7 +42,7 @@ def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def kv() -> None:
     """Show stored KV, and pin, evict, rebuild, convert, warm or verify it.
 
-    Evicted KV is computed again when a question needs it: that answer comes later.
+    Evicted KV is computed again when a question needs it: that answer takes longer.
     """
 
 
@@ -62,7 +62,8 @@ def stats(tenant: str) -> None:
         "memory", "unknown" if seen.tiers.host.bytes is None else f"{_size(seen.tiers.host.bytes)} of these files"
     )
     table.add_row(
-        "engine", "behind a URL" if device.capacity_bytes is None else f"{_size(device.capacity_bytes)} while it runs"
+        "engine",
+        "at RAGKV_ENGINE_URL" if device.capacity_bytes is None else f"{_size(device.capacity_bytes)} while it runs",
     )
     table.add_row("last used", f"{seen.last_used_at:%Y-%m-%d %H:%M}" if seen.last_used_at else "never")
     console = Console(soft_wrap=True)
@@ -112,7 +113,7 @@ def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: b
 @owner_options
 @click.confirmation_option(prompt="Evict it? It is computed again when a question needs it")
 def evict(tenant: str, collection: str | None, document: str | None) -> None:
-    """Remove KV, pinned or not. KV that others use too stays."""
+    """Remove KV, pinned or not. KV that others share is kept."""
     with opened_parts(Parts.prepare_database) as parts:
         freed = evict_kv(_owner(tenant, collection, document, parts), parts)
     click.echo(f"evicted: {freed.files:,} files, {_size(freed.bytes)}")
@@ -121,7 +122,7 @@ def evict(tenant: str, collection: str | None, document: str | None) -> None:
 @kv.command()
 @owner_options
 def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
-    """Have the workers compute evicted KV, before a question needs it."""
+    """Have the workers compute evicted KV before a question needs it."""
     with opened_parts(Parts.prepare_database) as parts:
         owner = _owner(tenant, collection, document, parts)
         if owner.document_id is not None:
@@ -137,14 +138,14 @@ def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
 @click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
 @click.option("--to", "kv_format", type=click.Choice(get_args(Format)), required=True, help="The format.")
 def convert(tenant: str, collection: str, kv_format: Format) -> None:
-    """Keep the KV of a collection in another format. Workers convert what there is, and it answers until then.
+    """Keep the KV of a collection in another format. Workers convert the existing KV, which is used until then.
 
-    From bf16 no model is needed; from a quantised format KV is computed again.
+    From bf16 no model is needed; from a quantised format, KV is computed again.
     """
     with opened_parts(Parts.prepare) as parts:
         owner = _owner(tenant, collection, None, parts)
         now = change_rule(owner, KVRulePatch(format=kv_format), parts).format
-    click.echo(f"{collection}: the workers keep KV in {now}, and convert what there is")
+    click.echo(f"{collection}: the workers keep KV in {now}, and convert the existing KV")
 
 
 @kv.command()
@@ -173,8 +174,8 @@ def rule(
     """Show or change a collection's KV rule: when KV is computed (upload, nth_use, never), and when it is uploaded to
     the object store (through: at once, back: after ten minutes, nth_use).
 
-    With --compress only a share of each chunk's tokens keeps KV and enters stitched prompts. Workers recompute the KV;
-    the old KV answers until then.
+    With --compress, only a share of each chunk's tokens keeps KV and enters stitched prompts. Workers recompute the KV;
+    the old KV is used until then.
     """
     with opened_parts(Parts.prepare) as parts:
         patch = KVRulePatch(when=when, uses=uses, write=write, compress=compress, keep=keep)
@@ -189,7 +190,7 @@ def rule(
 @kv.command()
 @owner_options
 def warm(tenant: str, collection: str | None, document: str | None) -> None:
-    """Load KV into this host's memory, most recently used first; what is only in the object store is fetched.
+    """Load KV into this host's memory, most recently used first; KV that is only in the object store is fetched.
 
     Stops at this disk's limit for KV. Questions do not wait for it.
     """
@@ -201,13 +202,14 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
         f"store, {done.missing:,} missing"
     )
     if done.is_full:
-        click.echo("the rest has no room on this disk: raise RAGKV_MAX_KV_BYTES")
+        click.echo("the rest does not fit on this disk: raise RAGKV_MAX_KV_BYTES")
 
 
 @kv.command()
 @owner_options
 def verify(tenant: str, collection: str | None, document: str | None) -> None:
-    """Read every KV file and check it. Damaged files are removed, and computed again. Exit code 1 if any was lost."""
+    """Read every KV file and check it. Damaged files are removed, and their KV is computed again. The exit code is 1 if
+    any were lost."""
     with opened_parts(Parts.prepare_database) as parts:
         steps = verify_kv(_owner(tenant, collection, document, parts), parts)
         found = shown(steps, "verifying", lambda step: (step.checked, step.total))

@@ -17,8 +17,8 @@ def ray_config(engines: int, host: str, port: int) -> None:
     """Print the configuration of engines under Ray Serve LLM, behind a router that keeps questions about the same
     passages together: JSON, which `serve run FILE` takes.
 
-    If RAGKV_ENGINE_API_KEY is set, engines require it, and Ray must be started with VLLM_API_KEY set to the same. It
-    must be set for addresses that other machines can reach. Engines need access to the service's RAGKV_DATA_DIR.
+    If RAGKV_ENGINE_API_KEY is set, engines require it, and Ray must be started with VLLM_API_KEY set to the same value.
+    It must be set for addresses that other machines can reach. Engines need access to the service's RAGKV_DATA_DIR.
     """
     with opened_parts() as parts:
         check_key(parts.settings, host)

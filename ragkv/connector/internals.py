@@ -53,11 +53,13 @@ class ModelInternals:
         self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
         found = {id(module): module for module in self._model.modules() if isinstance(module, RotaryEmbeddingBase)}
         if len(found) != 1:
-            raise Unsupported(f"the model has {len(found)} rotary embeddings, one is needed to move its keys")
+            raise Unsupported(
+                f"the model has {len(found)} rotary embeddings, but exactly one is needed to move its keys"
+            )
         self._rotary = next(iter(found.values()))
         if not are_angles_of(self._config.model_config.hf_text_config, self._rotary.cos_sin_cache):
             raise Unsupported(
-                "vLLM rotates this model's keys by other angles than Transformers: its chunks cannot be stitched"
+                "vLLM rotates this model's keys by other angles than Transformers does: its chunks cannot be stitched"
             )
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
@@ -234,14 +236,15 @@ def _refuse_unsupported(config: VllmConfig) -> None:
     refuse_parallel(config.parallel_config)
     if "fp8" in config.cache_config.cache_dtype:
         raise Unsupported(
-            "stitching does not work with an fp8 KV cache yet: recomputing everything was not full prefill there (docs/DECISIONS.md). "
+            "stitching does not work with an fp8 KV cache yet: with one, recomputing everything did not give full "
+            "prefill's result (docs/DECISIONS.md). "
             "Quantise KV files instead (RAGKV_KV_FORMAT)"
         )
     speculative = config.speculative_config
     if speculative is not None and speculative.method != "ngram":
         raise Unsupported(
-            f"stitching does not work with speculative decoding by {speculative.method}, whose draft layers have KV of their own: "
-            "only n-grams of the prompt itself may be guessed (ngram)"
+            f"stitching does not work with speculative decoding by {speculative.method}, whose draft layers have KV of "
+            "their own: use ngram, which takes its drafts from the prompt"
         )
 
 
@@ -258,7 +261,7 @@ def refuse_parallel(parallel: ParallelConfig) -> None:
     for name, reason in reasons.items():
         if getattr(parallel, name, 1) > 1:
             raise Unsupported(
-                f"{name} must be 1: {reason}. For a model that one GPU does not hold set RAGKV_TENSOR_PARALLEL_SIZE"
+                f"{name} must be 1: {reason}. For a model that does not fit on one GPU, set RAGKV_TENSOR_PARALLEL_SIZE"
             )
 
 

@@ -61,7 +61,9 @@ class Stitcher:
         self.ranks = model.ranks
         assert len(model.layers) == self._whole.layers, "the engine runs another model than the one whose KV is kept"
         if any(layer.num_kv_heads != self._layout.kv_heads for layer in model.layers):
-            raise Unsupported("vLLM shares this model's KV heads out in another way: set RAGKV_TENSOR_PARALLEL_SIZE=1")
+            raise Unsupported(
+                "vLLM divides this model's KV heads among GPUs in another way: set RAGKV_TENSOR_PARALLEL_SIZE=1"
+            )
 
     @property
     def block_size(self) -> int:

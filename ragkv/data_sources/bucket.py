@@ -130,6 +130,6 @@ def _asking() -> Iterator[None]:
         raise
     except InvalidPathError as error:
         told = first_line(error).removeprefix("Encountered object with invalid path: ")
-        raise Rejected(f"{told}: rename what is stored there, as files beside it may be missed with it") from None
+        raise Rejected(f"{told}: rename that object, because files next to it may be missed too") from None
     except (BaseError, ValueError, OSError) as error:
         raise Unavailable(told_of(error)) from None

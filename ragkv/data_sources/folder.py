@@ -22,7 +22,7 @@ _GONE = (errno.ENOENT, errno.ENOTDIR)
 _REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.EISDIR, errno.EINVAL, errno.ENAMETOOLONG, errno.EOPNOTSUPP})
 """Of one file, until it or its rights change. Other errors may be a disk's that is away for a while."""
 _LINK = "it is a symbolic link, and links are not followed: put the file itself there"
-_SPECIAL = "it is no plain file"
+_SPECIAL = "it is not a regular file"
 _NAME = "its name is not UTF-8: rename it"
 
 

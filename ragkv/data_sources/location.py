@@ -67,7 +67,7 @@ def location_of(text: str) -> Location:
         raise Rejected(_LIKE) from None
     if url.username is not None or url.password is not None:
         raise Rejected(
-            "the location of a data source has no credentials in it: those of the service's settings are used"
+            "the location of a data source must not contain credentials: those in the service's settings are used"
         )
     if port is not None or url.query or url.fragment or (not url.netloc and url.scheme != FOLDER):
         raise Rejected(_LIKE)
@@ -95,7 +95,7 @@ def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Loca
     if root is None:
         raise Forbidden(
             f"{location} is not among the locations that the service may read for this tenant: "
-            "ask its operator to name it in RAGKV_DATA_SOURCES_ALLOWED"
+            "ask its operator to add it to RAGKV_DATA_SOURCES_ALLOWED"
         )
     return root
 
@@ -110,7 +110,7 @@ def _allowed(entry: str) -> Allowed:
 def _names(path: str) -> tuple[str, ...]:
     names = tuple(name for name in path.split("/") if name)
     if any(unquote(name).strip() in (".", "..") for name in names):
-        raise Rejected("the location of a data source must not have . or .. in it")
+        raise Rejected("the location of a data source must not contain . or ..")
     if len(names) > MAX_DEPTH:
         raise Rejected(f"the location of a data source must not be more than {MAX_DEPTH} folders deep")
     return names

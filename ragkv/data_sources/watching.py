@@ -77,7 +77,7 @@ def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
     try:
         return RustNotify([str(folder) for folder in folders if folder not in left_out], False, False, 0, False, True)
     except FileNotFoundError:
-        raise Unavailable("a folder vanished meanwhile") from None
+        raise Unavailable("a folder vanished in the meantime") from None
     except (OSError, RuntimeError) as error:
         raise Unavailable(f"{_reason(error)}: raise fs.inotify.max_user_watches and max_user_instances") from None
 
@@ -100,7 +100,9 @@ def _refuse_network(folder: Path) -> None:
     except OSError:
         return
     if kind.startswith(NETWORK):
-        raise Unavailable(f"it lies on a network disk ({kind}), of which the kernel tells no changes that others make")
+        raise Unavailable(
+            f"it is on a network disk ({kind}), where the kernel does not report the changes that other machines make"
+        )
 
 
 def kind_of_disk(folder: Path, mounts: Iterable[str]) -> str:

@@ -72,7 +72,7 @@ def open_engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise Rejected("RAGKV_DATABASE_URL is not a database URL: sqlite:///path or postgresql://...") from None
+        raise Rejected("RAGKV_DATABASE_URL is not a database URL: use sqlite:///path or postgresql://...") from None
     if parsed.drivername == "sqlite":
         return open_sqlite(parsed)
     if parsed.drivername in _POSTGRES:

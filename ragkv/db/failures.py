@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from ragkv.errors import RagKVError, Unavailable
 
-AWAY = "the database does not answer: try again; the service's log has the reason"
+AWAY = "the database does not answer: try again, or see the service's log"
 TOO_SLOW = "the database took too long for this: try again, or ask for less at once"
 BUSY = "the database is busy with another change: try again"
 

@@ -88,5 +88,5 @@ def _ssl_context(mode: str) -> ssl.SSLContext | None:
     elif mode == "verify-ca":
         context.check_hostname = False
     elif mode != "verify-full":
-        raise Rejected(f"RAGKV_DATABASE_URL: sslmode={mode} is not known")
+        raise Rejected(f"RAGKV_DATABASE_URL: unknown sslmode={mode}")
     return context

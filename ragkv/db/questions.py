@@ -55,7 +55,7 @@ def record_question(question: Question, answer: Answer, model: str, database: Da
                 row.text = ""
             session.add(row)
     except IntegrityError:
-        raise NotFound("the collection was deleted meanwhile") from None
+        raise NotFound("the collection was deleted in the meantime") from None
 
 
 def log_days_of(tenant_id: str) -> Select[int | None]:

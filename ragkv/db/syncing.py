@@ -54,7 +54,7 @@ class SyncLease:
             claimed = num_changed(session, claim_data_source(data_source_id, owner, now, now + LEASE))
             source = session.get(DataSourceRow, data_source_id, populate_existing=True)
             if source is None:
-                raise NotFound("the data source was removed meanwhile")
+                raise NotFound("the data source was removed in the meantime")
         return cls(database, source, owner) if claimed else None
 
     @classmethod
@@ -169,7 +169,7 @@ class SyncLease:
 
     def _change(self, session: Session, **changes: Any) -> None:
         if not num_changed(session, held_data_source(self.source.id, self._owner).values(**changes)):
-            raise Conflict("the data source was paused or removed, or another process syncs it")
+            raise Conflict("the data source was paused or removed, or another process is syncing it")
 
 
 _KEY = DataSourceFileRow.key.expression

@@ -61,7 +61,7 @@ class LocalEngine:
             async with asyncio.timeout(self._settings.engine_silence_s):
                 await self._warm_up()
         except (RuntimeError, ValueError, OSError) as error:
-            raise Unavailable(f"vLLM did not start: {error or 'it fell silent'}") from error
+            raise Unavailable(f"vLLM did not start: {error or 'it stopped responding'}") from error
 
     def _load(self) -> None:
         # As on a CPU: a fork of the service would have its sockets, and locks that its other threads held.
@@ -156,11 +156,11 @@ class LocalEngine:
                 async for output in outputs:
                     yield _output(output)
         except _dead() as error:
-            raise EngineLost("the engine ended while it answered") from error
+            raise EngineLost("the engine stopped while answering: ask again") from error
         except _failed() as error:
             if llm.errored:
-                raise EngineLost("the engine ended while it answered") from error
-            raise Unavailable("the engine could not answer this: ask again") from error
+                raise EngineLost("the engine stopped while answering: ask again") from error
+            raise Unavailable("the engine could not answer this question: ask again") from error
 
 
 def _shut_down(llm: "AsyncLLM") -> None:

@@ -63,7 +63,7 @@ class Generate:
         needed = len(self.token_ids) + self.max_tokens
         if needed > max_model_len:
             raise TooLarge(
-                f"prompt and answer need {needed} tokens, the model's window is {max_model_len}: "
+                f"the prompt and its answer need {needed} tokens, but the model's window is {max_model_len}: "
                 "ask for fewer passages or a shorter answer"
             )
 

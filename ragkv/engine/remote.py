@@ -56,8 +56,8 @@ class RemoteEngine:
     async def start(self) -> None:
         """Check that the server is up. Raises Unavailable if the server does not answer."""
         if not await self.ready():
-            log.warning("no vLLM answers at %s", self._shown_url)
-            raise Unavailable("no vLLM answers at RAGKV_ENGINE_URL: start it, or unset the setting")
+            log.warning("no vLLM server answers at %s", self._shown_url)
+            raise Unavailable("no vLLM server answers at RAGKV_ENGINE_URL: start it, or unset the setting")
 
     async def stop(self) -> None:
         await self._http.aclose()
@@ -179,7 +179,9 @@ async def _raise_for_status(response: httpx.Response) -> None:
     log.warning("the engine failed (%d): %s", response.status_code, text)
     if response.is_server_error:
         raise EngineLost(_AWAY, _RETRY_AFTER_S, taken=False)
-    raise Unavailable(f"the engine refuses this service ({response.status_code}): its operator has to mend that")
+    raise Unavailable(
+        f"the engine refused a request of this service ({response.status_code}): ask the operator to fix this"
+    )
 
 
 def _output(choice: dict[str, Any]) -> Output:

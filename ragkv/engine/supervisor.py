@@ -104,7 +104,7 @@ class SupervisedEngine:
     async def status(self) -> str:
         """`ok`, or where the restart stands."""
         if self._phase is Phase.READY:
-            return "ok" if await self.ready() else "its process died: it is about to be started again"
+            return "ok" if await self.ready() else "its process died: it will be restarted in a moment"
         again = f" again after {self._reason}, attempt {self._failures + 1}" if self._failures else ""
         match self._phase:
             case Phase.STARTING:
@@ -139,7 +139,7 @@ class SupervisedEngine:
             output = await anext(outputs, None)
         except EngineLost as error:
             self._suspected.set()
-            raise EngineLost("the engine was lost while it answered: ask again in a minute", STARTS_IN_S) from error
+            raise EngineLost("the engine was lost while answering: ask again in a minute", STARTS_IN_S) from error
         finally:
             self._listeners -= 1
         self._heard_at = time.monotonic()
@@ -149,7 +149,7 @@ class SupervisedEngine:
         wait = STARTS_IN_S
         if self._phase is Phase.WAITING:
             wait = min(wait, self._next_at - time.monotonic() + STARTS_IN_S / 2)
-        return Unavailable(f"the engine is not there ({await self.status()}): ask again in a minute", wait)
+        return Unavailable(f"the engine is not available ({await self.status()}): ask again in a minute", wait)
 
     async def _another_than(self, lost: Replaceable | None) -> None:
         """Wait for the next engine. Raises Unavailable if its first attempt fails or takes too long."""
@@ -178,7 +178,7 @@ class SupervisedEngine:
                 self._engine = engine
                 await engine.start()
             except Exception as error:  # whatever it is: the service must not stay without an engine
-                log.exception("the engine did not start; it is started again")
+                log.exception("the engine did not start; it will be started again")
                 self._failed_starts += 1
                 await self._replace_after(engine, "it did not start")
                 if not first.done():
@@ -191,7 +191,7 @@ class SupervisedEngine:
                 reason = await self._until_lost(engine)
                 if time.monotonic() - began >= self._pace.stable:
                     self._failures = 0
-                log.error("the engine is lost: %s; it is started again", reason)
+                log.error("the engine was lost: %s; it will be started again", reason)
                 await self._replace_after(engine, reason)
             await asyncio.sleep(self._next_at - time.monotonic())
             metrics.engine_restarted()
@@ -217,7 +217,7 @@ class SupervisedEngine:
                 if now - answered_at > self._pace.silence:
                     return f"it did not respond for {self._pace.silence:.0f} s"
                 if self._listeners and now - self._heard_at > self._pace.silence:
-                    return f"it gave no token for {self._pace.silence:.0f} s"
+                    return f"it produced no token for {self._pace.silence:.0f} s"
                 self._suspected.clear()
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._suspected.wait(), self._pace.look)

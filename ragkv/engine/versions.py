@@ -19,7 +19,7 @@ def refuse_untested(installed: str) -> None:
     if ".".join(installed.split(".")[:2]) not in TESTED:
         raise Rejected(
             f"vLLM {installed} was not tested with this version of ragkv: install {' or '.join(TESTED)} "
-            "(docs/MODELS.md, 'vLLM versions', says how another is tried)"
+            "(docs/MODELS.md, 'vLLM versions', tells how to try another)"
         )
 
 

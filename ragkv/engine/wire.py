@@ -120,7 +120,9 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
     if wire.model and model and wire.model != model:
-        raise Rejected("the KV is of other weights than the engine has: restart API, workers and engines together")
+        raise Rejected(
+            "the KV was computed with other weights than the engine's: restart API, workers and engines together"
+        )
     if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
@@ -149,7 +151,7 @@ def _text(params: Mapping[str, Any] | None, name: str) -> str | None:
 
 def _plan(wire: WirePlan) -> StitchPlan:
     if wire.kept and len(wire.kept) != len(wire.placed):
-        raise Rejected("the plan does not say of each chunk which tokens it has")
+        raise Rejected("the plan does not list the tokens of each chunk")
     named = zip(wire.placed, wire.kept or [""] * len(wire.placed), strict=True)
     placed = tuple(PlacedChunk(key, _span(start, end), kept) for (key, start, end), kept in named)
     starts = [0, *(chunk.span.end for chunk in placed)]
@@ -157,7 +159,7 @@ def _plan(wire: WirePlan) -> StitchPlan:
         raise Rejected("the placed chunks leave gaps")
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
-        raise Rejected("what is to be recomputed lies beyond the placed chunks")
+        raise Rejected("the tokens to recompute lie beyond the placed chunks")
     return StitchPlan(
         placed, recompute, _selection(wire), writer=wire.writer, quantised=wire.quantised, model=wire.model
     )
@@ -192,7 +194,7 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
         recomputed = None if wire.recomputed_spans is None else merge(_span(*pair) for pair in wire.recomputed_spans)
     except (msgspec.ValidationError, Rejected) as error:
-        raise Unavailable(f"the engine is of another version than the service: {error}") from None
+        raise Unavailable(f"the engine and the service have different versions: {error}") from None
     queries = None
     if wire.queries is not None and wire.queries_shape is not None:
         flat = np.frombuffer(base64.b64decode(wire.queries), dtype=np.float32)

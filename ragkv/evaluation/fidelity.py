@@ -68,7 +68,7 @@ class FidelityMeter:
         answer_ids = await asyncio.to_thread(self._prompts.answer_ids, known[0] if known else full.text)
         ids = answer_ids[: min(KNOWN_TOKENS, self._answer_tokens)]
         if not ids:
-            raise Rejected("full prefill answers nothing, and no answer is known: there is nothing to compare")
+            raise Rejected("full prefill gave an empty answer, and no answer is known: there is nothing to compare")
         bare = await asyncio.to_thread(self._prompts.build, (), question.text, self._answer_tokens)
         without = await self._log_probs(bare, None, uuid.uuid4().hex, ids)
         of_full = await self._log_probs(full.prompt, None, full.salt, ids)

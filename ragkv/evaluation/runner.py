@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """One question of a run that this process holds. `known`: None if the question is kept no longer."""
+    """One question of a run that this process holds. `known`: None if the question is no longer stored."""
 
     run_id: str
     ordinal: int
@@ -137,7 +137,9 @@ class Runner:
                 end_run(row, DONE, session)
                 return None
             if row.attempts >= MAX_ATTEMPTS:
-                skipped = _Measured(error=f"service or engine ended {MAX_ATTEMPTS} times while it was measured")
+                skipped = _Measured(
+                    error=f"the service or the engine stopped {MAX_ATTEMPTS} times while it was being measured"
+                )
                 _note(row, left.ordinal, skipped, session)
                 return None
             row.state, row.settings, row.holder, row.attempts = RUNNING, present, self._holder, row.attempts + 1
@@ -177,7 +179,7 @@ class Runner:
     async def _measured(self, held: _Held) -> _Measured:
         """Measure one question; other errors become its outcome. Raises Unavailable alone."""
         if held.known is None:
-            return _Measured(error="the question is kept no longer")
+            return _Measured(error="the question is no longer stored")
         try:
             if held.kind == "fidelity":
                 return _Measured(*await self._meter.measure(held.question, held.known.answers))
@@ -188,7 +190,7 @@ class Runner:
             return _Measured(error=str(error))
         except Exception:
             log.exception("a question of the evaluation %s was not measured", held.run_id)
-            return _Measured(error="an error of the service: see its log")
+            return _Measured(error="an error in the service: see its log")
 
     async def _retrieval(self, question: Question, known: Known) -> RetrievalOutcome:
         await self._parts.uncached_answerer.until_idle()

@@ -85,7 +85,7 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
     questions, only the newest keep them."""
     if wanted.given and wanted.source != "given":
         raise Rejected(
-            f"the source {wanted.source!r} measures no `questions`: set `source` to `given`, or leave them out"
+            f"`questions` cannot be given with the source {wanted.source!r}: set `source` to `given`, or omit them"
         )
     ref = collection_ref(tenant_id, collection, database)
     run_id = new_id()
@@ -93,7 +93,7 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
     with database.writing() as session:
         advisory_lock(session, f"evaluations {tenant_id}")
         if (session.scalar(num_open(tenant_id)) or 0) >= MAX_OPEN:
-            raise Conflict(f"{MAX_OPEN} evaluations have not ended: wait for them, or cancel one")
+            raise Conflict(f"{MAX_OPEN} evaluations are still queued or running: wait for one to end, or cancel one")
         if (session.scalar(num_runs(tenant_id)) or 0) >= MAX_RUNS:
             raise Conflict(f"{MAX_RUNS:,} evaluations are kept: delete some")
         if wanted.given:
@@ -174,9 +174,9 @@ def end_run(row: EvaluationRow, state: str, session: "Session", error: str | Non
 
 
 _NOTHING: dict[Source, str] = {
-    "rated": "no question of the collection has a corrected answer, or one that was rated up, in this period: rate some first",
-    "logged": "no question to the collection is logged in this period",
-    "given": "give the questions in `questions`",
+    "rated": "none of the collection's questions from this period has an answer that was corrected or rated up: rate some first",
+    "logged": "no question to the collection was logged in this period: ask some, or choose another period",
+    "given": "there are no questions: give them in `questions`",
 }
 
 

@@ -63,9 +63,9 @@ def _is_hybrid(config: PretrainedConfig) -> bool:
 _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: c.is_encoder_decoder, "it is an encoder-decoder model"),
     (lambda c: hasattr(c, "kv_lora_rank"), "it uses multi-head latent attention (MLA)"),
-    (_is_hybrid, "it has layers of another kind than attention (linear attention, a state space or convolutions)"),
+    (_is_hybrid, "it has layers other than attention (linear attention, a state space or convolutions)"),
     (_has_window, "it attends through a sliding window"),
-    (lambda c: not hasattr(c, "num_attention_heads"), "it is not a decoder of text alone with standard attention"),
+    (lambda c: not hasattr(c, "num_attention_heads"), "it is not a text-only decoder with standard attention"),
     (lambda c: getattr(c, "alibi", False), "its positions are not rotations (ALiBi)"),
     (lambda c: not _rope(c), "it has no rotary position embedding (RoPE)"),
     (lambda c: not all(getattr(c, "no_rope_layers", None) or [1]), "some layers do not rotate their keys (NoPE)"),
@@ -77,9 +77,9 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: _MULTIMODAL_ROPE in _rope(c), "its rotary embedding is multimodal"),
     (
         lambda c: _rope(c).get("rope_type", "default") not in _ROPES,
-        f"its rotary embedding is scaled in another way than {', '.join(sorted(_ROPES - {'default'}))}",
+        f"its rotary embedding is scaled in a way other than {', '.join(sorted(_ROPES - {'default'}))}",
     ),
-    (lambda c: getattr(c, "attn_logit_softcapping", None), "it caps its attention's logits"),
+    (lambda c: getattr(c, "attn_logit_softcapping", None), "it caps its attention logits"),
     (lambda c: not getattr(c, "is_causal", True), "its attention is not causal"),
     (
         lambda c: any(getattr(c, field, None) for field in _DIFFERENT),
@@ -87,15 +87,15 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     ),
     (
         lambda c: c.model_type == "olmoe" and c.norm_topk_prob,
-        "vLLM does not follow its norm_topk_prob, and weighs its experts otherwise than Transformers",
+        "vLLM ignores its norm_topk_prob and weights its experts differently from Transformers",
     ),
     (
         lambda c: c.model_type in _UNTIED and c.tie_word_embeddings,
-        "vLLM does not tie its embeddings, as its configuration asks for",
+        "vLLM does not tie its embeddings, although its configuration asks for it",
     ),
     (
         lambda c: c.model_type in _BY_TRANSFORMERS,
-        "vLLM runs it by way of Transformers' code, whose keys the engine cannot rotate",
+        "vLLM runs it through Transformers' code, whose keys the engine cannot rotate",
     ),
     (lambda c: c.model_type not in FAMILIES, "its family has not been tested against full prefill"),
 )

@@ -30,7 +30,7 @@ class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         except (ValueError, msgspec.ValidationError) as error:
             raise Rejected(f"RAGKV_KV_REMOTE_FAULTS: {error}: e.g. latency_ms=50,errors=0.01") from None
         if faults.latency_ms < 0 or not all(0 <= share <= 1 for share in (faults.errors, faults.short, faults.corrupt)):
-            raise Rejected("RAGKV_KV_REMOTE_FAULTS: latency_ms must be 0 or more, shares must lie in [0, 1]")
+            raise Rejected("RAGKV_KV_REMOTE_FAULTS: latency_ms must be 0 or more, and shares between 0 and 1")
         return faults
 
 

@@ -240,7 +240,7 @@ def read_kv(path: Path, layout: Layout) -> StoredKV:
         shape, dtype = _shape_of(getattr(kv, name))
         tokens = shape[1] if len(shape) == 4 else -1  # noqa: PLR2004 - the four axes of keys and of values
         if shape != (layout.layers, tokens, layout.kv_heads, layout.head_dim) or dtype != layout.dtype:
-            raise Unsupported(f"{path.name}: {name} are {shape} {dtype}, not of the served model")
+            raise Unsupported(f"{path.name}: {name} are {shape} {dtype}, which does not fit the served model")
     return kv
 
 
@@ -262,7 +262,7 @@ def load_kv(path: Path, key: str | None = None) -> StoredKV:
             )
             kv = PackedKV(keys, values, **{name: small[name] for name in _QCACHE}, kept=kept)
     if kept is not None and len(kept) != kv.num_tokens:
-        raise Corrupt(f"{path.name}: it names {len(kept)} tokens and has KV of {kv.num_tokens}")
+        raise Corrupt(f"{path.name}: it lists {len(kept)} tokens but has KV for {kv.num_tokens}")
     return kv
 
 

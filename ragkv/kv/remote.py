@@ -94,7 +94,7 @@ class ObjectStore:
             while piece := self._next(pieces):
                 written += file.write(piece)
         if written != expected:
-            raise Corrupt(f"object of KV key {key}: {written:,} of {expected:,} bytes came")
+            raise Corrupt(f"object of KV key {key}: {written:,} of {expected:,} bytes arrived")
         return written
 
     def put(self, key: str, path: Path) -> None:
@@ -136,7 +136,7 @@ class ObjectStore:
             others = next(iter(obstore.list(self._store, chunk_size=1)), None)
         if others:
             raise self._refused(
-                f"there are other things here, such as {others[0]['path'][:80]!r}: name an empty prefix"
+                f"there are other objects here, such as {others[0]['path'][:80]!r}: name an empty prefix"
             )
         marker = msgspec.json.encode(_Marker(FORMAT, self._service()))
         with self._asking(), suppress(AlreadyExistsError):  # another process may be as quick

@@ -19,8 +19,9 @@ class Shard:
     def __post_init__(self) -> None:
         if self.whole.q_heads % self.size or (self.whole.kv_heads % self.size and self.size % self.whole.kv_heads):
             raise Unsupported(
-                f"{self.whole.q_heads} query heads and {self.whole.kv_heads} KV heads cannot be shared out among {self.size} ranks: "
-                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides the query heads, and that the KV heads divide or are divided by"
+                f"{self.whole.q_heads} query heads and {self.whole.kv_heads} KV heads cannot be divided among {self.size} ranks: "
+                "set RAGKV_TENSOR_PARALLEL_SIZE to a number that divides the number of query heads and either divides "
+                "the number of KV heads or is a multiple of it"
             )
 
     @property

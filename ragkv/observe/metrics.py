@@ -47,13 +47,15 @@ def _seconds(name: str, what: str, *labels: str) -> Histogram:
 
 
 _requests = _counter("ragkv_http_requests", "HTTP requests that were answered.", "method", "route", "status")
-_request_seconds = _seconds("ragkv_http_request_seconds", "From a request to the end of its answer.", "method", "route")
+_request_seconds = _seconds(
+    "ragkv_http_request_seconds", "Time from a request to the end of its response.", "method", "route"
+)
 _in_flight = Gauge("ragkv_http_requests_in_flight", "HTTP requests that are being answered.", registry=OURS)
-_throttled = _counter("ragkv_http_requests_throttled", "Requests refused because their key asked too often.")
-_unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was away.")
+_throttled = _counter("ragkv_http_requests_throttled", "Requests refused because their key sent too many.")
+_unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was unavailable.")
 
-_asks = _counter("ragkv_asks", "Questions, by what became of them.", "mode", "outcome")
-_ttft = _seconds("ragkv_ttft_seconds", "From a question to the first token of its answer.", "mode")
+_asks = _counter("ragkv_asks", "Questions, by outcome.", "mode", "outcome")
+_ttft = _seconds("ragkv_ttft_seconds", "Time from a question to the first token of its answer.", "mode")
 _engine_ttft = _seconds("ragkv_engine_ttft_seconds", "The engine's part of the time to the first token.", "mode")
 _retrieve = _seconds("ragkv_retrieve_seconds", "Retrieval, for one question.")
 _plan = _seconds("ragkv_plan_seconds", "Prompt and stitch plan, for one question.")
@@ -62,11 +64,11 @@ _kv_load = _seconds(
 )
 _kv_hits = _counter("ragkv_kv_hits", "Passages of stitched questions, by the tier that their KV came from.", "tier")
 _recompute = _seconds("ragkv_recompute_seconds", "Recomputing in place, for one stitched question.")
-_answer_seconds = _seconds("ragkv_answer_seconds", "From a question to the end of its answer.", "mode")
-_prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by where their KV came from.", "origin")
+_answer_seconds = _seconds("ragkv_answer_seconds", "Time from a question to the end of its answer.", "mode")
+_prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by the origin of their KV.", "origin")
 _completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
 _failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
-_engine_restarts = _counter("ragkv_engine_restarts", "Starts of the engine in this process after one that was lost.")
+_engine_restarts = _counter("ragkv_engine_restarts", "Restarts of the engine in this process after it was lost.")
 _kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from the object store to disk.")
 _kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
 _kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
@@ -74,9 +76,9 @@ _kv_promotions = _counter("ragkv_kv_promotions", "KV files that a question neede
 _kv_awaited = _counter("ragkv_kv_awaited", "KV that a question needed while a worker was computing it.", "outcome")
 _kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store or a worker, for one question.")
 _kv_wasted = _counter(
-    "ragkv_kv_wasted_loads", "KV files loaded from the object store that went before an answer used them."
+    "ragkv_kv_wasted_loads", "KV files loaded from the object store that were removed before an answer used them."
 )
-_answer_cache = _counter("ragkv_answer_cache", "Looks into the answer cache.", "result")
+_answer_cache = _counter("ragkv_answer_cache", "Look-ups in the answer cache.", "result")
 
 
 def requested(method: str, route: str, status: int, seconds: float) -> None:
@@ -209,10 +211,14 @@ class _GaugeCollector(Collector):
             yield GaugeMetricFamily("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth)
         known = (
             ("ragkv_workers", "Workers that report.", seen.workload.workers),
-            ("ragkv_worker_silent_seconds", "Since the latest report of any worker.", seen.workload.silent_s),
-            ("ragkv_worker_stalled_seconds", "Without progress, the least of all workers.", seen.workload.stalled_s),
-            ("ragkv_queue_age_seconds", "Since the oldest waiting job was queued.", seen.workload.waiting_s),
-            ("ragkv_disk_free_bytes", "Free bytes where the data folder lies.", seen.workload.free_bytes),
+            ("ragkv_worker_silent_seconds", "Time since the latest report of any worker.", seen.workload.silent_s),
+            (
+                "ragkv_worker_stalled_seconds",
+                "Time without progress, the shortest of all workers.",
+                seen.workload.stalled_s,
+            ),
+            ("ragkv_queue_age_seconds", "Time since the oldest waiting job was queued.", seen.workload.waiting_s),
+            ("ragkv_disk_free_bytes", "Free bytes on the disk of the data folder.", seen.workload.free_bytes),
         )
         yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in known if amount is not None)
         if seen.ingested is not None:
@@ -223,7 +229,7 @@ def _ingestion(ingested: dict[str, float]) -> Iterator[CounterMetricFamily | His
     """The work of all workers, from the fields of `ragkv.observe.worker_counters`."""
     documents = CounterMetricFamily("ragkv_ingest_documents", "Ingestions that ended, by outcome.", labels=["outcome"])
     tokens = CounterMetricFamily(
-        "ragkv_ingest_tokens", "Tokens of chunks, by where their KV is from.", labels=["origin"]
+        "ragkv_ingest_tokens", "Tokens of chunks, by the origin of their KV.", labels=["origin"]
     )
     evicted = CounterMetricFamily("ragkv_kv_evictions", "KV files that were evicted, by reason.", labels=["reason"])
     evicted_bytes = CounterMetricFamily("ragkv_kv_evicted_bytes", "Bytes of evicted KV, by reason.", labels=["reason"])

@@ -65,7 +65,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
         if min(self.documents, self.tokens, self.context) < 1 or self.questions_per_day < 0:
             raise Rejected("documents, tokens and context must be 1 or more, questions a day 0 or more")
         if not 0 <= self.recomputed < 1:
-            raise Rejected("the recomputed share must lie in [0, 1)")
+            raise Rejected("the recomputed share must be at least 0 and below 1")
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -202,13 +202,13 @@ def _recommended(
 
 def _words(tier: str, option: Option | None, reads: float) -> str:
     if option is None:
-        return f"{tier}: computing is faster than loading in every format; keep KV elsewhere, or load it before the question"
+        return f"{tier}: computing is faster than loading in every format; keep KV elsewhere, or load it before a question needs it"
     pays = (
-        "and rent for it pays"
+        "and renting it pays off"
         if option.pays
         else (
-            f"rent for it pays from {option.break_even_reads:,.0f} reads of a token a month, {reads:,.1f} are expected: "
-            "use storage that you have anyway, or keep KV of hot documents alone"
+            f"renting it pays off from {option.break_even_reads:,.0f} reads of a token a month, {reads:,.1f} are expected: "
+            "use storage that you have anyway, or keep only the KV of hot documents"
         )
     )
     return f"{tier}: {option.format} is {option.sooner:.1f} times faster than full prefill; {pays}"

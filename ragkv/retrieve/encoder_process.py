@@ -53,7 +53,7 @@ class EncoderProcess:
                 return pool.submit(_encode, self._folder, texts).result()
             with self._lock:  # several threads may find the same pool broken; one of them replaces it
                 if self._pool is pool:
-                    log.error("the encoder's process died and is started again")
+                    log.error("the encoder's process died and will be started again")
                     self._pool = self._started()
         raise Unavailable("the encoder's process died while it read this text; ask again, or see the service's log")
 

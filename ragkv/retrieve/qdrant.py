@@ -74,9 +74,10 @@ class QdrantIndex:
         size = vectors[DENSE].size
         if size != dim:
             raise Rejected(
-                f"the Qdrant server holds vectors of {size} numbers and the encoder makes {dim}: "
-                f"set RAGKV_ENCODER back; or delete its collection {COLLECTION}, run `ragkv fsck --repair`, and start again: "
-                "documents are then found by their words until a worker has read them again"
+                f"the Qdrant server holds vectors of length {size}, but the encoder makes vectors of length {dim}: set "
+                f"RAGKV_ENCODER back; or delete its collection {COLLECTION}, run `ragkv fsck --repair`, and start "
+                "again: "
+                "documents are then found only by their words until a worker has read them again"
             )
 
     def ping(self) -> None:

@@ -58,7 +58,9 @@ class Reranker:
         except (OSError, ValueError, KeyError) as error:
             raise Rejected(f"{folder} holds no cross-encoder: {error}") from None
         if model.num_labels != 1:
-            raise Rejected(f"{folder}: the cross-encoder gives {model.num_labels} scores a pair, and one is needed")
+            raise Rejected(
+                f"{folder}: the cross-encoder gives {model.num_labels} scores per pair, but exactly one is needed"
+            )
         model.max_seq_length = min(model.max_seq_length or WINDOW, WINDOW)
         return cls(model)
 

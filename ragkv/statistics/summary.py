@@ -44,8 +44,8 @@ WINDOWS: Mapping[Window, tuple[timedelta, int]] = {
 }
 """How long each is, and the seconds of one step of its series."""
 
-ASK_STITCHED = "no question was stitched in this time: ask one"
-ASK_IN_FULL = 'nothing is known of full prefill on this machine: ask once with mode "full"'
+ASK_STITCHED = "no question was stitched in this period: ask one"
+ASK_IN_FULL = 'no measurement of full prefill on this machine yet: ask once with mode "full"'
 
 _Totals = dict[str, tuple[int, ...]]
 """By mode, as `token_totals` has them: questions, failed chunks, tokens from the disk and from the object store,

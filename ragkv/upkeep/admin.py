@@ -218,7 +218,7 @@ def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> Document
     with parts.database.writing() as session:
         document = find_document(session, tenant_id, document_id)
         if document.status is Status.FAILED:
-            raise Conflict("the document failed: retry it, there is nothing to be rebuilt yet")
+            raise Conflict("the document failed: retry it first; there is nothing to rebuild yet")
         is_queued = request_kv(session, tenant_id, document_id, REBUILD)
     if is_queued:
         enqueue(document_id, parts.queue)
@@ -253,7 +253,7 @@ def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
     else:
         row = session.get(CollectionRow, owner.collection_id)
     if row is None:
-        raise NotFound("it was deleted meanwhile")
+        raise NotFound("it was deleted in the meantime")
     return row
 
 

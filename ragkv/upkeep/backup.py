@@ -66,7 +66,7 @@ def _write(folder: Path, database: Database, source: FileStore) -> Manifest:
             if missing <= absent:  # nothing, or what an earlier snapshot missed too: lost long ago
                 return _finish(folder, files - missing, missing, connection)
             absent = missing  # most likely deleted since the snapshot: the next one does not name it
-    raise Conflict("files are being deleted faster than they can be copied: try again when less is going on")
+    raise Conflict("files are being deleted faster than they can be copied: try again when the service is less busy")
 
 
 def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connection: "Connection") -> Manifest:

@@ -61,7 +61,7 @@ def read_manifest(folder: Path) -> Manifest:
     try:
         content = (folder / MANIFEST).read_bytes()
     except OSError:
-        raise Rejected(f"{folder} is no finished backup: it has no {MANIFEST}. Take another one.") from None
+        raise Rejected(f"{folder} is not a finished backup: it has no {MANIFEST}. Take another one.") from None
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -98,6 +98,6 @@ def _check_hash(path: Path, expected: str) -> None:
     try:
         found = hash_of(path)
     except OSError as error:
-        raise Rejected(f"the backup is not complete: {path}: {error.strerror}. Take another one.") from None
+        raise Rejected(f"the backup is incomplete: {path}: {error.strerror}. Take another one.") from None
     if found != expected:
-        raise Rejected(f"the backup is damaged: {path} is not what the manifest says. Take another one.")
+        raise Rejected(f"the backup is damaged: {path} does not match the manifest. Take another one.")

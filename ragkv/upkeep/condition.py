@@ -53,7 +53,7 @@ def worker(parts: Parts) -> str:
     if not beats[0].is_alive:
         return f"no worker has reported for {_duration(beats[0].silent_s)}: uploads wait until one does"
     stalled_s = min(beat.stalled_s for beat in beats if beat.is_alive)
-    return f"no progress in the document at hand for {_duration(stalled_s)}: see the worker's log, or restart it"
+    return f"no progress on the current document for {_duration(stalled_s)}: see the worker's log, or restart it"
 
 
 def queue(parts: Parts) -> str:

@@ -45,12 +45,12 @@ FILE_CHECKS = (
         lambda ids, grace, parts: execute_all((change for one in ids for change in fail_document(one, GONE)), parts.database),
     ),
     Check(
-        "uploads_without_file", "uploaded files whose bytes are gone", "removed",
+        "uploads_without_file", "uploaded files whose content is gone", "removed",
         lambda grace, parts: _without_file(lost_uploads, parts),
         _forget,
     ),
     Check(
-        "unnamed_files", "files that no document and no upload names", "removed",
+        "unnamed_files", "files that no document or upload refers to", "removed",
         lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)],
         lambda names, grace, parts: discard_files([StoredFile(*name.split(_SEPARATOR)) for name in names], parts),
     ),

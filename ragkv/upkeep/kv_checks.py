@@ -78,15 +78,15 @@ def _upload_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 KV_CHECKS = (
     Check(
-        "kv_without_object", "records of KV in the object store that is not there", "uploaded again by a worker that has it",
+        "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
         lambda grace, parts: missing_objects(parts), _upload_again,
     ),
     Check(
-        "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV made again by a worker",
+        "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV recomputed by a worker",
         entries_without_file, _make_again,
     ),
     Check(
-        "ready_without_kv", "ready documents with chunks that have no KV", "KV made again by a worker",
+        "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",
         bare_documents, _rebuild,
     ),
     Check(
@@ -94,11 +94,11 @@ KV_CHECKS = (
         lambda grace, parts: unused_kv(grace.kv_before, parts.database), _remove,
     ),
     Check(
-        "unnamed_kv", "KV files that nothing names", "removed",
+        "unnamed_kv", "KV files that nothing refers to", "removed",
         lambda grace, parts: unnamed_kv(grace.kv_before, parts), _remove,
     ),
     Check(
-        "unnamed_objects", "KV in the object store that nothing names", "removed",
+        "unnamed_objects", "KV in the object store that nothing refers to", "removed",
         lambda grace, parts: unnamed_objects(grace.kv_before, parts),
         lambda keys, grace, parts: parts.kv_store.delete(keys),
     ),
@@ -111,7 +111,7 @@ KV_CHECKS = (
 DAMAGED_KV = Check(
     "damaged_kv",
     "KV files that are damaged or of another model",
-    "removed if there is a copy, KV made again by a worker if not",
+    "removed if there is a copy, KV recomputed by a worker if not",
     damaged_files,
     _drop_or_make_again,
 )

@@ -16,7 +16,7 @@ POINT_CHECKS = (
         lambda document_ids, grace, parts: delete_points(document_ids, parts),
     ),
     Check(
-        "missing_points", "documents with other vectors in Qdrant than chunks", "written anew",
+        "missing_points", "documents whose vectors in Qdrant do not match their chunks", "written again",
         lambda grace, parts: [_SEPARATOR.join(held) for held in missing_points(parts)],
         lambda names, grace, parts: write_points([Held(*name.split(_SEPARATOR)) for name in names], parts),
     ),

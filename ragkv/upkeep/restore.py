@@ -47,7 +47,7 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
     check(folder, manifest)
     if manifest.revision not in revisions():
         raise Rejected(
-            f"{folder} was made by ragkv {manifest.ragkv}, whose database has a form that this version does not know "
+            f"{folder} was made by ragkv {manifest.ragkv}, whose database schema this version does not know "
             f"({manifest.revision}): restore it with that version"
         )
     parts.prepare_database()
@@ -79,8 +79,8 @@ def _refuse_filled(connection: "Connection", replace: bool) -> None:
     filled = set(tables_with_rows(connection)) - NEW_SERVICE
     if filled and not replace:
         raise Conflict(
-            f"the database holds data already ({', '.join(sorted(filled))}): restore into a new one, or say --replace, "
-            "which deletes what it holds"
+            f"the database already holds data ({', '.join(sorted(filled))}): restore into a new one, or pass "
+            "--replace, which deletes that data"
         )
 
 

@@ -61,7 +61,7 @@ def check_pins(session: "Session", tenant_id: str, settings: Settings) -> None:
     pinned = session.scalar(pinned_bytes(tenant_id)) or 0
     if allowed and pinned > allowed:
         raise Conflict(
-            f"with this {pinned:,} bytes of KV would be pinned, and the tenant may pin {allowed:,}: unpin something else, or "
+            f"with this, {pinned:,} bytes of KV would be pinned, but the tenant may pin only {allowed:,}: unpin something else, or "
             "raise RAGKV_MAX_TENANT_KV_BYTES or RAGKV_MAX_KV_BYTES"
         )
 

@@ -57,11 +57,11 @@ def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 ROW_CHECKS = (
     Check(
-        "stale_leases", "documents held by a worker that is gone, or by a clock that ran ahead", "released",
+        "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
         lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts)), parts.database), _release,
     ),
     Check(
-        "miscounted_documents", "documents with another number of chunks than they say", "read again",
+        "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
         lambda grace, parts: _found(miscounted_documents(), parts.database),
         lambda ids, grace, parts: execute_all(map(start_over, ids), parts.database),
     ),

@@ -105,7 +105,7 @@ def keep_hot(parts: Parts) -> int:
 def _row(session: "Session", owner: KVOwner) -> CollectionRow:
     row = session.get(CollectionRow, owner.collection_id)
     if row is None:
-        raise NotFound("the collection was deleted meanwhile")
+        raise NotFound("the collection was deleted in the meantime")
     return row
 
 

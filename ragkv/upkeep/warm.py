@@ -72,7 +72,7 @@ def _load(key: str, size: int, parts: Parts) -> int:
     if parts.kv_remote is None:
         return 0
     if not parts.kv_disk.has_room(size):
-        raise OutOfSpace("the limit of KV on this disk is reached")
+        raise OutOfSpace("the limit on KV on this disk is reached")
     with parts.kv_disk.room(size):
         parts.kv_store.fetch(key, parts.kv_remote)
     return 1

@@ -47,7 +47,7 @@ def target_of(url: str, trusted: frozenset[str]) -> Target:
     if len(url) > MAX_CHARS or not url.isascii() or not url.isprintable() or " " in url:
         raise Rejected(f"the URL of a webhook must be at most {MAX_CHARS:,} ASCII characters without spaces")
     if not host or parts.scheme not in PORTS or parts.username is not None or parts.fragment:
-        raise Rejected("the URL of a webhook must be like https://example.com/hook, without user name and fragment")
+        raise Rejected("the URL of a webhook must be like https://example.com/hook, without a user name or fragment")
     if parts.scheme != "https" and host not in trusted:
         raise Rejected(f"the URL of a webhook must begin with https:// (or {_ASK})")
     if host not in trusted and (address := _literal(host)) is not None:

@@ -57,7 +57,7 @@ def test_the_login_leads_to_the_page_that_was_asked_for(page: Page, key: str):
     assert page.url.endswith("/admin/jobs?status=failed")
 
 
-@pytest.mark.parametrize(("scope", "reason"), [(None, "the API key is not known"), ("read", "lacks the scope admin")])
+@pytest.mark.parametrize(("scope", "reason"), [(None, "unknown API key"), ("read", "lacks the scope admin")])
 def test_a_key_that_will_not_do_is_refused_with_the_reason(visit: Visit, key: str, parts: Parts, scope, reason: str):
     given = issue_key(parts.default_collection.tenant_id, "x", [scope], parts.database).key if scope else "rk_wrong"
     visit.page.goto("/admin/login")

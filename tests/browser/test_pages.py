@@ -143,7 +143,7 @@ def test_the_skip_link_leads_past_the_navigation(page: Page):
 def test_what_is_not_there_is_a_page_with_a_way_back(visit: Visit):
     visit.page.goto(f"/admin/documents/{'0' * 32}")
     visit.expect_fault("404")
-    visit.page.get_by_role("link", name="To the overview").click()
+    visit.page.get_by_role("link", name="Back to the overview").click()
 
     expect(visit.page.get_by_role("heading", level=1)).to_have_text("Overview")
 

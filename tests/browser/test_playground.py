@@ -164,7 +164,7 @@ def test_what_goes_wrong_is_said_in_words(playground: Page, visit: Visit, engine
 
 def test_an_empty_collection_says_what_to_do(visit: Visit):
     visit.page.goto("/admin/playground")
-    expect(visit.page.locator("main")).to_contain_text("There is nothing to ask yet")
+    expect(visit.page.locator("main")).to_contain_text("There is nothing to ask about yet")
     visit.page.get_by_label("Question").fill(QUESTION)
     visit.page.get_by_role("button", name="Ask").click()
 

@@ -194,7 +194,7 @@ def test_other_ways_to_use_several_devices_are_refused_with_the_reason(name: str
 def test_heads_that_vllm_cannot_share_out_are_refused_before_it_starts(two: World):
     settings = msgspec.structs.replace(two.model.settings, tensor_parallel_size=3)
     engine = LocalEngine(settings, Path(settings.model), two.model.layout)
-    with pytest.raises(Unsupported, match="8 query heads and 4 KV heads cannot be shared out among 3 ranks"):
+    with pytest.raises(Unsupported, match="8 query heads and 4 KV heads cannot be divided among 3 ranks"):
         two.loop.run(engine.start())
 
 

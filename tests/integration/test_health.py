@@ -54,7 +54,7 @@ class TestWorkers:
 
     @pytest.mark.parametrize(
         ("silent_s", "stalled_s", "words"),
-        [(3, 0, "ok"), (95, 0, "no worker has reported for 95 s"), (3, 840, "no progress in the document at hand for 14 min")],
+        [(3, 0, "ok"), (95, 0, "no worker has reported for 95 s"), (3, 840, "no progress on the current document for 14 min")],
     )  # fmt: skip
     def test_a_silent_and_a_stalled_worker_are_told_apart(
         self, client: Client, parts: Parts, silent_s: float, stalled_s: float, words: str

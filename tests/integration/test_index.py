@@ -265,7 +265,7 @@ def test_clients_are_not_told_where_a_server_is_that_is_away(
     asked: Callable[[str], None], caplog: pytest.LogCaptureFixture
 ):
     """The operator is, by the log."""
-    with pytest.raises(Unavailable, match=r"does not answer|no vLLM answers") as raised:
+    with pytest.raises(Unavailable, match=r"does not answer|no vLLM server answers") as raised:
         asked("http://internal.example.invalid:9")
 
     assert "internal" not in str(raised.value)

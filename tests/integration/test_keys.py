@@ -53,7 +53,7 @@ class TestKeys:
     @pytest.mark.parametrize("spoil", [lambda k: k[:-1], lambda k: k[:-1] + ("0" if k[-1] != "0" else "1"), lambda k: "",
                                        lambda k: k.upper(), lambda k: "rk_" + "0" * 16 + k[19:], lambda k: k + "\x00"])  # fmt: skip
     def test_a_key_that_is_nearly_right_is_wrong(self, database: Database, tenant_id: str, spoil):
-        with pytest.raises(Unauthorised, match="not known"):
+        with pytest.raises(Unauthorised, match="unknown API key"):
             authenticate(spoil(issue_key(tenant_id, "x", ["read"], database).key), database)
 
     def test_a_revoked_key_is_refused_and_stays_in_the_list(self, database: Database, tenant_id: str):

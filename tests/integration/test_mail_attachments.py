@@ -184,7 +184,7 @@ def test_what_has_no_room_or_lies_too_deep_is_named_with_the_reason(client: Clie
     (one,) = shown(client, document_id)["attachments"]
     assert (one["document_id"], one["error"]) == (
         None,
-        f"it lies more than {MAX_DEPTH} mails deep: upload it by itself",
+        f"it is nested more than {MAX_DEPTH} mails deep: upload it separately",
     )
 
     parts.settings = msgspec.structs.replace(parts.settings, max_tenant_documents=MAX_DEPTH + 2)

@@ -416,7 +416,7 @@ class TestLimits:
 
         refused = service.http.post("/mcp", content=content, headers=_headers(service.key))
 
-        assert_problem(refused, 413, "256 KiB beside a document's text")
+        assert_problem(refused, 413, "256 KiB, not counting a document's text")
 
     def test_a_large_body_takes_the_place_of_an_upload(self, service: OpenAIService):
         """As does one that does not say how large it is. Places are taken before bodies are read."""

@@ -291,7 +291,7 @@ def test_a_citation_leads_to_its_words_and_to_no_others_once_the_file_is_replace
         assert client.get(path.partition("&checksum")[0]).status_code == 200
     assert_problem(client.get(f"/v1/documents/{document_id}/text", params=whole), 422, "other words")
     gone = shown(client, document_id, f"{place}-{checksum}")
-    assert "not here any more" in gone
+    assert "no longer here" in gone
     assert "<mark" not in gone
     assert "<mark" in shown(client, document_id, place)
 

@@ -50,7 +50,7 @@ def test_the_documents_of_all_collections_are_counted(client: Client, parts: Par
         ({"network": "5e-324"}, "network: give a number"),
         ({"context": "0"}, "must be 1 or more"),
         ({"disk": "0"}, "above 0"),
-        ({"recomputed": "1"}, "must lie in"),
+        ({"recomputed": "1"}, "must be at least 0 and below 1"),
     ],
 )
 def test_what_cannot_be_is_said_beside_the_form(client: Client, asked: dict[str, str], said: str):

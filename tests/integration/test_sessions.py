@@ -102,7 +102,7 @@ class TestLogin:
         response = log_in(client, wrong)
 
         assert response.status_code == 401
-        assert "the API key is not known" in response.text
+        assert "unknown API key" in response.text
         assert "set-cookie" not in response.headers
 
     def test_a_form_that_no_login_needs_is_refused(self, client: Client):

@@ -142,7 +142,7 @@ def test_tenants_take_turns_in_what_a_worker_watches(parts: Parts, inbox: Path):
 
 
 def refusals(parts: Parts, sources: list[DataSourceView]) -> list[bool]:
-    return ["watches 2 folders already" in str(now(parts, source).watch_error) for source in sources]
+    return ["already watches 2 folders" in str(now(parts, source).watch_error) for source in sources]
 
 
 def test_what_is_watched_unless_somebody_says_so(parts: Parts, inbox: Path):

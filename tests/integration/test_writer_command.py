@@ -84,7 +84,7 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     assert read_card(folder).data == second.data
     assert "go on with it, or choose another folder" in at_another_rate.output
     assert "without the state of its training" in without_state.output
-    assert "holds a card without its writer" in without_weights.output
+    assert "holds an incomplete writer" in without_weights.output
 
 
 def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_last_update(

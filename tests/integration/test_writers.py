@@ -61,7 +61,7 @@ def test_a_writer_is_used_from_the_next_start_on_and_taken_out_again(client: Cli
 def test_one_that_did_not_pass_says_why_and_stays_off(client: Client, parts: Parts, trained: Path, gate: Gate | None):
     write_card(trained, msgspec.structs.replace(read_card(trained), gate=gate))
 
-    assert_problem(client.put("/v1/writer", json={"name": "mine"}), 422, "stays off")
+    assert_problem(client.put("/v1/writer", json={"name": "mine"}), 422, "not put into use")
     assert client.get("/v1/writer").json()["in_use"] is None
 
 

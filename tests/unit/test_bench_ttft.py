@@ -33,7 +33,7 @@ def test_a_context_has_chunks_of_at_most_its_size():
 
 def test_a_size_without_room_for_a_passage_is_refused():
     """The prefix alone would be measured as stitched."""
-    with pytest.raises(Rejected, match="--size 64 has room for no passage: the first one has 200 tokens"):
+    with pytest.raises(Rejected, match="--size 64 has no room for a passage: the first one has 200 tokens"):
         _passages([chunk(0, 200)], 64)
 
 

@@ -269,7 +269,7 @@ class TestCheck:
         ours, default = [one.choice for one in checked], [one.default for one in checked]
         bad = msgspec.structs.replace(FOUND, layers="0-1", sink_aware=False, to_default=ratio_of(ours, default))
 
-        with pytest.raises(Rejected, match=r"the layers 0-1 are not put into use: its KL is .* times the default's"):
+        with pytest.raises(Rejected, match=r"the layers 0-1 were not put into use: its KL is .* times the default's"):
             write_calibration(tmp_path / "calibration.json", bad)
 
         assert not (tmp_path / "calibration.json").exists()
@@ -333,5 +333,5 @@ class TestUse:
     def test_layers_that_the_model_lacks_are_refused_at_start(self, tmp_path: Path, language_model: Path):
         parts = self.parts(tmp_path, language_model, choosing_layers="20-30")
 
-        with pytest.raises(Rejected, match="the layers 0 to 29"):
+        with pytest.raises(Rejected, match="layers 0 to 29"):
             parts.prepare()

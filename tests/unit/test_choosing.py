@@ -39,7 +39,7 @@ def test_without_layers_those_from_a_third_of_the_depth_up_choose_and_the_prefix
 
 def test_layers_that_the_model_lacks_are_refused_with_those_it_has():
     assert Choice.of("20-29").layers_of(30)[-1] == 29
-    with pytest.raises(Rejected, match="20-30: the model has the layers 0 to 29"):
+    with pytest.raises(Rejected, match="20-30: the model has layers 0 to 29"):
         Choice.of("20-30").layers_of(30)
 
 

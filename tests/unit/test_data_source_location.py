@@ -16,7 +16,7 @@ CONFIG = {
 @pytest.mark.parametrize("scheme", CONFIG)
 @pytest.mark.parametrize("name", ["%2e%2e", ".%2E", "%2E", ".. ", " .", "%20..", ".."])
 def test_a_name_that_a_parser_of_urls_reads_as_the_folder_above_is_refused(scheme: str, name: str):
-    with pytest.raises(Rejected, match=r"must not have \. or \.\."):
+    with pytest.raises(Rejected, match=r"must not contain \. or \.\."):
         location_of(f"{scheme}://bucket/red/{name}/blue")
 
 

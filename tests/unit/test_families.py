@@ -15,8 +15,8 @@ from tests.engine.tiny import LLAMA3, MODELS, PLAIN, TINY, YARN, config_of
 
 TABLE = (Path(__file__).parents[2] / "docs" / "MODELS.md").read_text()
 _LONG = {"rope_type": "longrope", "short_factor": [1.0] * 48, "long_factor": [2.0] * 48, "rope_theta": 1e4}
-_HYBRID, _WINDOW, _MLA = "another kind than attention", "sliding window", "latent attention"
-_VIA, _UNHELD = "by way of Transformers", "not been tested"
+_HYBRID, _WINDOW, _MLA = "layers other than attention", "sliding window", "latent attention"
+_VIA, _UNHELD = "through Transformers", "not been tested"
 REFUSED = [
     ("Mistral", {"sliding_window": 4096}, _WINDOW),
     ("Ministral", {}, _WINDOW),
@@ -38,7 +38,7 @@ REFUSED = [
     ("Gemma2", {}, _WINDOW),
     ("Gemma2", {"layer_types": ["full_attention"] * 26}, "caps"),
     ("Gemma3Text", {}, _WINDOW),
-    ("Gemma3", {}, "text alone"),
+    ("Gemma3", {}, "text-only"),
     ("Gemma3nText", {}, _WINDOW),
     ("DeepseekV2", {}, _MLA),
     ("DeepseekV3", {}, _MLA),
@@ -65,10 +65,10 @@ REFUSED = [
     ("Falcon", {}, _UNHELD),
     ("GPT2", {}, "no rotary"),
     ("T5", {}, "encoder-decoder"),
-    ("Qwen2VL", {}, "text alone"),
+    ("Qwen2VL", {}, "text-only"),
     ("Qwen2_5_VLText", {}, _UNHELD),
     ("Llama", {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}}, "prompt's length"),
-    ("Llama", {"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e4}}, "another way"),
+    ("Llama", {"rope_parameters": {"rope_type": "proportional", "rope_theta": 1e4}}, "a way other than"),
     ("Llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [8, 12]}}, "multimodal"),
     ("Qwen2", {"dual_chunk_attention_config": {"chunk_size": 8192}}, "differently"),
     ("Mistral", {"sliding_window": None, "llama_4_scaling": {"beta": 0.1}}, "differently"),

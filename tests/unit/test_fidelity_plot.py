@@ -26,7 +26,7 @@ def test_reports_of_the_same_questions_are_drawn_as_one_picture(tmp_path: Path):
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        (MEASURED / "fidelity-2wiki-order.json", "not all about the same questions"),
+        (MEASURED / "fidelity-2wiki-order.json", "differ in their questions or their model"),
         (Path(__file__), "holds no such report"),
     ],
     ids=["other questions", "no report"],

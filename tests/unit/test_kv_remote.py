@@ -97,7 +97,7 @@ def test_a_place_with_other_things_is_not_written_to(tmp_path):
     (tmp_path / "photos" / "a.jpg").write_bytes(b"a photo")
     write_kv(tmp_path / "x.safetensors", some_kv())
     remote = ObjectStore(Place((tmp_path / "photos").as_uri()), lambda: "a service")
-    with pytest.raises(Unavailable, match=r"other things here, such as 'a\.jpg'"):
+    with pytest.raises(Unavailable, match=r"other objects here, such as 'a\.jpg'"):
         remote.put(KEY, tmp_path / "x.safetensors")
     assert not (tmp_path / "photos" / MARKER).exists()
 
@@ -113,7 +113,7 @@ def test_a_bucket_that_there_is_not_is_unavailable(s3_place, store, caplog):
     """The log says why."""
     store.put(KEY, some_kv())
     nowhere = ObjectStore(replace(s3_place, url="s3://nowhere-to-be-found/x"), lambda: "a service")
-    with pytest.raises(Unavailable, match=r"the reason is in the service.s log"):
+    with pytest.raises(Unavailable, match=r"see the service.s log"):
         nowhere.put(KEY, store.path(KEY))
     assert re.search("NoSuchBucket|Not Found", caplog.text)
 

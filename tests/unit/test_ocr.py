@@ -143,7 +143,7 @@ def test_a_photograph_that_a_camera_took_sideways_is_shown_upright(parser: Parse
         (encoded(picture([])), Rejected, "contains no text"),
         (scanned_pdf([picture([])]), Rejected, "no text on its pages"),
         (scanned_pdf([picture(DRAGON)] * (MAX_PAGES + 1)), TooLarge, "4 pages without text, and OCR reads at most 3"),
-        (encoded(picture(DRAGON * 20, (480, 2_000))), TooLarge, "a page of it takes more than 0.01 s"),
+        (encoded(picture(DRAGON * 20, (480, 2_000))), TooLarge, "one of its pages takes more than 0.01 s"),
     ],
     ids=["bomb", "hollow", "cut short", "garbage", "blank", "blank scan", "too many pages", "hang"],
 )

@@ -170,7 +170,7 @@ class TestFile:
 
         for other in ({"layers": 5}, {"kv_heads": 2}, {"head_dim": 32}, {"dtype": torch.float16}):
             fields = {name: getattr(LAYOUT, name) for name in LAYOUT.__slots__} | other
-            with pytest.raises(Unsupported, match="not of the served model"):
+            with pytest.raises(Unsupported, match="does not fit the served model"):
                 read_kv(path, Layout(**fields))
 
     def test_it_is_made_from_a_plain_one_alone(self, kv_format: KVFormat, tmp_path: Path):

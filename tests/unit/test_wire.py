@@ -135,7 +135,7 @@ def test_a_ranking_and_what_it_found_survive_the_wire():
 
 
 def test_a_report_of_another_version_says_so():
-    with pytest.raises(Unavailable, match="another version"):
+    with pytest.raises(Unavailable, match="different versions"):
         report_of({PARAM: {"stitched": "many"}}, 9, 7)
 
 
@@ -147,5 +147,5 @@ def test_recomputed_spans_come_back_or_stay_unknown():
     assert spans([]) == ()
     assert spans(None) is None
     for nonsense in ([[3, 1]], [[-1, 2]], [[1]], "all"):
-        with pytest.raises(Unavailable, match="another version"):
+        with pytest.raises(Unavailable, match="different versions"):
             spans(nonsense)

@@ -466,7 +466,7 @@ class TestInUse:
     ):
         write_card(source, card(gate))
 
-        with pytest.raises(Rejected, match="stays off"):
+        with pytest.raises(Rejected, match="not put into use"):
             install(source, tmp_path / "writer", "f")
         assert not (tmp_path / "writer").exists()
 

@@ -80,7 +80,7 @@ export class Answer {
   stop() {
     this.settle("plain", "stopped");
     this.time.hidden = this.under.hidden = this.text.hidden = !this.text.textContent;
-    this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine has aborted it."));
+    this.below.replaceChildren(element("p", { class: "hint" }, "Stopped: the engine has aborted this answer."));
   }
 
   settle(kind, text) {

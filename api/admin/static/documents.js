@@ -65,7 +65,7 @@ async function catchUp() {
     } catch (error) {
       if (error.status !== 404) return;
       uploads.delete(id);
-      upload.refuse("deleted meanwhile");
+      upload.refuse("deleted in the meantime");
     }
   }
 }

@@ -33,7 +33,7 @@ async function poll(part) {
       pause = Math.min(pause * 2, SLOWEST_MS);
       failures += 1;
       if (failures !== 2 || document.getElementById("stale")) continue;
-      notice = element("p", { id: "stale", class: "notice bad", role: "status" }, `Not up to date since ${CLOCK.format(seen)}: ${error.message}`);
+      notice = element("p", { id: "stale", class: "notice bad", role: "status" }, `Not updated since ${CLOCK.format(seen)}: ${error.message}`);
       part.before(notice);
     }
   }

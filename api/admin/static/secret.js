@@ -20,6 +20,6 @@ shown.querySelector(".secret button").addEventListener("click", async () => {
     announce("Copied.");
   } catch {
     getSelection().selectAllChildren(value);
-    announce("The browser does not allow copying: it is selected, press Ctrl+C.", "bad");
+    announce("The browser does not allow copying: the text is selected, press Ctrl+C.", "bad");
   }
 });

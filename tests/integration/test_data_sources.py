@@ -532,7 +532,7 @@ class TestHostileFolders:
         assert time.monotonic() - began < 5
         assert (tally.added, tally.unreadable) == (1, 2)
         assert "symbolic link" in str(folder.file_statuses()["link.md"][1])
-        assert "no plain file" in str(folder.file_statuses()["pipe.md"][1])
+        assert "not a regular file" in str(folder.file_statuses()["pipe.md"][1])
         assert list(folder.documents()) == ["good.md"]
 
     def test_a_link_put_in_place_of_a_file_or_folder_meanwhile_is_not_followed(

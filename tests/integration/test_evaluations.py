@@ -223,7 +223,7 @@ class TestHolds:
         assert held is not None
         assert held.ordinal == 1
         errors = [one.error for one in report_of_run(tenant_id, run_id, parts.database).questions]
-        assert any(error and "engine ended 3 times" in error for error in errors)
+        assert any(error and "engine stopped 3 times" in error for error in errors)
 
     @pytest.mark.parametrize(
         "changed",

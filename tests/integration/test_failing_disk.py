@@ -218,7 +218,7 @@ def test_a_disk_that_turns_read_only_before_a_deletion(on_disk: Parts, disk: Dis
     with TestClient(create_app(on_disk), base_url=HERE) as client:
         path = "/v1/documents/" + upload(client, LONG, "engines.md").json()["id"]
         disk.turn_read_only()
-        assert_problem(client.delete(path), 503, "cannot be written")
+        assert_problem(client.delete(path), 503, "cannot write to")
         disk.turn_writable()
         assert client.get(path).status_code == 404
 

@@ -272,7 +272,7 @@ class TestCommand:
         assert (shown.exit_code, mended.exit_code) == (1, 1)
         counts = {finding["check"]: len(finding["found"]) for finding in json.loads(shown.output)["findings"]}
         assert counts.pop("kv_without_file") == 1 and not any(counts.values())
-        assert "done: KV made again" in mended.output
+        assert "done: KV recomputed" in mended.output
 
     def test_a_database_that_is_away_is_exit_code_2(self, environ: dict[str, str | None]):
         away = {**environ, "RAGKV_DATABASE_URL": "postgresql://nobody@127.0.0.1:9/none"}

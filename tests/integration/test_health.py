@@ -159,7 +159,7 @@ class TestDisk:
 
         status, seen = readiness(client)
         assert status == 200 and "disk" in seen.degraded
-        assert seen.disk.startswith("the disk is nearly full") and "make room" in seen.disk
+        assert seen.disk.startswith("the disk is nearly full") and "free up space" in seen.disk
 
 
 class TestWords:

@@ -82,7 +82,7 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
 
     assert ended.exit_code == 0, ended.output
     assert read_card(folder).data == second.data
-    assert "go on with it, or choose another folder" in at_another_rate.output
+    assert "continue with that, or choose another folder" in at_another_rate.output
     assert "without the state of its training" in without_state.output
     assert "holds an incomplete writer" in without_weights.output
 

@@ -352,7 +352,7 @@ FIELDS: dict[str, dict[str, str]] = {
     "NewEvaluation": {
         "collection": COLLECTION,
         "kind": EVALUATION_KIND,
-        "source": "Questions to measure. `rated`: logged questions whose answer was corrected or rated up. `logged`: all logged questions. `given`: those in `questions`.",
+        "source": "Questions to measure. `rated`: those whose answer was corrected or rated up. `logged`: all logged questions. `given`: those in `questions`.",
         "limit": "Maximum number of questions; the newest are measured.",
         "since": "Measure only questions asked at this time or later: ISO 8601, UTC unless a time zone is given.",
         "before": "Measure only questions asked before this time: ISO 8601, UTC unless a time zone is given.",

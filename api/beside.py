@@ -1,4 +1,4 @@
-"""Work beside the service, for as long as it runs."""
+"""Background work that runs as long as the service does."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Evaluations, carried out by the process that has the engine while the service runs."""
+"""Evaluations, run by the process that has the engine while the service runs."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Eviction from memory of what other processes have deleted, while the service runs."""
+"""Removal from memory of what other processes have deleted, while the service runs."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The Celery worker as a child process of the embedded service: started, restarted when it ends, stopped."""
+"""The Celery worker as a child process of the embedded service: start, restart when it exits, stop."""
 
 import logging
 import os

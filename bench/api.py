@@ -1,4 +1,4 @@
-"""Overhead of the service for a question, and its behaviour under many clients, measured over HTTP."""
+"""The service's overhead per question, and its behaviour with many clients, measured over HTTP."""
 
 import asyncio
 import time

@@ -1,5 +1,5 @@
-"""The Q-Cache's re-ranking of search results in plain Transformers: what the engine does, without ingesting a
-corpus."""
+"""Re-ranking of search results by the Q-Cache in plain Transformers: the same computation as in the engine, without
+ingesting a corpus."""
 
 from collections.abc import Sequence
 from functools import lru_cache

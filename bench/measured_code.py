@@ -1,4 +1,4 @@
-"""The code and the packages that figures depend on: figures of two versions of them never meet in one report."""
+"""The code and the packages that figures depend on: figures from two versions of them are never mixed in one report."""
 
 import ast
 import hashlib

@@ -1,4 +1,4 @@
-"""JSON reports of the measuring commands, and what these refuse before they measure."""
+"""JSON reports of the measuring commands, and what these commands refuse before they start."""
 
 from collections.abc import Mapping
 from pathlib import Path

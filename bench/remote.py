@@ -1,4 +1,5 @@
-"""`ragkv bench remote`: the first token where KV lies in the object store alone, beside KV on disk and full prefill."""
+"""`ragkv bench remote`: time to first token with KV only in the object store, compared with KV on disk and full
+prefill."""
 
 import asyncio
 import time

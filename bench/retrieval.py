@@ -1,4 +1,4 @@
-"""Recall of each search method, over a corpus of passages and questions with known gold passages.
+"""Recall of each search method over a corpus of passages and questions with known gold passages.
 
 Each line of the corpus is one passage, `{"id", "title", "text"}`, and is searched as one chunk, however long. Each line
 of the data is one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields

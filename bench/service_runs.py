@@ -1,4 +1,4 @@
-"""`ragkv eval run` and `ragkv eval runs`: evaluations of a running service, on its own questions, over HTTP."""
+"""`ragkv eval run` and `ragkv eval runs`: evaluations of a running service on its own questions, over HTTP."""
 
 import time
 from collections.abc import Iterator

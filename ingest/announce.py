@@ -1,4 +1,4 @@
-"""Announces the KV that a prefill computes, with when it is to be there as far as this process's rate tells."""
+"""Announces the KV that a prefill computes, and when it will be ready, estimated from this process's rate."""
 
 import time
 from collections.abc import Sequence

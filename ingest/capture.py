@@ -1,4 +1,4 @@
-"""Capture of queries, keys and values from a model's own forward under Transformers.
+"""Capture of queries, keys and values from a model's own forward pass under Transformers.
 
 Nothing here knows an architecture. Transformers models rotate queries and keys with a function `apply_rotary_pos_emb`
 of their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are

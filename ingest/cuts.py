@@ -1,4 +1,4 @@
-"""Words of a text with their token counts, and the places where the text is cut into chunks."""
+"""The words of a text with their token counts, and the places where the text is cut into chunks."""
 
 import re
 from bisect import bisect_left, bisect_right

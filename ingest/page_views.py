@@ -1,5 +1,5 @@
-"""Pages of PDF documents and images as they look, with boxes over words: made in the sandbox, pictures kept within a
-bound."""
+"""Pages of PDF documents and images as they look, with boxes over words: rendered in the sandbox, pictures of
+bounded size."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Ingestion of one document: parse, split, embed, store and index (searchable), then keep its KV (ready).
+"""Ingestion of one document: parse, split, embed, store and index (searchable), then compute its KV (ready).
 
 Any worker may be stopped anywhere and another goes on: the lease keeps two from working on one document, and every
 step that is repeated gives what it gave before.

@@ -1,4 +1,4 @@
-"""Chunks run through the language model once, behind the shared prefix; their KV and Q-Cache are taken out.
+"""Runs chunks through the language model once, after the shared prefix, and extracts their KV and Q-Cache.
 
 With a writer, its adapter is merged into the weights that chunks run through, and never takes part while the prefix
 does.

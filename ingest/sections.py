@@ -1,4 +1,4 @@
-"""Sections of a document's text that share one title, before they are cut to size."""
+"""Sections of a document's text that share a title, before they are cut to size."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""A worker's turn with one document, which ends early when other documents are waiting."""
+"""A worker's turn with one document, which ends early if other documents are waiting."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Alembic's entry. The service hands over a connection; a developer gives `-x url=...` on alembic's command line."""
+"""Alembic's entry point. The service passes a connection; a developer passes `-x url=...` on alembic's command line."""
 
 from typing import Any, Literal
 

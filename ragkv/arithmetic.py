@@ -1,4 +1,4 @@
-"""The dtype that a machine computes in, which need not be the one that KV is kept in.
+"""The dtype that this machine computes in, which may differ from the dtype of stored KV.
 
 A processor without bfloat16 (AVX2 alone, say) computes with it by conversions: 1,000 tokens of the embedded model took
 10 times as long as in float32 there. On such a one model and engine run in float32, and KV is rounded when it is kept.

@@ -1,4 +1,5 @@
-"""The calibration in use: the layers that choose, found on a collection's text, in a file of the data folder."""
+"""The calibration in use: the layers that select tokens, found on a collection's text and stored in a file in the
+data folder."""
 
 from datetime import datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Compression inside a chunk: KV of a share of its tokens is kept, and the others stay out of the prompt."""
+"""Compression within a chunk: the KV of some of its tokens is kept, and the others are left out of the prompt."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The disk under the data folder: how much must stay free, how much of it KV may take, and writes that last."""
+"""The disk of the data folder: how much must stay free, how much KV may take, and durable writes."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A redis-server of the data folder's own, for settings that name none."""
+"""A redis-server for this data folder, used if the settings name none."""
 
 import contextlib
 import fcntl

@@ -1,4 +1,4 @@
-"""Everything that can go wrong, as a tree by what the caller can do about it.
+"""All errors, as a tree by what the caller can do about them.
 
 RagKVError
   Unauthorised    401   no API key, or one that is wrong, expired or revoked: send another

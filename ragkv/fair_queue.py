@@ -1,4 +1,4 @@
-"""A queue that is served in fair turns: who has had least of what is shared out comes next."""
+"""A fair queue: whoever has received the least so far is served next."""
 
 from collections import deque
 from typing import Generic, TypeVar

@@ -1,4 +1,4 @@
-"""Kinds of files that ingestion reads, by the endings of their names. An upload may have any name: its bytes decide."""
+"""The file types that ingestion reads, by file name extension. An upload may have any name: its bytes decide."""
 
 from pathlib import PurePosixPath
 

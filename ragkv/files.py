@@ -1,4 +1,4 @@
-"""Uploaded files, kept by tenant and content hash: a tenant's equal bytes are one file."""
+"""Uploaded files, stored by tenant and content hash: a tenant's identical files are stored once."""
 
 import hashlib
 import logging

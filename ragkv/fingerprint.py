@@ -1,4 +1,4 @@
-"""Names for exactly the bytes of a model: what is made with one model never meets what another made.
+"""Fingerprints over the exact bytes of a model, so that data made with different models is never mixed.
 
 A folder is read once, at the speed of the disk (xxh3, 128 bits: an accident-proof checksum). What was found is kept
 with each file's size, times and inode: the change time cannot be set back, so that a file changed in place is read

@@ -1,5 +1,5 @@
-"""The heads that rank passages (`RAGKV_RERANKER=qcache`), found on a collection's text, in a file of the data
-folder."""
+"""The attention heads that rank passages (`RAGKV_RERANKER=qcache`), found on a collection's text and stored in a
+file in the data folder."""
 
 from datetime import datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ids that the service gives: 32 hexadecimal digits."""
+"""Ids that the service assigns: 32 hexadecimal digits."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""The record of answered questions, and of the KV that they used."""
+"""The record of answered questions and of the KV that they used."""
 
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database

@@ -1,4 +1,4 @@
-"""Values in files of JSON: read with a reason where one cannot be, and written in one step."""
+"""Values in JSON files: written atomically; if a file cannot be read, the error says why."""
 
 from pathlib import Path
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Read files of JSON lines that users provide."""
+"""Read JSON Lines files that users provide."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The folder of KV as this host's cache of the object store: bounded, and what was not used for longest goes first.
+"""The KV folder as this host's cache of the object store: bounded, least recently used first out.
 
 Other hosts with folders of their own may share database and bucket. What lies here is known by the files alone, and so
 is when it was last used: the time of a file. Only files with a copy in the object store go.

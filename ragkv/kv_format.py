@@ -1,4 +1,4 @@
-"""The formats that a KV file may have, and what each takes."""
+"""The formats of KV files, and the space that each takes."""
 
 from dataclasses import dataclass
 from enum import StrEnum

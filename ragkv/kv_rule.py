@@ -1,5 +1,5 @@
-"""When KV is kept, in which format and of which tokens, and when it is uploaded: the service's rule, and what a
-collection has in its place."""
+"""The rule for when KV is kept, in which format, for which tokens, and when it is uploaded: the service's, and a
+collection's overrides."""
 
 from dataclasses import dataclass
 from enum import StrEnum

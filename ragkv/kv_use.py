@@ -1,4 +1,4 @@
-"""The use of KV, and of chunks without KV: noted after every answer, written now and then."""
+"""Use of KV, and of chunks without KV: noted after every answer, written to the database now and then."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Addresses that lead back to this machine: the only ones to which plain HTTP may go."""
+"""Loopback addresses: the only ones that may be reached over plain HTTP."""
 
 import ipaddress
 from urllib.parse import urlsplit

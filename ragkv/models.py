@@ -1,4 +1,4 @@
-"""Names of models become local folders that both Transformers and vLLM load."""
+"""Resolve model names to local folders that both Transformers and vLLM load."""
 
 import importlib.util
 import os

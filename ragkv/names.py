@@ -1,4 +1,4 @@
-"""Names that people give to tenants, collections and keys."""
+"""Names that users give to tenants, collections and keys."""
 
 from ragkv.errors import Rejected
 from ragkv.ids import is_id

@@ -1,4 +1,4 @@
-"""Object stores by URL, opened with credentials from the settings: for KV files, and for the files of data sources."""
+"""Object stores by URL, opened with credentials from the settings: for KV files and for the files of data sources."""
 
 import logging
 from dataclasses import dataclass

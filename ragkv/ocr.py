@@ -1,4 +1,4 @@
-"""Whether images, and pages without text, can be read: by OCR, which is an extra and can be switched off."""
+"""Whether images and pages without text can be read: this needs OCR, an optional extra that can be switched off."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""Helper processes end when their parent does, however it ended: a killed service leaves no model in memory."""
+"""Helper processes end when their parent ends, for whatever reason: a killed service leaves no model in memory."""
 
 import multiprocessing
 import os

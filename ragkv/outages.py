@@ -1,4 +1,4 @@
-"""Errors that say nothing about the work in hand: a service that is away, a disk that is full or failing.
+"""Errors that are not caused by the work in hand: an unreachable service, a full or failing disk.
 
 The same work succeeds once the thing is back, so such an error never counts against a document.
 """

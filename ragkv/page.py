@@ -1,4 +1,4 @@
-"""Pages of long lists: what is asked for, what is returned, and cursors from one page to the next.
+"""Pages of long lists: the request, the response, and the cursors between pages.
 
 A page begins at the id of an item (`PageRequest`) or at a cursor, which is opaque to clients and made and read here.
 """

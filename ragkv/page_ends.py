@@ -1,4 +1,4 @@
-"""Positions at which pages of lists ended, kept for a while: a list goes on there though the item is deleted."""
+"""End positions of list pages, kept for a while, so that a list can continue from an item that has been deleted."""
 
 from collections.abc import Callable
 from contextlib import suppress

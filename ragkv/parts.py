@@ -1,4 +1,4 @@
-"""Every part of the service, built from the settings when first used, once per process.
+"""Every part of the service, built from the settings on first use, once per process.
 
 Imports inside properties are deliberate: torch, transformers and vLLM take seconds to import, and most commands need
 only some of them.

@@ -1,4 +1,4 @@
-"""The queue's names and its producing end. The consuming end is `workers`."""
+"""The queue's names and its producer side. The consumer side is `workers`."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""The values that were used last, each kept under its key."""
+"""A cache of the most recently used values, each under its key."""
 
 import threading
 from collections.abc import Callable, Hashable

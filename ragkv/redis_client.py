@@ -1,4 +1,4 @@
-"""Redis clients made from the settings, and errors of Redis as Unavailable."""
+"""Redis clients made from the settings; Redis errors become Unavailable."""
 
 import contextlib
 import hashlib

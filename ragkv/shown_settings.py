@@ -1,4 +1,4 @@
-"""Settings as people may see them: what is secret is hidden."""
+"""Settings in a form that may be shown: secrets are hidden."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sign-in by OpenID Connect as configured: the provider, and the rights that its groups give."""
+"""Sign-in by OpenID Connect as configured: the provider, and the rights that its groups grant."""
 
 import re
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The served model's tokenizer. Text from documents and people never becomes a special token."""
+"""The served model's tokenizer. Text from documents and users never becomes a special token."""
 
 from pathlib import Path
 

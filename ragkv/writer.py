@@ -1,4 +1,4 @@
-"""The writer in use: an adapter folder under the data folder, with a card that says what it is."""
+"""The writer in use: an adapter folder in the data folder, with a card that describes it."""
 
 import logging
 import os

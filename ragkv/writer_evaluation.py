@@ -1,4 +1,4 @@
-"""Requested evaluations of writers, made by a worker: a file for each in the data folder."""
+"""Requested evaluations of writers, run by a worker: one file each in the data folder."""
 
 from datetime import datetime, timedelta
 from enum import StrEnum

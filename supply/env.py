@@ -1,4 +1,4 @@
-"""`.env` for compose.yaml: a random secret for every service, readable by its owner alone. Never written twice."""
+"""`.env` for compose.yaml: a random secret for every service, readable only by its owner. Never overwritten."""
 
 import os
 import secrets

@@ -1,4 +1,4 @@
-"""Check the licences of everything in the locked lists and of vendored files: permissive ones, exceptions with a
+"""Check the licences of everything in the locked lists and of vendored files: permissive ones, or exceptions with a
 reason.
 
 `python -m supply.licences LIST...` needs no network: what packages state is read from those that are installed, and

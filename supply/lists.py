@@ -1,4 +1,4 @@
-"""Locked lists, as uv writes them: exact versions, hashes of the files, and who asked for each."""
+"""Locked lists, as uv writes them: exact versions, hashes of the files, and which package required each."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Licences as packages state them: from the metadata of installed ones, and from a table for those that need a GPU.
+"""Licences as packages state them: from the metadata of installed packages, and from a table for those that need a GPU.
 
 `python -m supply.stated absent LIST...` names the packages of lists that are not installed here, `... table REPORT`
 makes the table from pip's report of them (`make licences-gpu`).

@@ -1,4 +1,4 @@
-"""Files of others that are kept in this repository as they were published, with their licences beside them."""
+"""Third-party files that are kept unchanged in this repository, with their licences beside them."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""`python -m workers.alive`: exit code 0 if a worker on this machine reports and makes progress, else 1 and the reason.
+"""`python -m workers.alive`: exits with 0 if a worker on this machine reports and makes progress, otherwise with 1 and
+the reason.
 
 The health check of a worker's container: it imports next to nothing.
 """

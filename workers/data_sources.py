@@ -1,4 +1,4 @@
-"""Syncs of data sources beside ingestion, in threads of their own: a slow disk or object store holds up no document."""
+"""Syncs of data sources alongside ingestion, in separate threads: a slow disk or object store delays no document."""
 
 import threading
 

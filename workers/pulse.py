@@ -1,4 +1,4 @@
-"""The worker's heartbeat: a thread that reports the process as alive and the time since its document last made
+"""The worker's heartbeat: a thread that reports that the process is alive, and the time since its document last made
 progress."""
 
 import logging

@@ -1,4 +1,4 @@
-"""Steps that threads of a worker repeat, whatever goes wrong in one of them."""
+"""Steps that a worker's threads repeat, even if one of them fails."""
 
 import logging
 import threading

@@ -1,4 +1,4 @@
-"""Upload of KV beside ingestion, in a thread of its own: a slow object store holds up nothing else."""
+"""Upload of KV alongside ingestion, in a separate thread: a slow object store delays nothing else."""
 
 import logging
 import threading

@@ -1,5 +1,5 @@
-"""Watches the folders of data sources, each in a thread of its own: a sync is due seconds after a change. Several
-workers may do so at once; the schedule goes on beside them."""
+"""Watches the folders of data sources, each in a separate thread: a sync becomes due seconds after a change. Several
+workers may watch at once; the schedule continues as well."""
 
 import logging
 import threading

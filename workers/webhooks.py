@@ -1,4 +1,4 @@
-"""Delivery of webhooks beside ingestion, in a thread of its own: a slow receiver holds up no document."""
+"""Delivery of webhooks alongside ingestion, in a separate thread: a slow receiver delays no document."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Admission of requests: the caller of each, confirmed again while a long response goes on."""
+"""Admission of requests: the caller of each, checked again during a long response."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Changes by requests, recorded in the audit log before their responses are sent."""
+"""Changes made by requests, recorded in the audit log before the responses are sent."""
 
 import logging
 from http import HTTPStatus

@@ -1,4 +1,4 @@
-"""Authentication by API key or session, which gives a `Caller`; guards check its scopes."""
+"""Authentication by API key or session, which yields a `Caller`; guards check its scopes."""
 
 from typing import Any
 

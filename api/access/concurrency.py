@@ -1,4 +1,4 @@
-"""Limits of concurrent questions and uploads, a tenant and in all."""
+"""Limits on concurrent questions and uploads, per tenant and in total."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,5 @@
-"""Refusals remembered for a moment: a client that retries at once is refused without a look at database and Redis."""
+"""Refusals remembered for a moment: a client that retries at once is refused without access to the database or
+Redis."""
 
 import time
 

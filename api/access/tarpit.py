@@ -1,4 +1,4 @@
-"""Delayed refusals: a client that is refused again and again, and retries at once, then costs little."""
+"""Delayed refusals: they make a client that is refused repeatedly and retries at once cheap to serve."""
 
 import asyncio
 import time

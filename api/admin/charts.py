@@ -1,4 +1,4 @@
-"""Geometry of charts over time: places of lines, bars and labels, which the templates draw.
+"""Geometry of charts over time: positions of lines, bars and labels, which the templates draw.
 
 Across, places are percent of the width, so that a chart is as wide as there is room; down, they are pixels.
 """

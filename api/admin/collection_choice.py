@@ -1,5 +1,5 @@
-"""The collections that a page names or lets choose from: a tenant's first ones by name, the default one, and the one
-that is asked for."""
+"""The collections that a page shows or offers for selection: a tenant's first ones by name, the default one, and the
+requested one."""
 
 from collections.abc import Iterable
 

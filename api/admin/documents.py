@@ -1,4 +1,4 @@
-"""The page of one document: facts, metadata, a page of it as it looks, and chunks with the state of their KV."""
+"""The page of one document: facts, metadata, one of its pages as it looks, and chunks with the state of their KV."""
 
 import asyncio
 from contextlib import suppress

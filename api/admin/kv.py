@@ -1,4 +1,4 @@
-"""The KV store's page: sizes by tier, collection and document, and the actions on them."""
+"""The KV store's page: sizes by tier, collection and document, and actions on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

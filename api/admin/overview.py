@@ -1,4 +1,4 @@
-"""The overview page: time and tokens that cached KV saved a tenant's questions, and the state of the service."""
+"""The overview page: time and tokens that cached KV saved for a tenant's questions, and the state of the service."""
 
 import asyncio
 from dataclasses import dataclass

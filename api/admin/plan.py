@@ -1,4 +1,5 @@
-"""The planning page: what stored KV takes, where loading it beats computing it, and when it pays."""
+"""The planning page: how much space stored KV takes, where loading it is faster than computing it, and when it pays
+off."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Routes of the dashboard: pages for callers with the scope admin, and ways out of a session for all."""
+"""Routes of the dashboard: pages for callers with the scope admin, and ways to leave a session for everyone."""
 
 from litestar import Router
 from litestar.types import ControllerRouterHandler

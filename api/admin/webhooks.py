@@ -1,4 +1,4 @@
-"""The webhooks page: receivers of messages about documents, and the log of what was sent to one of them."""
+"""The webhooks page: receivers of messages about documents, and the log of messages sent to one of them."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency

@@ -1,4 +1,4 @@
-"""The writer's page: the one in use with the picture of its training, and those that may be used."""
+"""The writer's page: the one in use, with a chart of its training, and those that can be used."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency

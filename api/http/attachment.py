@@ -1,4 +1,4 @@
-"""Content that users uploaded, sent so that browsers run nothing in it; files come as attachments."""
+"""Content uploaded by users, sent so that browsers execute nothing in it; files are sent as attachments."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Connections with timeouts: a client that sends nothing, or half a request, is cut off."""
+"""Connections with timeouts: a client that sends nothing, or only half a request, is disconnected."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Credentials of requests by their hash: what is remembered of a key is not the key."""
+"""Credentials of requests by their hash: the key itself is never kept."""
 
 import hashlib
 

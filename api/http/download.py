@@ -1,4 +1,4 @@
-"""Lists as files to download: JSON lines, sent as they are read."""
+"""Lists as downloadable files: JSON Lines, sent while they are read."""
 
 import itertools
 from collections.abc import Generator, Iterable

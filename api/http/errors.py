@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details. The only module that knows status codes of errors."""
+"""Errors as RFC 9457 problem details. The only module that maps errors to status codes."""
 
 import logging
 import math

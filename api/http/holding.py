@@ -1,4 +1,4 @@
-"""Contexts that a request holds until its response has ended, however it ends."""
+"""Contexts that a request holds until its response has ended, for whatever reason."""
 
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any

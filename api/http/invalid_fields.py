@@ -1,4 +1,4 @@
-"""Invalid fields of a request, each with what is accepted in its place."""
+"""Invalid fields of a request, each with the accepted values."""
 
 import re
 from collections.abc import Iterator

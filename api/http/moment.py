@@ -1,4 +1,4 @@
-"""Moments in query parameters."""
+"""Points in time in query parameters."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Server-sent events: a name and a JSON value each."""
+"""Server-sent events, each with a name and a JSON value."""
 
 import msgspec
 from litestar.response import ServerSentEventMessage

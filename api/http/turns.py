@@ -1,4 +1,4 @@
-"""Fair scheduling of requests at the event loop: few are worked on at once, and the others wait in fair queues.
+"""Fair scheduling of requests at the event loop: only a few are processed at once, and the others wait in fair queues.
 
 The loop and its threads share one interpreter. Without turns all requests would wait in the loop's own queue, in which
 a client with a hundred requests has a hundred places.

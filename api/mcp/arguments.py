@@ -1,4 +1,4 @@
-"""Arguments of the tools, as models see them: their descriptions say when to use which."""
+"""Arguments of the tools, as models see them: their descriptions say which to use when."""
 
 from typing import Annotated
 

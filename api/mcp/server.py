@@ -1,5 +1,5 @@
-"""/mcp: the tools over streamable HTTP, stateless: each request is answered by itself, with JSON. The only module that
-imports the MCP SDK."""
+"""/mcp: the tools over streamable HTTP, stateless: each request is answered independently, with JSON. The only
+module that imports the MCP SDK."""
 
 import asyncio
 from base64 import b64encode

@@ -1,4 +1,4 @@
-"""The OpenAPI document: Litestar's, made exact and complete.
+"""The OpenAPI document: Litestar's, made accurate and complete.
 
 Bodies and responses are described by msgspec, which reads and writes them: the document states exactly what it accepts.
 API keys, streams, descriptions of parameters, and an example of everything are added.

@@ -1,4 +1,4 @@
-"""/schema: the OpenAPI document and its page, both made at the first request."""
+"""/schema: the OpenAPI document and its page, both made on the first request."""
 
 from functools import cached_property
 from typing import Any

@@ -1,4 +1,4 @@
-"""Streams of server-sent events and of JSON lines, by path: an example, and the type of each event if it has one."""
+"""Streams of server-sent events and of JSON Lines, by path: an example, and the type of each event if it has one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

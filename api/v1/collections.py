@@ -1,4 +1,4 @@
-"""/v1/collections: named sets of documents. Paths and bodies name a collection by its id or its name."""
+"""/v1/collections: named sets of documents. Paths and bodies refer to a collection by its id or its name."""
 
 from functools import partial
 from http import HTTPStatus

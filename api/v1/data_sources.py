@@ -1,4 +1,4 @@
-"""/v1/data-sources: folders and object stores that collections are kept in step with, for callers with the scope
+"""/v1/data-sources: folders and object stores that collections are kept in sync with, for callers with the scope
 admin."""
 
 from http import HTTPStatus

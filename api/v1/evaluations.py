@@ -1,4 +1,4 @@
-"""/v1/evaluations: runs that hold the service against full prefill, or its search against known answers."""
+"""/v1/evaluations: runs that compare the service with full prefill, or its search with known answers."""
 
 from http import HTTPStatus
 from typing import Annotated, Any

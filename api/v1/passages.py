@@ -1,4 +1,4 @@
-"""Passages in requests and responses, and the choice of the documents that they may come from."""
+"""Passages in requests and responses, and the choice of documents that they may come from."""
 
 from collections.abc import Sequence
 from dataclasses import replace

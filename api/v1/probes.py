@@ -1,4 +1,4 @@
-"""Probes of the service's components, in a pool of their own, each with a timeout.
+"""Probes of the service's components, in a separate pool, each with a timeout.
 
 `/readyz` is public, so each probe runs at most once at a time and concurrent callers share its result; a component that
 hangs costs one thread.

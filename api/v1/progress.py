@@ -1,4 +1,4 @@
-"""A stream of progress from its first event to its last, as long as the caller is admitted."""
+"""A progress stream from its first event to its last, as long as the caller is admitted."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator

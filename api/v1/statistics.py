@@ -1,4 +1,4 @@
-"""/v1/statistics: statistics of a tenant's questions and of the engine."""
+"""/v1/statistics: statistics about a tenant's questions and the engine."""
 
 import asyncio
 

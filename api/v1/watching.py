@@ -1,4 +1,4 @@
-"""Subscriptions to progress: one watcher of a document or collection polls the database for all its subscribers."""
+"""Subscriptions to progress: one watcher per document or collection polls the database for all its subscribers."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""/v1/webhooks: receivers that are told when a document is ready or failed, for callers with the scope admin."""
+"""/v1/webhooks: receivers that are notified when a document is ready or failed, for callers with the scope admin."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""/v1/writer: the writer in use, and those that may be used."""
+"""/v1/writer: the writer in use, and those that can be used."""
 
 import msgspec
 from litestar import Router, delete, get, post, put

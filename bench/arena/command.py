@@ -1,4 +1,4 @@
-"""`ragkv eval arena`: KVShareArena's measure, with this service's engine and its settings."""
+"""`ragkv eval arena`: KVShareArena's metric, with this service's engine and settings."""
 
 import hashlib
 import os

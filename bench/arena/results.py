@@ -1,4 +1,4 @@
-"""A finished run in KVShareArena's formats: result files, anchors, and rows of its leaderboard.
+"""A finished run in KVShareArena's formats: result files, anchors, and leaderboard rows.
 
 - a result file a method, `kva.result.v1`, which its `kva validate` and `kva score` read;
 - `anchors.json`: F1 by question without context (floor), after full prefill (oracle) and of chunks that are prefilled

@@ -1,4 +1,4 @@
-"""APE's attention temperature on stitched KV, nothing recomputed (Yang et al., arXiv 2502.05431).
+"""APE's attention temperature on stitched KV, with nothing recomputed (Yang et al., arXiv 2502.05431).
 
 APE encodes chunks apart behind a shared prefix, as ragkv does, and changes how they are read: logits of the chunks are
 divided by a temperature, and the logarithm of their summed weights is multiplied by a scale. The temperature is exact

@@ -1,4 +1,4 @@
-"""`ragkv eval fidelity`: how near stitched answers come to full prefill's, on questions with known answers."""
+"""`ragkv eval fidelity`: how close stitched answers are to full prefill's, on questions with known answers."""
 
 import os
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""KV of chunks some of whose tokens are left out, for the question at hand."""
+"""KV of chunks with some tokens left out, for the question at hand."""
 
 from collections.abc import Mapping, Sequence
 

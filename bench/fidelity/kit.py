@@ -1,4 +1,4 @@
-"""One question ready to be measured, and the parts that its prompts and plans are made with."""
+"""One question ready to be measured, and the parts used to make its prompts and plans."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Longer contexts: questions with passages of other questions among their own."""
+"""Longer contexts: questions with other questions' passages added to their own."""
 
 import random
 from collections.abc import Sequence

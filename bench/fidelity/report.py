@@ -1,4 +1,4 @@
-"""Summarise the outcomes of all questions into one row a method."""
+"""Summarise the outcomes of all questions in one row per method."""
 
 import statistics
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""`ragkv bench gpu`: what ragkv does on this machine's GPU, with random weights: no model, no document and no network
-is needed."""
+"""`ragkv bench gpu`: measures ragkv on this machine's GPU, with random weights: no model, document or network is
+needed."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Chunks of random tokens whose KV ingestion writes with random weights.
+"""Chunks of random tokens whose KV ingestion computes with random weights.
 
 The engine draws weights of its own (`load_format=dummy`): KV and engine do not fit together, so no answer means
 anything, but each does the same work as with a trained model.

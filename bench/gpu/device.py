@@ -1,4 +1,4 @@
-"""The GPU as NVIDIA's own tool sees it: asking takes none of its memory, unlike a CUDA context of this process."""
+"""The GPU as reported by NVIDIA's own tool: unlike a CUDA context in this process, a query takes none of its memory."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""An engine of one shape, and the parts that are measured against it."""
+"""An engine for one shape, and the parts that are measured with it."""
 
 import asyncio
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Ingestion's tokens a second beside those of a bare forward over the same batches."""
+"""Ingestion throughput in tokens per second, compared with a bare forward pass over the same batches."""
 
 import statistics
 import tempfile

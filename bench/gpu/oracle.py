@@ -1,5 +1,5 @@
-"""The oracle on the engine's own device: what is recomputed, and what stands where it was prefilled, is full
-prefill."""
+"""The oracle on the engine's own device: recomputed tokens, and KV at the position where it was prefilled, equal
+full prefill."""
 
 import random
 import statistics

@@ -1,4 +1,4 @@
-"""Plot a report of the GPU as SVG."""
+"""Plot a GPU report as SVG."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec

@@ -1,5 +1,5 @@
-"""Parts of the measurement one after the other. What uses the device beside an engine runs in a process of its own,
-whose memory is the engine's afterwards."""
+"""Parts of the measurement, one after the other. Code that uses the device besides an engine runs in a separate
+process, so that its memory is free for the engine afterwards."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Amounts that are measured: many on a GPU, few in a rehearsal."""
+"""Amounts to measure: many on a GPU, few in a rehearsal."""
 
 from dataclasses import dataclass
 

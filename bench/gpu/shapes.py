@@ -1,4 +1,4 @@
-"""Models by their shapes alone: a configuration and a tokenizer made here, weights drawn at random."""
+"""Models defined by their shapes alone: a configuration and a tokenizer made here, with random weights."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Inter-token latency of running streams while prompts arrive, stitched or in full."""
+"""Inter-token latency of running streams while prompts arrive, stitched or with full prefill."""
 
 import asyncio
 import time

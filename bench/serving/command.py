@@ -1,4 +1,4 @@
-"""`ragkv bench serve`: many questions at once, to an engine of its own or to a running service."""
+"""`ragkv bench serve`: many questions at once, to a separate engine or to a running service."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Questions to an engine of its own: stitched, in full, and from the engine's prefix cache."""
+"""Questions to a separate engine: stitched, with full prefill, and from the engine's prefix cache."""
 
 import asyncio
 import random

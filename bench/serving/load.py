@@ -1,4 +1,5 @@
-"""Clients of a service under load, in a closed loop or arriving at random, and what they see. Pure of what they ask."""
+"""Clients of a service under load, in a closed loop or arriving at random, and what they measure. Independent of
+what they ask."""
 
 import asyncio
 import math

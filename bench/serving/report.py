@@ -1,4 +1,4 @@
-"""Load on a service and the figures of its clients, mode by mode."""
+"""The load on a service and its clients' figures, mode by mode."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Questions to a running service over HTTP: stitched as it answers by itself, and in full."""
+"""Questions to a running service over HTTP: stitched by its defaults, and with full prefill."""
 
 from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any

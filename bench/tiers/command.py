@@ -1,4 +1,5 @@
-"""`ragkv bench tiers`: eviction policies over a trace of requests, by what reaches the first token later or sooner."""
+"""`ragkv bench tiers`: eviction policies over a trace of requests, compared by their effect on the time to first
+token."""
 
 import os
 from collections.abc import Sequence

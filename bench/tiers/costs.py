@@ -1,4 +1,4 @@
-"""Seconds and bytes of chunks: what loading one takes from each tier, and computing it where it stands in a prompt."""
+"""Seconds and bytes of chunks: loading from each tier, and computing at a given position in a prompt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Replay of requests through two bounded tiers under a policy of eviction.
+"""Replay of requests through two bounded tiers under an eviction policy.
 
 Tiers are inclusive: what the host has, the disk has too. A chunk that is in neither is computed and written to both,
 and the policy then says what goes; what it values least may be the chunk just written, which is admission by the same

@@ -1,4 +1,4 @@
-"""A workload through the tiers under each policy, beside what could be reached."""
+"""A workload through the tiers under each policy, compared with the best that could be reached."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence

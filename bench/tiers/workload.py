@@ -1,4 +1,4 @@
-"""Requests for chunks: a trace of a service, or synthetic ones by Zipf's law."""
+"""Requests for chunks: a service's trace, or synthetic ones by Zipf's law."""
 
 import random
 from collections.abc import Mapping, Sequence

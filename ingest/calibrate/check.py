@@ -1,4 +1,4 @@
-"""Real KL to full prefill with some tokens recomputed: of the choices to compare, and of the one that was chosen."""
+"""Measured KL to full prefill with some tokens recomputed: for the choices being compared, and for the one selected."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

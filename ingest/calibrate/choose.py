@@ -1,4 +1,4 @@
-"""The choice of layers: a few candidates by cover, the one of them with the least KL, unless the default may be as
+"""The choice of layers: of a few candidates by cover, the one with the lowest KL, unless the default may be just as
 good."""
 
 from collections.abc import Mapping, Sequence

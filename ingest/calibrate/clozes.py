@@ -1,4 +1,4 @@
-"""Contexts of neighbouring chunks, each with a cloze: a sentence with a name or number left out. No label is needed."""
+"""Contexts of neighbouring chunks, each with a cloze: a sentence with a name or number left out. Needs no labels."""
 
 import random
 import re

@@ -1,5 +1,5 @@
-"""`ragkv calibrate` and `ragkv calibrate-heads`: find the layers that choose what to recompute, and the heads that rank
-passages; check them, and put them into use."""
+"""`ragkv calibrate` and `ragkv calibrate-heads`: find the layers that select the tokens to recompute, and the heads
+that rank passages; check them, and put them into use."""
 
 from pathlib import Path
 

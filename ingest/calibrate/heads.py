@@ -1,4 +1,4 @@
-"""Heads that rank passages: those whose attention, while a question runs behind the prefix alone, falls to the chunk
+"""Heads that rank passages: those whose attention, while a question runs after the prefix alone, falls on the chunk
 that the question was made from."""
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Readings in plain Transformers as the engine has them: queries of a question, and answers after recompute in
+"""Readings in plain Transformers that match the engine's: queries of a question, and answers after recompute in
 place."""
 
 from collections.abc import Iterator, Sequence

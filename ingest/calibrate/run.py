@@ -1,4 +1,4 @@
-"""One calibration, from a collection's chunks to the layers that choose and their figures."""
+"""One calibration, from a collection's chunks to the selected layers and their figures."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""KV of chunks, of which a compression leaves some tokens."""
+"""KV of chunks, reduced to the tokens that a compression keeps."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Selection of the tokens of a chunk that stay: a score a token from queries and keys of the model's own reading, then
+"""Selection of the tokens of a chunk to keep: a score per token from queries and keys of the model's own reading, then
 the best of them.
 
 One set of tokens a chunk, the same for all layers and heads, because vLLM's paged cache has one slot a token: the

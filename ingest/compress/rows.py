@@ -1,4 +1,4 @@
-"""KV of some of a chunk's tokens, taken from KV of all of them."""
+"""KV of some of a chunk's tokens, taken from the KV of all of them."""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,5 @@
-"""Views of chunks for compression: queries and keys of a chunk's prefill, and of tokens that the model decodes behind
-it."""
+"""Views of chunks for compression: queries and keys from a chunk's prefill, and from tokens that the model decodes
+after it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""OCR by RapidOCR, with the models of PP-OCR that its package brings: the only door to it. Nothing is downloaded.
+"""OCR by RapidOCR, with the PP-OCR models that its package contains: the only door to it. Nothing is downloaded.
 
 Everything runs in the calling thread: the process that reads documents may start no other.
 """

@@ -1,4 +1,4 @@
-"""The order in which boxes on a page are read: columns one after the other, rows of a table across.
+"""The reading order of boxes on a page: columns one after the other, table rows across.
 
 A page is cut where nothing stands: at a gutter between columns, else at the widest gap between rows (recursive XY-cut,
 Nagy and Seth 1984). Tables have gutters too: there the boxes on both sides stand in the same rows and are short.

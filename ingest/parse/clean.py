@@ -1,4 +1,4 @@
-"""Normalisation of a document's characters: unwanted ones removed, the rest in one form.
+"""Normalisation of a document's characters: unwanted ones are removed, the rest brought into one form.
 
 `scrub` decides about single characters and is safe on any piece of text; `tidy` makes whole texts uniform. Every
 format passes through both before an offset is taken.

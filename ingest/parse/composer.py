@@ -1,4 +1,4 @@
-"""Compose a parsed document of blocks of text, headings, tables and pages."""
+"""Compose a parsed document from blocks of text, headings, tables and pages."""
 
 from collections.abc import Iterable, Sequence
 from itertools import islice

@@ -1,4 +1,4 @@
-"""Parser for CSV and its relatives: rows that carry their header, under whatever delimiter the file uses."""
+"""Parser for CSV and similar files: rows with their column labels, whatever delimiter the file uses."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Parser for e-books (EPUB): the chapters in their reading order, each an HTML page."""
+"""Parser for e-books (EPUB): the chapters in reading order, each an HTML page."""
 
 from collections.abc import Iterator
 from urllib.parse import unquote, urldefrag

@@ -1,4 +1,4 @@
-"""Guess the encoding of text in a script other than Latin from its bytes; no guess where a second encoding comes near.
+"""Guess the encoding of non-Latin text from its bytes; no guess if a second encoding comes close.
 
 charset-normalizer measures, the thresholds here decide. Latin scripts are left out: their code pages differ in a few
 letters, which no measure tells apart.

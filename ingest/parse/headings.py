@@ -1,4 +1,4 @@
-"""Marks that carry headings through a renderer, so that they are found in its text.
+"""Markers that carry headings through a renderer, so that they can be found in its output.
 
 Rendering moves characters about, so that offsets into HTML mean nothing afterwards. A heading's text is put between
 two Unicode noncharacters before rendering, which `clean.scrub` keeps out of every document, and found by them after.

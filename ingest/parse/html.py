@@ -1,4 +1,4 @@
-"""Parser for HTML: the visible text of a page. No script is run, no resource fetched."""
+"""Parser for HTML: the visible text of a page. No script is run, and no resource is fetched."""
 
 import re
 

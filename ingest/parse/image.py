@@ -1,5 +1,5 @@
-"""Parser for images: their text is recognised, and each frame of a TIFF is a page. The first frame of others is
-read."""
+"""Parser for images: their text is read by OCR. Each frame of a TIFF is a page; of other formats only the first
+frame is read."""
 
 import struct
 import warnings

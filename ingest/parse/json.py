@@ -1,4 +1,4 @@
-"""Parser for JSON and JSON lines: each value on a line with the path that leads to it."""
+"""Parser for JSON and JSON Lines: each value on a line with its path."""
 
 import json
 from collections.abc import Iterable, Iterator

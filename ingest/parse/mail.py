@@ -1,4 +1,4 @@
-"""Parser for e-mails: the subject, who wrote to whom and when, the words, and the files and messages attached."""
+"""Parser for e-mails: subject, sender, recipients and date, the text, and the attached files and messages."""
 
 import io
 from dataclasses import dataclass, field, replace

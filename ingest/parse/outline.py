@@ -1,4 +1,4 @@
-"""Sections from a PDF's bookmarks: each title is located in the text of the page it points to."""
+"""Sections from a PDF's bookmarks: each title is located in the text of the page that it points to."""
 
 import re
 from bisect import bisect_left

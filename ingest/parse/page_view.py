@@ -1,4 +1,4 @@
-"""Pages of a document as they look, whatever format that has pages to look at."""
+"""Pages of a document as they look, for every format that has pages to show."""
 
 from ingest.parse.image import draw_image, locate_in_image
 from ingest.parse.pdf_page import draw_pdf, locate_in_pdf

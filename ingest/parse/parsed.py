@@ -1,4 +1,4 @@
-"""The result of parsing any format: one text, and the places of its pages and headings."""
+"""The result of parsing any format: one text, and the positions of its pages and headings."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Parser for PDF: the text layer, page by page. Pages without one, as scans are, are read by OCR."""
+"""Parser for PDF: the text layer, page by page. Pages without one, such as scans, are read by OCR."""
 
 import math
 import re

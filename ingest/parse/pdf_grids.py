@@ -1,4 +1,4 @@
-"""Grids of tables in a PDF, from the straight lines of its page: those that are closed on all sides."""
+"""Table grids in a PDF, from the ruled lines of a page: those that are closed on all sides."""
 
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""Grids of tables in a PDF that have lines across alone, as papers and reports set them, or none, as sheets are
-printed.
+"""Table grids in a PDF with horizontal lines only, as in papers and reports, or without lines, as in printed
+spreadsheets.
 
 Columns are parted by what stays white from the first row to the last. Of lines across, the first two are above and
 below the header, the last is the table's end; rows lie between lines, or are the table's lines of text. A table without

@@ -1,4 +1,4 @@
-"""Pages of a PDF as they look: a picture, and the boxes of words that were read from them."""
+"""Pages of a PDF as they look: a picture, and the boxes of the words read from it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager

@@ -1,4 +1,4 @@
-"""Characters of a PDF's page in the order of its text: tables become rows with labels.
+"""The characters of a PDF page in text order: tables become rows with labels.
 
 A table is a grid (`pdf_grids`, `pdf_open_grids`) with a first row that labels the others. What is none for sure stays
 the words that it is: wrong rows are worse than words.

@@ -1,4 +1,4 @@
-"""Pages as they look, and quotes found on them: what is asked for and what is answered, whatever the format.
+"""Pages as they look, and quotes found on them: the request and the result, whatever the format.
 
 The text of a document is cleaned when it is read, so its offsets are not those of its pages. Words are found again by
 their letters: the pages' characters and the text's are folded in the same way, without spaces, and compared.

@@ -1,5 +1,5 @@
-"""Rows of a table as lines of text. Under a header, each row carries its labels, so that a chunk that begins in the
-middle of the table makes sense alone."""
+"""Table rows as lines of text. Under a header, each row carries its labels, so that a chunk that begins in the
+middle of the table makes sense by itself."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence

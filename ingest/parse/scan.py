@@ -1,4 +1,4 @@
-"""Scanned pages as parsers see them: where their text comes from, and where each line stands."""
+"""Scanned pages as parsers see them: the source of their text, and the position of each line."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Decode text in seven bits that is no ASCII: ISO-2022-JP and ISO-2022-KR, told by their escape sequences, and HZ.
+"""Decode 7-bit text that is not ASCII: ISO-2022-JP and ISO-2022-KR, detected by their escape sequences, and HZ.
 
 Old mail in Japanese, Korean and Chinese is written so. All of it is valid UTF-8, too, as which it would be garbage.
 """

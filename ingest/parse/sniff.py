@@ -1,4 +1,4 @@
-"""Detect a file's format: from its bytes, and from its name where the bytes do not tell."""
+"""Detect a file's format: from its bytes, or from its name if the bytes do not tell."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""Flatten HTML tables to lines of text: one row a line, each cell after the label of its column's header.
+"""Flatten HTML tables to lines of text: one line per row, each cell after its column's label.
 
 A renderer's aligned columns cost a token for every few blanks and interleave the lines of neighbouring cells; a row
 on one line keeps together what belongs together.

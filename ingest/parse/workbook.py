@@ -1,4 +1,4 @@
-"""Parser for Excel workbooks: each visible sheet is a page of rows that carry their header."""
+"""Parser for Excel workbooks: each visible sheet is a page of rows with their column labels."""
 
 import io
 import re

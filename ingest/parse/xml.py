@@ -1,5 +1,5 @@
-"""Parser for XML of any vocabulary: running text as paragraphs, titles as headings, tables as rows, the rest as lines
-`name: value`."""
+"""Parser for any XML: running text as paragraphs, titles as headings, tables as rows, the rest as lines `name:
+value`."""
 
 import io
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""Landlock: give up access to files, TCP and signals to other processes. Needs no privileges, only a kernel that has
-it.
+"""Landlock: gives up access to files, TCP and signals to other processes. Needs no privileges, only a kernel that
+supports it.
 
 The system calls have the same numbers on every architecture; glibc has no functions for them.
 """

@@ -1,5 +1,5 @@
-"""The worker's side of the sandbox: send a document to the fork server, receive a validated text, picture or boxes, or
-the reason why not."""
+"""The worker's side of the sandbox: send a document to the fork server; receive a validated text, picture or boxes,
+or the reason for a failure."""
 
 import os
 import select

@@ -1,4 +1,4 @@
-"""Validate what comes out of the sandbox, whose code may have been taken over by the file."""
+"""Validate the output of the sandbox, whose code may have been taken over by the file."""
 
 from collections.abc import Iterable
 from itertools import pairwise

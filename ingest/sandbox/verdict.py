@@ -1,4 +1,4 @@
-"""Turn the end of a child process into what was asked of it, or into the reason for its failure."""
+"""Turn the exit of a child process into the requested result, or into the reason for its failure."""
 
 import logging
 import os

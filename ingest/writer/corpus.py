@@ -1,4 +1,4 @@
-"""Training data of a writer: chunks of a collection, or of files that need not be ingested, and known questions."""
+"""Training data for a writer: chunks of a collection, or of files that need not be ingested, and known questions."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing

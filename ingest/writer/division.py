@@ -1,4 +1,4 @@
-"""Division of chunks into those that a writer is trained on, validated on and evaluated on.
+"""Division of chunks into sets for training, validation and evaluation of a writer.
 
 Chunks that lie near each other share contexts, so they are divided in neighbourhoods. What a training takes is recorded
 beside its adapter: later calls may give the documents in another order, some of them, or more.

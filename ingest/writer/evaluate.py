@@ -1,4 +1,5 @@
-"""The gate of a writer: held-out contexts read over its KV and over the plain model's, nothing recomputed."""
+"""The evaluation that a writer must pass: held-out contexts read over its KV and over the plain model's, with
+nothing recomputed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

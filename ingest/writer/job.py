@@ -1,4 +1,4 @@
-"""A requested evaluation of a writer, in a worker."""
+"""A requested evaluation of a writer, run in a worker."""
 
 import logging
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Readings of a context by the frozen model: after full prefill, and over stitched KV that a writer made.
+"""Readings of a context by the frozen model: after full prefill, and over stitched KV made by a writer.
 
 A reading is what the model says of a tail (a question and its answer) behind a context. Gradients of the second kind
 reach the writer through the keys and values alone: the reader's weights are never changed.

@@ -1,4 +1,4 @@
-"""Training samples from unlabelled chunks: something to say of a few passages that stands in one or two of them.
+"""Training samples from unlabelled chunks: statements about a few passages that can be found in one or two of them.
 
 Templates over titles, names and sentences. They need no question and no label, and reward what a reader of
 stitched passages must do: find what a title, a name or a sentence refers to, also in another passage. Known questions

@@ -1,4 +1,4 @@
-"""Strength of a trained writer: the share of what training changed that it keeps.
+"""Strength of a trained writer: the share of its trained change that it keeps.
 
 Weights between the plain model's and the trained ones (WiSE-FT, Wortsman et al., arXiv 2109.01903, section 3) are
 often as good on what was trained and better elsewhere. Of a writer, a chunk that is asked for alone shows it: its

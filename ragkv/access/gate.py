@@ -1,4 +1,4 @@
-"""Authentication: without a key on this machine until the first key is made, from then on by key."""
+"""Authentication: on this machine, no key is needed until the first one is created; from then on, by key."""
 
 from ragkv.access.caller import Caller
 from ragkv.access.keys import any_key, authenticate, is_like_a_key, recognise

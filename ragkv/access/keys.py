@@ -1,4 +1,4 @@
-"""API keys: made, shown once, listed, revoked, and recognised.
+"""API keys: create, show once, list, revoke, verify.
 
 A key reads `rk_<id>_<secret>`. The id finds its row; of the secret, 256 random bits, only the SHA-256 is kept.
 """

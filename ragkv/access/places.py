@@ -1,4 +1,4 @@
-"""Concurrency limits per owner, so that one does not take the room of all."""
+"""Concurrency limits per owner, so that no owner can take all places."""
 
 from collections import Counter
 from collections.abc import Iterator

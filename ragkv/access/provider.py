@@ -1,5 +1,4 @@
-"""The OpenID Connect provider: its discovery document and keys, where people sign in, and what its ID tokens say of
-them.
+"""The OpenID Connect provider: its discovery document and keys, its sign-in page, and the claims in its ID tokens.
 
 The authorization code flow with PKCE, state and nonce (OpenID Connect Core 1.0, RFC 7636).
 """

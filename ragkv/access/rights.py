@@ -1,4 +1,4 @@
-"""Rights of people who signed in: what the groups that the provider named for them give here, as an API key would."""
+"""Rights of people who signed in: their groups at the provider grant them here, as an API key would."""
 
 import difflib
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: a random token stands for an API key that was shown at login, or for a person who signed
+"""Dashboard sessions: a random token stands for the API key that was used to log in, or for the person who signed
 in."""
 
 import hashlib

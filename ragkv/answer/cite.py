@@ -1,4 +1,4 @@
-"""Citations: the passages that support an answer, found by shared words, so that each can be checked by eye.
+"""Citations: the passages that support an answer, found by shared words, so that readers can check each one.
 
 A statement is first matched with a sentence that says what is new in it (what the question did not already say), then
 with sentences that lead there: those that name the title of a cited passage, or the answer, beside something of the

@@ -1,5 +1,4 @@
-"""Early reuse: KV that a worker is computing now is awaited where that is estimated to be sooner than recomputing
-it."""
+"""Early reuse: waits for KV that a worker is computing, if that is estimated to be faster than recomputing it."""
 
 import asyncio
 import time

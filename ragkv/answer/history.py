@@ -1,4 +1,4 @@
-"""A question within its conversation: what is searched for, and what the prompt says after the passages.
+"""A question within its conversation: the search query, and the text in the prompt after the passages.
 
 The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever came before.
 """

@@ -1,4 +1,4 @@
-"""Limits of a question, checked before anything else is done with it."""
+"""Limits of a question, checked before any other work."""
 
 from ragkv.answer.question import Question
 from ragkv.errors import Rejected, TooLarge

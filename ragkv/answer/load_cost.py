@@ -1,5 +1,5 @@
-"""The cost of loading KV from the object store and of computing it instead, measured in this process, and the wait for
-it."""
+"""The cost of loading KV from the object store and of computing it instead, measured in this process, and the
+resulting wait."""
 
 import threading
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Counts and traces of a question: numbers and names, never its text."""
+"""Metrics and traces of a question: numbers and names, never its text."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Origins of a prompt's tokens and of each passage's KV: read off the plan and the engine's report."""
+"""The origin of each prompt token and of each passage's KV, read from the plan and the engine's report."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""From a prompt and the KV that is there to a stitch plan."""
+"""From a prompt and the available KV to a stitch plan."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Promotion: KV that a question needs comes from the object store to disk, under a deadline.
+"""Promotion: loads KV that a question needs from the object store to disk, within a deadline.
 
 It begins when retrieval has chosen the passages. What has not come by the deadline is recomputed, and goes on loading
 for the next question. Any number of questions that need one file load it once.

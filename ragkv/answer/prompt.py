@@ -1,4 +1,4 @@
-"""A prompt as token ids with the places of its parts.
+"""A prompt as token ids, with the spans of its parts.
 
 Prompt layout: [0, p)    the model's chat head and the instructions: the shared prefix
                [p, c)    the chunks, each exactly the ids it was prefilled with

@@ -1,4 +1,4 @@
-"""A question and the events of its answer: values that every part of the service shares."""
+"""A question and the events of its answer: values that all parts of the service share."""
 
 from dataclasses import dataclass, field
 from typing import Literal

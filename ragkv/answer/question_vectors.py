@@ -1,4 +1,4 @@
-"""The question behind the prefix, before any document: its vectors, and its attention to chunks."""
+"""The question after the prefix, without documents: its vectors, and its attention to chunks."""
 
 import uuid
 from collections import OrderedDict

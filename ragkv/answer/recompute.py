@@ -1,4 +1,4 @@
-"""Recompute settings of one question: its own, or those of the service, which depend on who wrote the KV."""
+"""Recompute settings of one question: its own, or the service's, which depend on which writer made the KV."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Sentences of a text with their places in it."""
+"""The sentences of a text with their positions."""
 
 import re
 from collections.abc import Iterator

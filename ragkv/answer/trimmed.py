@@ -1,4 +1,4 @@
-"""Text that comes in pieces, without the white space around the whole."""
+"""Text that arrives in pieces, without leading and trailing white space."""
 
 
 class Trimmed:

@@ -1,4 +1,4 @@
-"""Answers that serve again: for a question that means the same, to a collection that has not changed since.
+"""Answers that can be reused: for a question with the same meaning, if the collection has not changed since.
 
 Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, and for
 one whose answer depends on the day. Redis being away is a miss.

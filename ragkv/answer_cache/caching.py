@@ -1,4 +1,4 @@
-"""Answers questions, from the answer cache where that knows the answer."""
+"""Answers questions, from the answer cache if it has the answer."""
 
 import time
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Guards of the answer cache: which questions one kept answer may serve, beyond the likeness of their vectors.
+"""Guards of the answer cache: which questions a kept answer may serve, beyond vector similarity.
 
 `same_deciding_words`: "Who won in 1998?" and "Who won in 1999?" have nearly the same vector. So do questions that
 differ in a name, in a "not", in "when" or "where", or in who did what to whom. The words that decide such things must

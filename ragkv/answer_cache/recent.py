@@ -1,4 +1,4 @@
-"""Answers of the last day in Redis, by their ids: what feedback is about. Their text is stored nowhere else."""
+"""The last day's answers in Redis, by id, for feedback. Their text is stored nowhere else."""
 
 import logging
 import time

@@ -1,5 +1,4 @@
-"""Kept answers in Redis: of each collection the newest ones,
-as a ring of fixed-size records beside a hash of bodies."""
+"""Kept answers in Redis: the newest ones of each collection, as a ring of fixed-size records with a hash of bodies."""
 
 import secrets
 import time

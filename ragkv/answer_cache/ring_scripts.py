@@ -1,4 +1,4 @@
-"""Redis scripts of the answer ring: what must happen as one step, whatever other processes do meanwhile."""
+"""Redis scripts of the answer ring: operations that must be atomic."""
 
 # A ring is three keys: BASE:head (a hash: the generation, how many answers were ever put, the bytes of bodies),
 # BASE:records (fixed-size records) and BASE:bodies (a hash: slot -> body). Which rings there are is kept beside them:

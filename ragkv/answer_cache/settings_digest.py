@@ -1,4 +1,4 @@
-"""A digest of the settings that answers depend on: all of them but a list of those that cannot matter."""
+"""A digest of the settings that answers depend on: all except a list of those that cannot matter."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Files in collections: attached, listed, given other metadata, detached.
+"""Files in collections: attach, list, change metadata, detach.
 
 A file that is attached is a document there. Files with equal bytes are one document, which stays until the last of them
 is detached. A document that was uploaded to the collection itself stays then, and goes by its own id.

@@ -1,4 +1,4 @@
-"""Filters over metadata that compare and combine: which documents a search may see."""
+"""Metadata filters with comparisons and combinations: which documents a search may see."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Changes of a document: another name, metadata or file; and another try after a failure."""
+"""Changes to a document: new name, metadata or file; and a retry after a failure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

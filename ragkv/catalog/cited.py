@@ -1,4 +1,4 @@
-"""The text that a citation points to: with the pages that it may lie on, and within the page around it."""
+"""The text that a citation points to: the pages that it may be on, and its place within the text of the page."""
 
 import zlib
 from dataclasses import dataclass

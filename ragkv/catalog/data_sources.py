@@ -1,4 +1,4 @@
-"""Data sources of a tenant: made, listed with how far they are, changed, removed; and their files."""
+"""A tenant's data sources: create, list with progress, change, remove; and their files."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

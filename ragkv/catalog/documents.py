@@ -1,4 +1,4 @@
-"""Accepts documents, shows them, and deletes them."""
+"""Documents: accept, show and delete."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Files that are attached to a collection together, and how far they have come."""
+"""Files that are attached to a collection together, and their progress."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Removes what was made from deleted documents and collections: kept answers, and vectors in this process's memory."""
+"""Removes data derived from deleted documents and collections: kept answers, and vectors in this process's memory."""
 
 import logging
 from collections.abc import Mapping, Sequence

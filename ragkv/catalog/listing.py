@@ -1,4 +1,4 @@
-"""Documents and chunks in lists, a page at a time."""
+"""Lists of documents and chunks, one page at a time."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal

@@ -1,4 +1,4 @@
-"""Files attached to mails: documents of their own, in the same collection, known to their mail and it to them."""
+"""Files attached to mails: separate documents in the same collection, linked to their mail in both directions."""
 
 import hashlib
 import io

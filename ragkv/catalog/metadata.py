@@ -1,4 +1,4 @@
-"""Metadata of documents, a JSON object of their owner's, and filters over it.
+"""Metadata of documents, a JSON object that their owner sets, and filters over it.
 
 Filters find the values at the top of the object that are text, numbers, true, false or null, and the elements of
 lists there. All else is kept and shown.

@@ -1,4 +1,4 @@
-"""The uploaded bytes behind documents and files, kept as long as a row names them."""
+"""The uploaded bytes of documents and files, kept as long as a row refers to them."""
 
 from collections.abc import Sequence
 

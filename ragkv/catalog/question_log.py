@@ -1,4 +1,4 @@
-"""Retention of the texts of a tenant's questions."""
+"""Retention of the text of a tenant's questions."""
 
 import msgspec
 

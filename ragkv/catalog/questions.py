@@ -1,4 +1,4 @@
-"""The log of questions with their feedback, and the evaluation set that rated questions are."""
+"""The log of questions with their feedback, and the evaluation set made of the rated ones."""
 
 from collections.abc import Iterator
 from datetime import datetime

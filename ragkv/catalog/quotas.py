@@ -1,4 +1,4 @@
-"""Quotas: the bytes of files and the documents that a tenant may have."""
+"""Quotas: how many bytes of files and how many documents a tenant may have."""
 
 from typing import TYPE_CHECKING
 

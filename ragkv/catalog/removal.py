@@ -1,4 +1,4 @@
-"""Removal of documents with what was made from them."""
+"""Removal of documents and of everything made from them."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

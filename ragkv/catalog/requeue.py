@@ -1,4 +1,4 @@
-"""Queues documents: new ones, those that wait for a lost message, and those that other models or settings outdate."""
+"""Queues documents: new ones, those whose message was lost, and those that are outdated by other models or settings."""
 
 import logging
 from collections.abc import Sequence

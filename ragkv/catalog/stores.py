@@ -1,4 +1,4 @@
-"""Collections with how far their files have come."""
+"""Collections with the progress of their files."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Keeps a collection in step with a data source: new files are accepted, changed ones replaced, deleted ones removed.
+"""Keeps a collection in sync with a data source: accepts new files, replaces changed ones, removes deleted ones.
 
 A listing is compared with what is known of the files, some at a time; deletions come last, and only after a whole
 listing. Each file is one step of its own: a sync that is interrupted anywhere is gone on with by the next.

@@ -1,4 +1,4 @@
-"""Files that are uploaded first and attached to collections later: kept, listed, read."""
+"""Files that are uploaded first and attached to collections later: store, list, read."""
 
 from datetime import datetime
 from pathlib import Path

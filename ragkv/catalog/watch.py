@@ -1,4 +1,4 @@
-"""Watches the progress of documents: each look returns what changed since the last."""
+"""Watches the progress of documents: each poll returns what changed since the last."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

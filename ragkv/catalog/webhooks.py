@@ -1,4 +1,4 @@
-"""Webhooks of a tenant: made, listed, removed, and the log of their deliveries."""
+"""A tenant's webhooks: create, list, remove, and the log of their deliveries."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal

@@ -1,4 +1,4 @@
-"""The writers that an administrator may choose from, and the one in use."""
+"""The writers that an administrator can choose from, and the one in use."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The service's parts for one command, closed at its end, and the tenant it names."""
+"""The service's parts for one command, closed at its end, and the tenant that it names."""
 
 import os
 from collections.abc import Callable, Iterator

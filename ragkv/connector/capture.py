@@ -1,4 +1,4 @@
-"""vLLM's worker: capture of a question's own queries while its tokens run through the model behind the prefix."""
+"""vLLM's worker: capture of the question's queries while its tokens run through the model after the prefix."""
 
 from abc import ABC, abstractmethod
 from collections import defaultdict

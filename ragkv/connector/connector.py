@@ -1,4 +1,4 @@
-"""vLLM's scheduler and worker: the KV connector, of which each holds one, in its role.
+"""vLLM's scheduler and worker: the KV connector; each holds one instance, in its own role.
 
 The scheduler's half promises the whole stitched region of a prompt, the worker's half keeps the promise beside the
 steps that serve others. Approximate KV never meets exact KV: the service salts prompts by variant

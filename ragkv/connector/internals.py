@@ -1,4 +1,4 @@
-"""vLLM's worker: everything of vLLM that ragkv touches, and that differs between its versions and runners.
+"""vLLM's worker: all vLLM internals that ragkv uses, which differ between versions and runners.
 
 Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have `model` and `attn_groups`.
 """

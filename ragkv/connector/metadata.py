@@ -1,5 +1,4 @@
-"""vLLM's scheduler and worker: metadata between the connector's halves, requests down to the worker, reports back
-up."""
+"""vLLM's scheduler and worker: metadata between the connector's halves: requests to the worker, reports back."""
 
 from dataclasses import dataclass, field
 

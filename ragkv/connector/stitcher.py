@@ -1,4 +1,4 @@
-"""vLLM's worker: stitching and recompute in place, in parts between which the engine may serve others."""
+"""vLLM's worker: stitching and recompute in place, in parts between which the engine can serve other requests."""
 
 import math
 import time

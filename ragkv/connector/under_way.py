@@ -1,4 +1,4 @@
-"""vLLM's worker: stitches under way. Threads read KV beside the engine's steps; the model's part is spread over
+"""vLLM's worker: stitches in progress. Threads read KV during the engine's steps; the model's part is spread over
 steps."""
 
 import logging

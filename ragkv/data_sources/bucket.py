@@ -1,5 +1,4 @@
-"""The files of a prefix of an object store: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob
-Storage."""
+"""The files under a prefix in an object store: S3 and compatible stores, Google Cloud Storage, Azure Blob Storage."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress

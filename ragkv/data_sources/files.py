@@ -1,4 +1,4 @@
-"""Files of a data source: listed one after the other, and read by their keys."""
+"""Files of a data source: listed one by one, and read by key."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager

@@ -1,5 +1,5 @@
-"""The files of a folder on this machine or a network disk. No symbolic link is followed, and nothing but plain files is
-read."""
+"""The files in a folder on this machine or a network disk. Symbolic links are not followed, and only regular files
+are read."""
 
 import errno
 import os

@@ -1,5 +1,5 @@
-"""Locations of data sources, and which of them the operator allows: no tenant reads the server's other files through
-them."""
+"""Locations of data sources, and which of them the operator allows: tenants cannot use them to read the server's
+other files."""
 
 import re
 from collections.abc import Sequence

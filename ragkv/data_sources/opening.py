@@ -1,4 +1,4 @@
-"""The files of a location, opened with what the settings say."""
+"""The files at a location, opened according to the settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Watches folders for changes, as the kernel tells of them. The only module that imports watchfiles.
+"""Watches folders for changes reported by the kernel. The only module that imports watchfiles.
 
 Of watchfiles this takes what its `watch` is made of: that one opens its watches only when it is asked for changes, too
 late to say since when there are any.

@@ -1,4 +1,4 @@
-"""Statements about the audit log. Rows are inserted, and removed once they are old: triggers refuse to change them."""
+"""Statements about the audit log. Rows are inserted, and removed once they are old: triggers reject changes."""
 
 from datetime import datetime
 

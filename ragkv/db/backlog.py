@@ -1,4 +1,4 @@
-"""Backlog of ingestion: how many jobs wait for a worker, and since when the oldest one does."""
+"""Ingestion backlog: how many jobs are waiting for a worker, and since when the oldest has waited."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The base of every table: names of constraints, moments in UTC."""
+"""The base class of all tables: names of constraints, times in UTC."""
 
 from datetime import UTC, datetime
 from typing import Any, ClassVar

@@ -1,4 +1,4 @@
-"""Long work in short transactions, with time between them for those of others."""
+"""Long work in short transactions, with pauses between them for other transactions."""
 
 import time
 from collections.abc import Callable, Iterator

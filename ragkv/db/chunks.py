@@ -1,4 +1,4 @@
-"""Chunks as rows: arrays packed, statements, and the way back to nouns."""
+"""Chunks as rows: packed arrays, statements, and conversion back to domain objects."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The database's clock, which all workers share: leases must not depend on how well their own clocks agree."""
+"""The database's clock, which all workers share: leases must not depend on how closely the workers' clocks agree."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Statements that find rows which disagree with each other, and those that mend them."""
+"""Statements that find rows that disagree with each other, and statements that repair them."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Tables as lines of JSON: streamed out of one snapshot of a database, and into another, of whatever kind."""
+"""Tables as JSON lines: streamed out of one snapshot of a database, and into another of either kind."""
 
 import base64
 import hashlib

@@ -1,4 +1,5 @@
-"""Statements about evaluations: runs, their questions, and the hold on a run while one question of it is measured."""
+"""Statements about evaluations: runs, their questions, and the lease on a run while one of its questions is
+measured."""
 
 from datetime import datetime
 from typing import Any

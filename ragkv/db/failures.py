@@ -1,4 +1,4 @@
-"""Failures of a database: whether its connection may be used again, and the error that callers see.
+"""Database failures: whether the connection may be reused, and the error that callers see.
 
 A driver that is interrupted between sending a statement and reading its replies leaves them in the connection, where
 the next statement takes them for its own: another tenant's rows. So a connection stays only after an error that the

@@ -1,4 +1,4 @@
-"""Statements about feedback on answers, and about the log of questions with it."""
+"""Statements about feedback on answers, and about the log of questions with feedback."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tables of files that were uploaded without a collection, and of what became of them since."""
+"""Tables of files that were uploaded without a collection, and of their later use."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""A worker's hold on one document: the lease, and everything it may write while it has it."""
+"""A worker's lease on one document, and everything it may write while it holds it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

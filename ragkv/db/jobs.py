@@ -1,4 +1,4 @@
-"""Statements about jobs, which record what was queued and what became of it."""
+"""Statements about jobs, which record what was queued and how it ended."""
 
 from datetime import datetime
 from typing import Any

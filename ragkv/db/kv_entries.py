@@ -1,4 +1,4 @@
-"""Statements about KV entries: amounts, uses, pins, and the order of eviction."""
+"""Statements about KV entries: sizes, uses, pins, and the order of eviction."""
 
 import math
 from collections.abc import Sequence

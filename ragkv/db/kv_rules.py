@@ -1,4 +1,4 @@
-"""Statements about rules for KV: which chunks' KV is to be kept, and how often chunks without KV were used."""
+"""Statements about rules for KV: which chunks' KV to keep, and how often chunks without KV were used."""
 
 import math
 from collections.abc import Sequence

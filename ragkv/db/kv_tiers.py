@@ -1,4 +1,4 @@
-"""Statements about the tiers of KV: on a disk alone, or in the object store too."""
+"""Statements about the tiers of KV: only on a disk, or in the object store too."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Leases: one owner holds a row until a moment of the database's clock. Afterwards it is free again."""
+"""Leases: one owner holds a row until a time on the database's clock; after that it is free again."""
 
 from datetime import datetime
 from typing import Any

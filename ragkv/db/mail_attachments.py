@@ -1,4 +1,4 @@
-"""Statements about files attached to mails, and the documents that they are."""
+"""Statements about files attached to mails, and the corresponding documents."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Reads one page of a list by the columns that order it: behind a position, or on either side of an item."""
+"""Reads one page of a list by the columns that order it: after a position, or on either side of an item."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

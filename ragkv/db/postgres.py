@@ -1,4 +1,4 @@
-"""PostgreSQL by URL, through pg8000: connecting, limits, and the check that a connection is in step."""
+"""PostgreSQL by URL, through pg8000: connecting, limits, and the check that a connection is in sync."""
 
 import secrets
 import socket

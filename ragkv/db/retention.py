@@ -1,4 +1,4 @@
-"""Statements that remove what is kept for the record alone, once it is old: some rows at a time, the oldest first."""
+"""Statements that remove old records: a few rows at a time, oldest first."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""SQLite in a file of our own: its folder, its pragmas, its locks."""
+"""SQLite in a local file: its folder, pragmas and locks."""
 
 import math
 import os

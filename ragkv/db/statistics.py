@@ -1,4 +1,4 @@
-"""Statements about the time and the tokens of questions: of one tenant, since a moment."""
+"""Statements about the time and tokens of questions: for one tenant, since a given time."""
 
 from datetime import datetime
 from typing import Any

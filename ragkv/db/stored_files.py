@@ -1,4 +1,4 @@
-"""Statements about the bytes that rows name, of all tenants."""
+"""Statements about the stored files that rows refer to, for all tenants."""
 
 from collections.abc import Sequence
 

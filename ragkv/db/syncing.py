@@ -1,4 +1,4 @@
-"""A process's hold on one data source: the lease, and everything it may write while it has it."""
+"""A process's lease on one data source, and everything it may write while it holds it."""
 
 import time
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,5 @@
-"""Statements about webhooks and their deliveries. A delivery is written in the transaction of what it tells."""
+"""Statements about webhooks and their deliveries. A delivery is written in the same transaction as the event that it
+reports."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Retry of a request whose engine was lost before anything of the answer was sent."""
+"""Retry of a request whose engine was lost before any part of the answer was sent."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing

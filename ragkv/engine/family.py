@@ -1,4 +1,4 @@
-"""The processes of one vLLM, and what they leave behind when they are killed: shared memory and sockets."""
+"""The processes of one vLLM, and what they leave behind when killed: shared memory and sockets."""
 
 import tempfile
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""Arguments of a vLLM that stitches: the same in-process and for `vllm serve`."""
+"""Arguments for a vLLM that stitches: the same in-process and for `vllm serve`."""
 
 import json
 import os

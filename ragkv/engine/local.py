@@ -1,4 +1,4 @@
-"""The engine in this process: vLLM's AsyncLLM, its core in a process of its own."""
+"""The engine in this process: vLLM's AsyncLLM, whose core is a separate process."""
 
 import asyncio
 import logging

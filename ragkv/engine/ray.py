@@ -1,4 +1,4 @@
-"""Engines under Ray Serve LLM, as one file that `serve run` takes.
+"""Engines under Ray Serve LLM, as one file that `serve run` accepts.
 
 Ray starts vLLM itself, with the arguments of `ragkv.engine.launch`; it is not imported here. Its *direct streaming* has
 vLLM's own application answer in every replica: paths, errors and the key are those of `ragkv engine`, and the router in

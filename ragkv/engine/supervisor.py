@@ -1,4 +1,4 @@
-"""Supervision of an engine whose core is a process of its own: one that dies, hangs or does not start is replaced.
+"""Supervision of an engine whose core is a separate process: one that dies, hangs or does not start is replaced.
 
     STARTING --up--> READY --its process died, or no sign of life--> WAITING --delay is over--> STARTING
         `------failed------------------------------------------------^

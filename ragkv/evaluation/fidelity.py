@@ -1,5 +1,5 @@
-"""One question of a run, stitched with the settings in use and in full: through the engine that answers, one prompt at
-a time.
+"""One question of a run, stitched with the settings in use and with full prefill: on the engine that answers, one
+prompt at a time.
 
 The question is prepared like any other: its passages are retrieved, its KV is looked up, its plan made. Then its
 prompt runs under salts of its own, stitched, and in full with what a compression leaves out of it, and each answer is

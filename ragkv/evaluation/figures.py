@@ -1,4 +1,4 @@
-"""Figures of a run: the outcomes of its questions summed up."""
+"""Figures of a run: the outcomes of its questions, aggregated."""
 
 import statistics
 from collections.abc import Sequence

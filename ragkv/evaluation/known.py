@@ -1,5 +1,4 @@
-"""Facts of a question before it is measured: its text, accepted answers, and the passages that its search is to
-find."""
+"""A question before it is measured: its text, accepted answers, and the passages that its search should find."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

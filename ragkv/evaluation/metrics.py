@@ -1,4 +1,4 @@
-"""Metrics: quality of an answer, divergence of distributions, confidence intervals of means. Pure functions."""
+"""Metrics: answer quality, divergence of distributions, confidence intervals of means. Pure functions."""
 
 import re
 import string

@@ -1,5 +1,4 @@
-"""Outcomes of single questions, figures of whole runs, and the settings that a run had: values, as they are stored and
-shown."""
+"""Outcomes of single questions, figures of whole runs, and the settings of a run: values, as stored and shown."""
 
 from datetime import datetime
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""One question of a run, searched for as the service does: at which rank are the passages that its answer needs?"""
+"""One question of a run, searched as the service does: the ranks of the passages that its answer needs."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Carries out runs of evaluations, beside the questions of users: one question of one run at a time.
+"""Executes evaluation runs alongside users' questions: one question of one run at a time.
 
     queued --first question begun--> running --last one recorded--> done
                  any open run --cancelled--> cancelled, --settings changed since it began--> failed

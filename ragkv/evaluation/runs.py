@@ -1,4 +1,4 @@
-"""Runs of evaluations as their owners see them: started, listed, shown, cancelled, deleted."""
+"""Evaluation runs as their owners see them: start, list, show, cancel, delete."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

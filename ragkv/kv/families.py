@@ -1,4 +1,4 @@
-"""The families of models whose KV can be stitched, and why that of others cannot.
+"""The model families whose KV can be stitched, and why others' cannot.
 
 A family is one value of `model_type` in a config.json. It is served once a tiny random model of it was held to full
 prefill (tests/engine/test_families.py, docs/MODELS.md); what was not held to it is refused. What makes a model wrong

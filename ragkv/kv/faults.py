@@ -1,4 +1,4 @@
-"""Injected faults of an object store, for tests and for trials of one's own (`RAGKV_KV_REMOTE_FAULTS`)."""
+"""Injected object store faults, for tests and for your own trials (`RAGKV_KV_REMOTE_FAULTS`)."""
 
 import os
 import random

@@ -1,4 +1,4 @@
-"""One KV file: the keys, values and Q-Cache of one chunk, as they are or quantised, with a checksum."""
+"""One KV file: the keys, values and Q-Cache of one chunk, quantised or not, with a checksum."""
 
 import json
 import os

@@ -1,5 +1,5 @@
-"""The host tier: KV that was used more than once lately, copied into memory, where it is checked once and no file is
-read."""
+"""The host tier: KV that was recently used more than once, copied into memory, where it is checked once and no file
+is read."""
 
 import logging
 import threading

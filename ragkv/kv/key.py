@@ -1,5 +1,5 @@
-"""Names of KV files: derived from the tenant's secret, so that none can be guessed,
-shared or collided with from outside."""
+"""Names of KV files: derived from the tenant's secret, so that none can be guessed, shared or made to collide from
+outside."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""The shape of one model's KV."""
+"""The shape of a model's KV."""
 
 from dataclasses import dataclass
 from pathlib import Path

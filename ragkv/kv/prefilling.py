@@ -1,4 +1,5 @@
-"""KV whose prefill is under way: a worker announces what it computes and when it is to be there, questions look.
+"""KV that is being computed: a worker announces which KV it computes and when it expects to finish; questions look it
+up.
 
 An announcement is a file in the folder of KV, locked by the process that wrote it for as long as it computes. The lock
 goes with the process, however that ends: the announcement of a dead worker is none.

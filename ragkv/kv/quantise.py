@@ -1,5 +1,5 @@
-"""Quantisation of keys and values at rest, after KIVI (arXiv 2402.02750): keys per channel in groups of tokens, values
-per token and head, in 8 bits around zero or in 4 bits from the lowest value on.
+"""Quantisation of stored keys and values, after KIVI (arXiv 2402.02750): keys per channel in groups of tokens, values
+per token and head; 8 bits symmetric around zero, or 4 bits upwards from the lowest value.
 
 Keys are quantised without their rotation: a channel's outliers lie in all tokens, and rotation would smear them over
 two channels. In 4 bits a few first and last tokens stay as they are.

@@ -1,4 +1,4 @@
-"""The object store behind the folder of KV files, if one is configured (`RAGKV_KV_REMOTE`).
+"""The object store behind the KV folder, if one is configured (`RAGKV_KV_REMOTE`).
 
 An object is a KV file, byte for byte, named like it: `<key[:2]>/<key>.safetensors` under the URL's prefix. A marker at
 the prefix's root says whose KV lies there; a bucket without it, or with another's, is not used.

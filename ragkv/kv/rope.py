@@ -1,4 +1,4 @@
-"""The angles by which Transformers turns a model's keys, to hold another implementation's against them."""
+"""The angles by which Transformers rotates a model's keys, for comparison with another implementation's."""
 
 import torch
 from transformers import PretrainedConfig

@@ -1,5 +1,5 @@
-"""The part of a model's KV that one rank of a tensor-parallel engine holds: some heads of every layer, as vLLM deals
-them out."""
+"""The part of a model's KV that one rank of a tensor-parallel engine holds: some heads of every layer, divided as
+vLLM does."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""The folder of KV files, shared by the workers that write them and the engine that reads them."""
+"""The KV folder, shared by the workers that write KV files and the engine that reads them."""
 
 import logging
 import os

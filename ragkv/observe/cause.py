@@ -1,4 +1,5 @@
-"""The request that caused a piece of work, kept with the work: its log lines and spans belong to that request."""
+"""The request that caused a piece of work, stored with the work, so that its log lines and spans belong to that
+request."""
 
 from ragkv.observe import logs, traces
 

@@ -1,4 +1,4 @@
-"""Gauges of the whole service at one moment, of all tenants together, as plain values."""
+"""Gauges for the whole service at one moment, over all tenants, as plain values."""
 
 import msgspec
 

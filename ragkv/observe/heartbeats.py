@@ -1,4 +1,4 @@
-"""Heartbeats of workers in Redis: when each last reported, and when its present work last moved on."""
+"""Heartbeats of workers in Redis: when each last reported, and when its current work last made progress."""
 
 import os
 import socket

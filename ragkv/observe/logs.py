@@ -1,4 +1,4 @@
-"""Logs: one line an event, as JSON or for a terminal. The only module that imports structlog.
+"""Logs: one line per event, as JSON or for a terminal. The only module that imports structlog.
 
 Modules log with `logging.getLogger(__name__)`, as the libraries do; everything comes through here. Lines carry what is
 bound when they are written: the id of the request that is being handled, in whichever process.

@@ -1,4 +1,4 @@
-"""Warnings that are logged once in a while, of what may fail alike for every question or file."""
+"""Warnings that are logged only once in a while, for failures that may recur with every question or file."""
 
 import logging
 import time

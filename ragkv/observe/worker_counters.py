@@ -1,5 +1,4 @@
-"""Counters of the work of all workers, and of evictions, kept in Redis: processes come and go, and one shows the
-sums."""
+"""Counters of all workers' work, and of evictions, kept in Redis: processes come and go, and one reports the sums."""
 
 import logging
 import time

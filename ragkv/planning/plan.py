@@ -1,5 +1,5 @@
-"""The plan for a model, a corpus and its questions: from a few divisions, which tier wins in which format, and when it
-pays.
+"""The plan for a model, a corpus and its questions, by simple arithmetic: which tier wins in which format, and when it
+pays off.
 
 Loading a stored token beats computing it if `bandwidth * (1 - recomputed share) > bytes per token * prefill rate`.
 """

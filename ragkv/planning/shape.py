@@ -1,4 +1,4 @@
-"""The part of a model's configuration that decides its KV's size and its prefill's cost."""
+"""The part of a model's configuration that determines the size of its KV and the cost of its prefill."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -1,4 +1,4 @@
-"""Search among more documents than one request may name: the same hits, in requests of bounded size."""
+"""Search among more documents than one request may list: the same hits, in requests of bounded size."""
 
 from collections.abc import Callable, Sequence
 

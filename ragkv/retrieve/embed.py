@@ -1,4 +1,4 @@
-"""A chunk's or a question's vectors: what is embedded is decided here, once for both."""
+"""The vectors of a chunk or a question: decides, in one place for both, what is embedded."""
 
 from collections.abc import Sequence
 

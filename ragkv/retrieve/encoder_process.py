@@ -1,4 +1,4 @@
-"""The encoder in a process of its own, for a process with much else to do.
+"""The encoder in a separate process, for callers that are busy with other work.
 
 A text is hundreds of small operations, before each of which a thread waits for its turn at the interpreter. Beside five
 busy threads that is 20 times the encoder's own time; beside none of them it is the encoder's own time

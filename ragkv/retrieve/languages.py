@@ -1,4 +1,4 @@
-"""The language of a text, told by its function words: small, frequent words that every running text is full of.
+"""Language detection by function words: short, frequent words that occur in all running text.
 
 Each script is judged by itself, as a page in Arabic may quote English. A text with too few function words for a
 verdict (a table, a list of names, a question of three words) has no known language. Serbian stands for Croatian and

@@ -1,4 +1,4 @@
-"""Titles of the collections that were searched last, those of documents that changed since read again."""
+"""Titles of the most recently searched collections; those of documents that have changed since are read again."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence

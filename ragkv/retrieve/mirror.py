@@ -1,4 +1,4 @@
-"""An in-memory index kept equal to the database, for processes that share a database but no Qdrant server."""
+"""An in-memory index kept in sync with the database, for processes that share a database but no Qdrant server."""
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence

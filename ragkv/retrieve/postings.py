@@ -1,4 +1,4 @@
-"""BM25 over arrays: for each term the rows it occurs in, and how much it weighs there."""
+"""BM25 over arrays: for each term, the rows that it occurs in and its weight there."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, Self

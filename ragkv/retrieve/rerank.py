@@ -1,4 +1,4 @@
-"""Passages put in a new order by a cross-encoder, which reads question and passage together.
+"""Re-ranking of passages by a cross-encoder, which reads question and passage together.
 
 sentence-transformers takes seconds to import: only the process that loads a cross-encoder pays.
 """

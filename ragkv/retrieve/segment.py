@@ -1,4 +1,4 @@
-"""Some chunks of a collection, laid out for searching."""
+"""A segment of the index: some chunks of a collection, laid out for searching."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

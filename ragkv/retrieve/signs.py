@@ -1,4 +1,4 @@
-"""The signs of vectors: a first look at many of them that reads a thirty-second of their bytes."""
+"""The signs of vectors: a first pass over many vectors that reads a thirty-second of their bytes."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Text to BM25 term vectors. The index multiplies in the inverse document frequency (Qdrant's `Modifier.IDF`).
+"""Text to BM25 term vectors. The index applies the inverse document frequency (Qdrant's `Modifier.IDF`).
 
 Every text has the terms of English; a text in another language (`ragkv.retrieve.languages`) also has its words stemmed
 in that language, marked as such. A question is often too short to tell its language: then it has the terms of all

@@ -1,4 +1,4 @@
-"""Vectors of a text, and the entry of a chunk in the index."""
+"""Vectors of a text, and a chunk's entry in the index."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The cost of full prefill: a model fitted to a tenant's latest prompts that were computed whole."""
+"""The cost of full prefill: a model fitted to a tenant's latest prompts that were computed in full."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

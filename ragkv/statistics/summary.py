@@ -1,4 +1,4 @@
-"""A tenant's questions: summed up over a window of time, in steps of equal length, and the latest one by one."""
+"""A tenant's questions: aggregated over a time window in equal steps, and the latest ones individually."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta

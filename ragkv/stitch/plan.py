@@ -1,4 +1,4 @@
-"""The plan of one prompt: a value, decided before the engine sees the prompt."""
+"""The stitch plan of one prompt: a value, decided before the engine sees the prompt."""
 
 import hashlib
 from collections.abc import Sequence

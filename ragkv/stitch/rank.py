@@ -1,4 +1,4 @@
-"""Ranking of chunks by a question's own attention, before any of them is in the prompt.
+"""Ranking of chunks by the question's attention, before any of them is in the prompt.
 
 The question runs behind the prefix alone. In each head its queries attend to the prefix and to every chunk's stored
 keys, one softmax over all of them; each chunk sees the question right behind it. Few heads know what a question is

@@ -1,4 +1,5 @@
-"""A backup taken while the service runs: one moment of the database, and the uploaded files that it names."""
+"""A backup taken while the service runs: a consistent snapshot of the database, and the uploaded files that it
+refers to."""
 
 import hashlib
 import logging

@@ -1,4 +1,4 @@
-"""The layout of a backup folder, and the manifest that makes it whole.
+"""The layout of a backup folder, and the manifest that marks it as complete.
 
 DIR/tables/NAME.jsonl       one row a line
 DIR/files/TENANT/ab/SHA256  uploaded files, named by their content

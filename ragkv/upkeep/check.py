@@ -1,4 +1,4 @@
-"""One kind of disagreement that `fsck` looks for, and how it is mended."""
+"""One kind of inconsistency that `fsck` looks for, and how it is repaired."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Removal of what crashes leave beside KV: uploads, points of deleted documents, attachments of deleted mails."""
+"""Removal of leftovers of crashes, apart from KV: uploads, points of deleted documents, attachments of deleted
+mails."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Condition of the parts that a service depends on, each in words that may be shown to any client.
+"""Condition of the components that a service depends on, in words that may be shown to any client.
 
 Every function returns OK or a sentence about the problem. Messages of drivers name hosts and users: they go to the log.
 """

@@ -1,4 +1,4 @@
-"""Eviction of KV, by hand or to make room (`ragkv.upkeep.room`), and removal of KV that no chunk uses.
+"""Eviction of KV, manual or to make room (`ragkv.upkeep.room`), and removal of KV that no chunk uses.
 
 Evicted KV is recomputed when a question needs it. Its documents stay searchable, and are ready again after a rebuild.
 """

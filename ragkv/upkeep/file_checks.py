@@ -1,4 +1,4 @@
-"""Uploaded files held against the rows that name them."""
+"""Checks of uploaded files against the rows that refer to them."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING

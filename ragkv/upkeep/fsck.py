@@ -1,4 +1,4 @@
-"""Checks of all that should fit together: rows, files, KV, points; and repair of what does not."""
+"""Consistency checks across rows, files, KV and points, and repairs."""
 
 from collections.abc import Iterator, Sequence
 

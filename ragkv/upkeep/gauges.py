@@ -1,4 +1,4 @@
-"""Reads the gauges of the whole service, for `/metrics`."""
+"""Reads the gauges for the whole service, for `/metrics`."""
 
 import logging
 from collections.abc import Callable

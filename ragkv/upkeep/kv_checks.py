@@ -1,4 +1,4 @@
-"""KV on disk and in the object store held against its entries, its checksums and the chunks that use it."""
+"""Checks of KV on disk and in the object store against its entries, its checksums and the chunks that use it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Finds what no longer fits together: files without rows, rows without files, KV, points.
+"""Finds inconsistencies: files without rows, rows without files, KV, points.
 
 A crash between two steps leaves it, or a restored backup. Every function here only looks, and may be called at any time
 beside a running service. What was written after `before` may belong to work that is under way and is never named; what

@@ -1,4 +1,4 @@
-"""The pace at which long work tells of its progress."""
+"""How often long-running work reports its progress."""
 
 import time
 

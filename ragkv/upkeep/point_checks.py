@@ -1,4 +1,4 @@
-"""Points on the Qdrant server held against the chunks in the database."""
+"""Checks of points on the Qdrant server against the chunks in the database."""
 
 from ragkv.retrieve.index import Held
 from ragkv.upkeep.check import Check

@@ -1,4 +1,4 @@
-"""Points on a Qdrant server, made from the vectors that the database holds too."""
+"""Points on a Qdrant server, made from the vectors that are also in the database."""
 
 from collections.abc import Iterable
 

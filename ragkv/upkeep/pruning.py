@@ -1,5 +1,5 @@
-"""Removal of old records: questions, jobs that ended, deliveries of webhooks that ended, API keys that ended,
-audit events; and of texts in evaluations, whose figures stay."""
+"""Removal of old records: questions, finished jobs and webhook deliveries, ended API keys, audit events; and of
+texts in evaluations, whose figures stay."""
 
 import logging
 from collections.abc import Callable

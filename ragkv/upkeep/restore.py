@@ -1,4 +1,4 @@
-"""A backup put back: all of it or nothing, into a database of either kind."""
+"""Restore of a backup: all or nothing, into either kind of database."""
 
 import shutil
 import sys

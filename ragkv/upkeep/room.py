@@ -1,4 +1,4 @@
-"""Makes room for KV: evicts what the policy values least, of the tenants that keep more than their share."""
+"""Makes room for KV: evicts what the policy values least, from tenants that hold more than their share."""
 
 import heapq
 import logging

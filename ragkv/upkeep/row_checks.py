@@ -1,4 +1,4 @@
-"""Rows that disagree with each other: leases, jobs, counters."""
+"""Checks of rows against each other: leases, jobs, counters."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Rules for KV: shown and changed for a collection, and carried out for the documents that are there already."""
+"""Rules for KV: show and change them for a collection, and apply them to existing documents."""
 
 from contextlib import suppress
 from dataclasses import asdict

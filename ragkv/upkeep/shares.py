@@ -1,4 +1,4 @@
-"""Shares of the room for KV: which tenant has to give some up, and how much."""
+"""Tenants' shares of the space for KV: which tenant has to give some up, and how much."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple

@@ -1,4 +1,4 @@
-"""Upload of KV to the object store: what lies on this disk alone gets a copy there."""
+"""Upload of KV to the object store: KV that is only on this disk is copied there."""
 
 import logging
 from collections.abc import Sequence

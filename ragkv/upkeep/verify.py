@@ -1,4 +1,4 @@
-"""KV files read and held against their checksums, a piece at a time."""
+"""Verification of KV files against their checksums, one piece at a time."""
 
 from collections.abc import Generator
 from dataclasses import dataclass, field

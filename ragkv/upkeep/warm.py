@@ -1,4 +1,4 @@
-"""KV brought close to the questions before they come: from the object store to this disk, and into memory."""
+"""Warming of KV before questions arrive: from the object store to this disk, and into memory."""
 
 import logging
 from collections.abc import Generator

@@ -1,4 +1,4 @@
-"""Addresses that webhooks may be sent to: no tenant reaches the service's own network through them (SSRF)."""
+"""Addresses that webhooks may be sent to: tenants cannot use them to reach the service's own network (SSRF)."""
 
 import asyncio
 import ipaddress

@@ -1,4 +1,4 @@
-"""Delivery of what is due: each message is sent until its receiver says 2xx, later each time."""
+"""Delivery of due messages: each is sent until its receiver answers 2xx, with growing delays."""
 
 import asyncio
 import logging

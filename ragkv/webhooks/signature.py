@@ -1,4 +1,4 @@
-"""Signatures of webhooks, after Standard Webhooks (standardwebhooks.com)."""
+"""Webhook signatures, as specified by Standard Webhooks (standardwebhooks.com)."""
 
 import base64
 import hashlib

@@ -25,8 +25,10 @@ class AwaitedKV:
         """Bring these chunks' KV to disk where that beats recomputing. Returns the keys that came from the object
         store. Raises nothing.
 
-        repaired: the share of stored KV that is recomputed all the same.
+        repaired: the share of stored KV that is recomputed all the same; where that is all, none is read.
         """
+        if repaired >= 1:
+            return frozenset()
         waiting = self.early_reuse.wait(chunks, keys, repaired)
         if self.promoter is None:
             await waiting

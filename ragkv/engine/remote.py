@@ -34,6 +34,23 @@ _SESSION = "X-Session-ID"
 _ABOUT_THE_REQUEST = {400, 413, 422}  # other errors are about the server: its key, its load, its address
 
 
+class _Choice(msgspec.Struct):
+    """One choice of an event: text and tokens of a step, or of several."""
+
+    text: str
+    token_ids: list[int] | None = None
+    logprobs: dict[str, Any] | None = None
+    finish_reason: str | None = None
+
+
+class _Event(msgspec.Struct):
+    """A server-sent event of the completions endpoint, as far as it is read."""
+
+    choices: list[_Choice] = []
+    usage: dict[str, Any] | None = None
+    error: Any = None
+
+
 class RemoteEngine:
     """Engine over HTTP, or a router before several. Streams do not carry `kv_transfer_params` back, so a report is
     fetched by its tag, from the engine that served the stream: routers keep requests with the same X-Session-ID
@@ -91,9 +108,9 @@ class RemoteEngine:
         session = {_SESSION: request.session or tag}
         async with self._stream(_body(request, tag), session) as lines:
             async for event in lines:
-                usage = event.get("usage") or usage
-                if event["choices"]:
-                    output = _output(event["choices"][0])
+                usage = event.usage or usage
+                if event.choices:
+                    output = _output(event.choices[0])
                     if output.finish_reason:
                         waiting = output  # the last output waits for the usage that follows it
                     else:
@@ -104,9 +121,7 @@ class RemoteEngine:
         yield Output(waiting.text, waiting.token_ids, waiting.logprobs, waiting.finish_reason, report)
 
     @asynccontextmanager
-    async def _stream(
-        self, body: dict[str, Any], session: dict[str, str]
-    ) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+    async def _stream(self, body: dict[str, Any], session: dict[str, str]) -> AsyncIterator[AsyncIterator[_Event]]:
         try:
             async with self._http.stream("POST", "/v1/completions", json=body, headers=session) as response:
                 await _raise_for_status(response)
@@ -157,15 +172,20 @@ def _body(request: Generate, tag: str) -> dict[str, Any]:
     return body
 
 
-async def _events(response: httpx.Response) -> AsyncIterator[dict[str, Any]]:
-    """The JSON of each server-sent event. Raises EngineLost for an error in mid-stream."""
+async def _events(response: httpx.Response) -> AsyncIterator[_Event]:
+    """Each server-sent event. Raises EngineLost for an error in mid-stream, and for an event that was cut off or is not
+    vLLM's: so a router ends its answer when the engine behind it goes away."""
     async for line in response.aiter_lines():
         data = line.removeprefix("data: ")
         if data in {line, "[DONE]"}:
             continue
-        event = msgspec.json.decode(data)
-        if "error" in event:
-            log.warning("the engine failed: %s", event["error"])
+        try:
+            event = msgspec.json.decode(data, type=_Event)
+        except msgspec.DecodeError as error:
+            log.warning("the engine's answer broke off: %s", error)
+            raise EngineLost(_AWAY, _RETRY_AFTER_S) from error
+        if event.error is not None:
+            log.warning("the engine failed: %s", event.error)
             raise EngineLost(_AWAY, _RETRY_AFTER_S)
         yield event
 
@@ -184,11 +204,11 @@ async def _raise_for_status(response: httpx.Response) -> None:
     )
 
 
-def _output(choice: dict[str, Any]) -> Output:
-    steps = ((choice.get("logprobs") or {}).get("top_logprobs")) or ()
+def _output(choice: _Choice) -> Output:
+    steps = ((choice.logprobs or {}).get("top_logprobs")) or ()
     return Output(
-        text=choice["text"],
-        token_ids=tuple(choice.get("token_ids") or ()),
+        text=choice.text,
+        token_ids=tuple(choice.token_ids or ()),
         logprobs=tuple({int(name.removeprefix("token_id:")): value for name, value in step.items()} for step in steps),
-        finish_reason=choice.get("finish_reason"),
+        finish_reason=choice.finish_reason,
     )

@@ -201,7 +201,10 @@ class SupervisedEngine:
         self._failures, self._reason = self._failures + 1, reason
         self._next_at = time.monotonic() + self._pace.delay(self._failures)
         await self._enter(Phase.WAITING)
-        await engine.kill()
+        try:
+            await engine.kill()
+        except Exception:  # as above; what is left of it may keep the next one from starting, which is tried again
+            log.exception("the engine that failed was not put out of the way")
         self._engine = None
 
     async def _until_lost(self, engine: Replaceable) -> str:
@@ -212,7 +215,8 @@ class SupervisedEngine:
             while await engine.ready():
                 now = time.monotonic()
                 if probe is None or probe.done():
-                    answered_at = answered_at if probe and probe.exception() else now
+                    failed = probe is not None and (probe.cancelled() or probe.exception())
+                    answered_at = answered_at if failed else now
                     probe = asyncio.create_task(engine.probe())
                 if now - answered_at > self._pace.silence:
                     return f"it did not respond for {self._pace.silence:.0f} s"

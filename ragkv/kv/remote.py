@@ -100,7 +100,10 @@ class ObjectStore:
     def put(self, key: str, path: Path) -> None:
         self._claim()
         with path.open("rb") as file, self._asking():
-            obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
+            try:
+                obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
+            except FileNotFoundError as error:  # the bucket is gone, not the file
+                raise BaseError(str(error)) from None
 
     def delete(self, keys: Iterable[str]) -> None:
         if not self._has_marker():

@@ -5,6 +5,8 @@ import time
 from dataclasses import replace
 from itertools import chain, repeat
 
+import httpx
+import obstore
 import pytest
 
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
@@ -116,6 +118,17 @@ def test_a_bucket_that_there_is_not_is_unavailable(s3_place, store, caplog):
     with pytest.raises(Unavailable, match=r"see the service.s log"):
         nowhere.put(KEY, store.path(KEY))
     assert re.search("NoSuchBucket|Not Found", caplog.text)
+
+
+def test_a_bucket_that_goes_after_an_upload_is_unavailable_and_no_file_is_said_to_be_gone(s3_place, store):
+    remote = ObjectStore(s3_place, lambda: "a service")
+    store.put(KEY, some_kv())
+    remote.put(KEY, store.path(KEY))
+    remote.delete([KEY])
+    obstore.delete(remote._store, [MARKER])
+    httpx.delete(f"{s3_place.endpoint}/{s3_place.url.split('/')[2]}").raise_for_status()
+    with pytest.raises(Unavailable):
+        remote.put(KEY, store.path(KEY))
 
 
 def test_a_store_that_is_away_is_not_asked_again_at_once(s3_place, store, free_port):

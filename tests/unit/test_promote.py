@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from ragkv.answer.early_reuse import EarlyReuse
+from ragkv.answer.incoming import AwaitedKV
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.answer.promote import Promoter, RemoteIndex
 from ragkv.chunk import Chunk
@@ -115,6 +117,14 @@ def test_what_is_on_disk_is_used_now_and_nothing_is_asked(world):
 
 def world_order(world, key):
     return world.keys.index(key) if key in world.keys else len(world.keys)
+
+
+@pytest.mark.parametrize(("repaired", "loads"), [(0.9, 5), (1.0, 0)])
+def test_for_an_answer_that_recomputes_everything_nothing_is_loaded(world, repaired, loads):
+    promoter = world.promoter()
+    incoming = AwaitedKV(promoter.cost, EarlyReuse(world.store, promoter.cost, Patience(5.0, 0.0)), promoter)
+    promoted = asyncio.run(incoming.bring(world.chunks, KEYS, repaired))
+    assert len(promoted) == len(world.remote.fetched) == loads
 
 
 def test_any_number_of_questions_load_one_chunk_once(world):

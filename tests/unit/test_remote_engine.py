@@ -41,7 +41,8 @@ def run(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers:
 def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *answers: Any) -> list[str]:
     """The scenario over a server that gives one of the answers to each connection: events, and then it hangs up.
 
-    A number is a status without a body, a dict the body. Returns the session of each request.
+    A number is a status without a body, a dict the body; what stands in events as bytes is sent as it is, and the
+    answer ends well behind it. Returns the session of each request.
     """
 
     async def whole() -> list[str]:
@@ -52,14 +53,15 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
             answer = answers[min(len(asked), len(answers) - 1)]
             asked.append("".join(re.findall("(?i)x-session-id: (.*)\r", head)))
             status, events = (answer, ()) if isinstance(answer, int) else (200, answer)
-            is_whole = status != 200 or isinstance(answer, dict) or USAGE.keys() <= answer[-1].keys()
+            ends_well = isinstance(answer, dict) or (events and isinstance(events[-1], bytes))
+            is_whole = status != 200 or ends_well or (events and USAGE.keys() <= events[-1].keys())
             more = "" if is_whole else "content-length: 100000\r\n"
             writer.write(f"HTTP/1.1 {status} -\r\nconnection: close\r\n{more}\r\n".encode())
             if isinstance(answer, dict):
                 writer.write(json.dumps(answer).encode())
                 events = ()
             for event in events:
-                writer.write(f"data: {json.dumps(event)}\n\n".encode())
+                writer.write(event if isinstance(event, bytes) else f"data: {json.dumps(event)}\n\n".encode())
             writer.close()
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -97,6 +99,26 @@ def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any)
         assert lost.value.retry_after_s > 5
 
     assert run(scenario, first, WHOLE) == 1
+
+
+BROKEN = [
+    b'data: {"choices": [{"te',
+    b'data: {"choices": [{}]}\n\n',
+    b'data: {"detail": "no engine"}\n\n',
+    b"data: []\n\n",
+]
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=["cut off", "without text", "a router's", "no object"])
+def test_an_answer_that_breaks_off_within_an_event_is_one_of_a_lost_engine(broken: bytes) -> None:
+    """A router that loses its engine may end the answer in good form."""
+
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(EngineLost, match="ask again"):
+            await ask(engine)
+
+    assert run(answers, [broken], WHOLE) == 2
+    assert run(scenario, [output("a"), broken], WHOLE) == 1
 
 
 def test_a_request_its_repetition_and_its_report_are_of_one_session() -> None:

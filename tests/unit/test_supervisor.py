@@ -178,6 +178,37 @@ def test_an_engine_that_does_not_start_is_tried_again_ever_more_slowly() -> None
     run(scenario, *[failing] * 5, ChildEngine)
 
 
+class Stubborn(ChildEngine):
+    """Its core goes when it is killed, and what it leaves behind cannot be removed."""
+
+    async def kill(self) -> None:
+        await super().kill()
+        raise PermissionError("what it left cannot be removed")
+
+    async def stop(self) -> None:
+        await super().kill()
+
+
+class Unanswered(ChildEngine):
+    """The question whether it is alive is given up, not answered."""
+
+    async def probe(self) -> None:
+        raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("kind", [Stubborn, Unanswered])
+def test_whatever_goes_wrong_with_an_engine_there_is_another(kind: type[ChildEngine]) -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        await asyncio.sleep(0.1)
+        cores.made[0].signal(signal.SIGKILL)
+        await until(lambda: len(cores.made) == 2)
+        await until_ready(engine)
+        assert await ask(engine) == ANSWER
+
+    run(scenario, kind, ChildEngine)
+
+
 def test_delays_double_up_to_a_minute() -> None:
     delays = [Pace().delay(failures) for failures in range(1, 12)]
     assert delays[:4] == [1.0, 2.0, 4.0, 8.0]

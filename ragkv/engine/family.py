@@ -32,7 +32,8 @@ class Family:
         return cls(children, tuple(descendants), frozenset(files))
 
     def kill(self) -> None:
-        """Kill all that live, wait until they are gone, and remove their files."""
+        """Kill all that live, wait until they are gone, and remove their files as far as that is allowed: a process may
+        map another user's memory."""
         for child in self.children:
             child.kill()
         for one in self.descendants:
@@ -42,7 +43,8 @@ class Family:
             child.join()
         psutil.wait_procs(self.descendants)
         for path in self.files:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):
+                path.unlink()
 
 
 def _files(pid: int) -> Iterator[Path]:

@@ -11,12 +11,11 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from ragkv.errors import Corrupt
 from ragkv.kv.file import StoredKV
 from ragkv.kv.layout import Layout
 from ragkv.kv.pieces import FilePart
 from ragkv.kv.quantise import Packed
-from ragkv.kv.store import KVStore
+from ragkv.kv.store import Identity, KVStore
 
 log = logging.getLogger(__name__)
 
@@ -27,15 +26,12 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 KV = TypeVar("KV", bound=StoredKV | Packed)
 
-_Identity = tuple[int, int, int]
-"""Inode, time of the last change in nanoseconds, bytes."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
     kv: StoredKV
     num_bytes: int
-    file: _Identity
+    file: Identity
 
 
 class HostTier:
@@ -65,7 +61,7 @@ class HostTier:
         """Like `KVStore.open`, with the tier's heads alone. layout: the files', with all heads."""
         if (kv := self._copy_of(key)) is not None:
             return kv
-        file = self._identity(key)
+        file = self._store.identity(key)
         kv = self._store.open(key, layout)
         if kv is not None and self._heads is not None:
             kv = kv.of_heads(self._heads)
@@ -87,18 +83,11 @@ class HostTier:
                 return None
             self._copies.move_to_end(key)
             copy = self._copies[key]
-        if copy.file == self._identity(key):
+        if copy.file == self._store.identity(key):
             return copy.kv
         with self._lock:
             self._drop(key)
         return None
-
-    def _identity(self, key: str) -> _Identity | None:
-        try:
-            seen = self._store.path(key).stat()
-        except (OSError, Corrupt):
-            return None
-        return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
     def _is_used_again(self, key: str) -> bool:
         """Whether it was used before, of late. What is used once would only push out what is used often."""
@@ -113,7 +102,7 @@ class HostTier:
                 self._used_once.popitem(last=False)
         return False
 
-    def _keep(self, key: str, kv: StoredKV, file: _Identity) -> None:
+    def _keep(self, key: str, kv: StoredKV, file: Identity) -> None:
         num_bytes = _bytes_of(kv)
         if num_bytes > self._capacity:
             return

@@ -38,6 +38,9 @@ T = TypeVar("T")
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
+Identity = tuple[int, int, int]
+"""Inode, time of the last change in nanoseconds, bytes."""
+
 
 class KVFile(NamedTuple):
     """A file of the folder. used: when it was last read or, with an object store behind the folder, used; in
@@ -78,6 +81,14 @@ class KVStore:
         except Corrupt:
             return False
 
+    def identity(self, key: str) -> Identity | None:
+        """Tells the file of `key` from any other that takes its place; None if there is none."""
+        try:
+            seen = self.path(key).stat()
+        except (OSError, Corrupt):
+            return None
+        return seen.st_ino, seen.st_mtime_ns, seen.st_size
+
     def put(self, key: str, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
         """Keep the KV. Returns its size in bytes."""
         return write_kv(self.path(key), kv, kv_format)
@@ -86,7 +97,7 @@ class KVStore:
         """The KV in memory, checked; None if there is none to use, for whatever reason.
 
         A damaged file is removed, so that it is made again; one that merely cannot be read now, or is of another
-        layout, is left alone.
+        layout, is left alone, and so is one that took the place of a damaged one meanwhile.
         """
         return self._use(key, lambda path: read_kv(path, layout).loaded())
 
@@ -121,14 +132,16 @@ class KVStore:
         return self._use(key, read_shape)
 
     def _use(self, key: str, read: Callable[[Path], T]) -> T | None:
+        looked_at = self.identity(key)
         try:
             return read(self.path(key))
         except FileNotFoundError:
             return None
         except Corrupt as error:
             log.warning("KV file removed, its chunk will be recomputed: %s", error)
-            with suppress(OSError, Corrupt):
-                self.path(key).unlink(missing_ok=True)
+            if looked_at is not None and self.identity(key) == looked_at:
+                with suppress(OSError):
+                    self.path(key).unlink(missing_ok=True)
         except (OSError, Unsupported) as error:
             log.warning("KV file not usable, its chunk will be recomputed: %s", error)
         return None

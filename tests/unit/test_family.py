@@ -67,5 +67,14 @@ def test_what_lies_in_a_folder_of_the_memory_is_nobodys_leavings() -> None:
             process.kill()
 
 
+def test_what_cannot_be_removed_keeps_nothing_else(tmp_path: Path) -> None:
+    files = {tmp_path / str(number) for number in range(8)}
+    for path in files:
+        path.touch()
+    (tmp_path / "folder").mkdir()
+    Family(files=frozenset({*files, tmp_path / "folder"})).kill()
+    assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
+
+
 def test_no_family_is_killed_without_harm() -> None:
     Family().kill()

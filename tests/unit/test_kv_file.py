@@ -260,6 +260,18 @@ def test_a_file_without_its_key_is_a_miss(tmp_path):
         read_kv(path, LAYOUT)
 
 
+def test_a_file_that_takes_the_place_of_a_corrupt_one_while_that_is_read_stays(tmp_path):
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+
+    def damaged(path):
+        store.put(KEY, some_kv())
+        raise Corrupt("what was there before")
+
+    assert store._use(KEY, damaged) is None
+    assert store.get(KEY, LAYOUT) is not None
+
+
 def test_a_corrupt_file_is_removed_so_that_it_is_made_again(tmp_path):
     store = KVStore(tmp_path)
     store.put(KEY, some_kv())

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ragkv.answer.load_cost import LoadCost, Patience
@@ -49,13 +50,15 @@ class EarlyReuse:
         chosen, patience = worth_awaiting(saved)
         patience = min(patience, self._patience.seconds(sum(one.tokens for one in chosen)))
         began = time.perf_counter()
-        left = [one.key for one in chosen]
-        while left and time.perf_counter() - began < patience:
-            await asyncio.sleep(min(LOOK_EVERY_S, patience))
-            left = await self._threads.run(self._still_coming, left)
+        left, there = {one.key for one in chosen}, set[str]()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):  # a look, too, may have to wait: for those of other questions
+                while left:
+                    await asyncio.sleep(min(LOOK_EVERY_S, patience))
+                    arrived, left = await self._threads.run(self._look_again, left)
+                    there |= arrived
         if chosen:
             metrics.waited_for_kv(time.perf_counter() - began)
-        there = await self._threads.run(lambda: {one.key for one in chosen if one.key in self._store})
         for one in coming:
             if one not in chosen:
                 metrics.kv_awaited("not_awaited")
@@ -76,11 +79,12 @@ class EarlyReuse:
         found = ((one, next((key for key in one.keys if key in expected), None)) for one in absent)
         return list(dict.fromkeys(Coming(key, one.tokens, expected[key]) for one, key in found if key is not None))
 
-    def _still_coming(self, keys: Sequence[str]) -> list[str]:
-        """The keys without a file that a running process still computes."""
+    def _look_again(self, keys: set[str]) -> tuple[set[str], set[str]]:
+        """The keys that have a file now, and those without one that a running process still computes."""
         # Before the look at the files: a worker stores, then withdraws.
-        expected = self._prefilling.ready_in_s(set(keys))
-        return [key for key in keys if key in expected and key not in self._store]
+        expected = self._prefilling.ready_in_s(keys)
+        there = {key for key in keys if key in self._store}
+        return there, (keys & expected.keys()) - there
 
 
 def worth_awaiting(saved: Mapping[Coming, float]) -> tuple[list[Coming], float]:

@@ -128,6 +128,38 @@ def test_nobody_waits_longer_than_the_settings_say(store, prefilling, counted):
     assert counted() == {"late": 1}
 
 
+class Watched(KVStore):
+    """Tells when it is looked into."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.looked = threading.Event()
+
+    def __contains__(self, key):
+        self.looked.set()
+        return super().__contains__(key)
+
+
+def test_nobody_waits_longer_for_the_looks_of_others(tmp_path, prefilling, counted):
+    """Few threads look for any number of questions."""
+    store, others = Watched(tmp_path), threading.Event()
+    early = reuse(store, token_s=0.1, most_s=0.1)
+
+    async def wait():
+        waiting = asyncio.create_task(early.wait(CHUNKS, KEYS, 0.0))
+        await asyncio.to_thread(store.looked.wait)
+        looks = [asyncio.create_task(early._threads.run(others.wait, 30)) for _ in range(2)]
+        try:
+            await asyncio.wait_for(waiting, 10)
+        finally:
+            others.set()
+            await asyncio.gather(*looks)
+
+    with announced(prefilling, batch(*NAMES[:1], takes_s=5.0)):
+        asyncio.run(wait())
+    assert counted() == {"late": 1}
+
+
 def test_what_is_recomputed_all_the_same_saves_nothing(store, prefilling, counted):
     with announced(prefilling, batch(*NAMES[:1], takes_s=5.0)):
         assert waited(reuse(store, token_s=0.09), repaired=0.5) < 4.0

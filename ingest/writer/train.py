@@ -148,15 +148,15 @@ class Trainer:
         """Take the gradients of a context's KV on to the adapter, a few chunks at a time: what a forward keeps for its
         backward, megabytes a token, is then bounded (gradient caching, Gao et al., arXiv 2101.06983)."""
         start = self._reader.num_prefix
-        for group in grouped(chunks, TOKENS_AT_ONCE):
-            end = start + sum(map(len, group))
-            gradients = [
-                whole.grad[:, :, start:end] for whole in chain.from_iterable(context) if whole.grad is not None
-            ]
-            with self._adapter.followed():
+        with self._adapter.followed():
+            for group in grouped(chunks, TOKENS_AT_ONCE):
+                end = start + sum(map(len, group))
+                gradients = [
+                    whole.grad[:, :, start:end] for whole in chain.from_iterable(context) if whole.grad is not None
+                ]
                 written = self._reader.write_behind(start, group, weights)
                 torch.autograd.backward(list(chain.from_iterable(written)), gradients)
-            start = end
+                start = end
 
     def _update(self) -> None:
         done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)

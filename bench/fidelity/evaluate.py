@@ -140,7 +140,7 @@ def _check(options: FidelityOptions, settings: Settings) -> None:
             "it with `ragkv eval retrieval`"
         )
     if options.writer is not None and not (options.writer / ADAPTER).is_file():
-        raise Rejected(f"--writer {options.writer}: it has no {ADAPTER}, so there is no writer to measure")
+        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
 
 
 def run_of(

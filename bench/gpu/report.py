@@ -111,7 +111,7 @@ def resumed(file: Path, fresh: GpuReport) -> GpuReport:
     for name in ("device", "versions", "eager"):
         there, here = getattr(report, name), getattr(fresh, name)
         if there != here:
-            raise Rejected(f"{file} was measured with {name} {there}, but this is {here}: move it away, or give --json")
+            raise Rejected(f"{file} was measured with {name} {there}, this is {here}: move it away, or give --json")
     return report
 
 

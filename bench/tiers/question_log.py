@@ -90,7 +90,7 @@ def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]
         advance()
     if len(requests) < 2:  # noqa: PLR2004 - nothing is used again before the second
         raise Rejected(
-            f"{log.name}: only {len(requests)} of {len(log.questions)} questions find a passage, but two are needed. "
+            f"{log.name}: only {len(requests)} of {len(log.questions)} questions find a passage, two are needed. "
             "Questions that retention removed, answers from the cache, and collections that are gone or empty say nothing "
             "about the use of chunks"
         )

@@ -33,7 +33,7 @@ def evaluate_asked(name: str, parts: Parts, progress: StageProgress) -> None:
     if asked is None or not asked.is_under_way:
         return
     if asked.attempts >= MAX_ATTEMPTS:
-        reason = f"the worker stopped {MAX_ATTEMPTS} times during the evaluation: see its log"
+        reason = f"the worker ended {MAX_ATTEMPTS} times during the evaluation: see its log"
         write_evaluation(name, replace(asked, state=State.FAILED, error=reason), folder)
         return
     running = replace(asked, state=State.RUNNING, attempts=asked.attempts + 1, done=0)

@@ -135,7 +135,7 @@ def _check_range(start: int, end: int) -> None:
 
 def _check_words(words: str, checksum: str | None) -> None:
     if checksum is not None and checksum != checksum_of(words):
-        raise Rejected("the document was read again since then, and its text at this place has changed")
+        raise Rejected("the document was read again since then, and has other words at this place")
 
 
 def _before(session: "Session", row: "ChunkRow", page: int) -> list[Piece]:

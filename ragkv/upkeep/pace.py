@@ -1,4 +1,4 @@
-"""How often long-running work reports its progress."""
+"""Intervals at which long-running work reports its progress."""
 
 import time
 

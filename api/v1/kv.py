@@ -25,6 +25,7 @@ from ragkv.upkeep.admin import (
     HeldKV,
     KVOverview,
     held_kv,
+    kv_of_some_collections,
     overview,
     pin,
     rebuild_document,
@@ -56,7 +57,8 @@ def show_all(
 ) -> KVOverview:
     """Get the size of the tenant's stored KV by tier and by collection. `limit` and `cursor` are of the collections,
     which are ordered by name."""
-    return overview(caller.tenant_id, parts, limit, cursor, of_all=caller.may("admin"))
+    collections = kv_of_some_collections(caller.tenant_id, limit, cursor, parts.database)
+    return overview(caller.tenant_id, parts, collections, of_all=caller.may("admin"))
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())

@@ -95,6 +95,9 @@ class CollectionKVPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
+NO_COLLECTIONS = CollectionKVPage([], None)
+
+
 class TenantKV(msgspec.Struct, frozen=True):
     """The KV of one tenant."""
 
@@ -131,18 +134,15 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overview(
-    tenant_id: str, parts: Parts, limit: int = MAX_PAGE, cursor: str | None = None, *, of_all: bool = True
+    tenant_id: str, parts: Parts, collections: CollectionKVPage = NO_COLLECTIONS, *, of_all: bool = True
 ) -> KVOverview:
-    """All of a tenant's KV, and that of a page of its collections. Raises Rejected for an invalid cursor.
-
-    Looks at every file: it may take a second. `of_all`: for the default tenant, with what each tenant has.
-    """
+    """All of a tenant's KV, with that of these collections. Looks at every file: it may take a second. `of_all`: for
+    the default tenant, with what each tenant has."""
     with parts.database.reading() as session:
-        collections = _page(session, tenant_id, limit, cursor)
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         sees_all = of_all and tenant_id == parts.default_collection.tenant_id
         tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
-        limit_bytes = limit_now(session, parts.settings)
+        limit = limit_now(session, parts.settings)
         has_remote = parts.settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
         entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
@@ -157,19 +157,22 @@ def overview(
         remote,
     )
     hit_rate, loads = tier_use(tenant_id, "24h", parts.database)
-    return KVOverview(
-        tiers, collections.items, collections.next, tenants, limit_bytes or None, last_used, hit_rate, loads
-    )
+    return KVOverview(tiers, collections.items, collections.next, tenants, limit or None, last_used, hit_rate, loads)
 
 
 def kv_of_collections(tenant_id: str, database: Database) -> Iterator[CollectionKV]:
     """The KV of every collection of a tenant, by name, read a page at a time."""
+    return all_pages(lambda cursor: kv_of_some_collections(tenant_id, MAX_PAGE, cursor, database))
 
-    def page_at(cursor: str | None) -> CollectionKVPage:
-        with database.reading() as session:
-            return _page(session, tenant_id, MAX_PAGE, cursor)
 
-    return all_pages(page_at)
+def kv_of_some_collections(tenant_id: str, limit: int, cursor: str | None, database: Database) -> CollectionKVPage:
+    """The KV of a page of a tenant's collections, by name. Raises Rejected for an invalid cursor."""
+    position = position_by_name(cursor)
+    with database.reading() as session:
+        found = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position)
+        kept = {one: sums for one, *sums in session.execute(kv_by_collection([row[0] for row in found.items]))}
+    items = [CollectionKV(*row, *kept.get(row[0], (0, 0, 0))) for row in found.items]
+    return CollectionKVPage(items, found.next(lambda row: row[1]))
 
 
 def held_kv(owner: KVOwner, database: Database) -> HeldKV:
@@ -237,13 +240,6 @@ def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) 
 def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     """Queue every document whose KV was evicted."""
     return queue_again(evicted_documents(owner), precompute_again, REBUILD, parts)
-
-
-def _page(session: "Session", tenant_id: str, limit: int, cursor: str | None) -> CollectionKVPage:
-    found = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position_by_name(cursor))
-    kept = {one: sums for one, *sums in session.execute(kv_by_collection([row[0] for row in found.items]))}
-    items = [CollectionKV(*row, *kept.get(row[0], (0, 0, 0))) for row in found.items]
-    return CollectionKVPage(items, found.next(lambda row: row[1]))
 
 
 def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:

@@ -99,29 +99,29 @@ class Adapter:
 
     @contextmanager
     def followed(self) -> Iterator[None]:
-        """In the block, gradients of forwards with `merged_weights` reach the adapter's matrices, as if these stood
-        beside the model's weights.
+        """Gradients of the block's forwards with `merged_weights` reach the adapter's matrices, as if these stood
+        beside the model's weights. The backward may come after the block.
 
         The weights' own gradients are never computed: a product of the model's size less for each layer, and no copy of
         the model's weights for them.
         """
         name = self._model.active_adapter
-        followed: list[tuple[torch.Tensor, torch.Tensor]] = []
         hooks = []
         for _, layer in self._layers():
-            matrices = [cast("torch.Tensor", each[name].weight) for each in (layer.lora_A, layer.lora_B)]
             # `disabled`, which a forward with merged weights runs in, takes the matrices themselves out of autograd.
-            down, up = (matrix.detach().requires_grad_() for matrix in matrices)
-            followed += zip(matrices, (down, up), strict=True)
+            down, up = (_leaf_of(cast("torch.Tensor", each[name].weight)) for each in (layer.lora_A, layer.lora_B))
             hooks.append(layer.get_base_layer().register_forward_hook(_following(down, up, layer.scaling[name])))
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
-        for matrix, leaf in followed:
-            if leaf.grad is not None:
-                matrix.grad = leaf.grad if matrix.grad is None else matrix.grad + leaf.grad
+
+    @property
+    def bytes_a_token(self) -> int:
+        """Memory that a forward keeps for its backward, about: the adapted layers' inputs and outputs."""
+        weights = [cast("torch.Tensor", layer.get_base_layer().weight) for _, layer in self._layers()]
+        return sum(sum(weight.shape) * weight.element_size() for weight in weights)
 
     def _layers(self) -> Iterator[tuple[str, Linear]]:
         """The adapted layers, by name in the model without its head."""
@@ -167,6 +167,18 @@ class _Follow(torch.autograd.Function):
         of_down = (of_rows @ up.to(rows.dtype)).T @ rows
         of_up = of_rows.T @ (rows @ down.to(rows.dtype).T)
         return gradient, None, ctx.scale * of_down.to(down.dtype), ctx.scale * of_up.to(up.dtype), None
+
+
+def _leaf_of(matrix: torch.Tensor) -> torch.Tensor:
+    """The matrix for autograd, whose gradients are added to `matrix.grad`."""
+
+    def add(leaf: torch.Tensor) -> None:
+        matrix.grad = leaf.grad if matrix.grad is None or leaf.grad is None else matrix.grad + leaf.grad
+        leaf.grad = None
+
+    leaf = matrix.detach().requires_grad_()
+    leaf.register_post_accumulate_grad_hook(add)  # type: ignore[no-untyped-call]
+    return leaf
 
 
 def _following(down: torch.Tensor, up: torch.Tensor, scale: float) -> Callable[..., torch.Tensor]:

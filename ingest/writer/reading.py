@@ -7,6 +7,7 @@ reach the writer through the keys and values alone: the reader's weights are nev
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,11 @@ KV = list[tuple[torch.Tensor, torch.Tensor]]
 """Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""
 Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""
+
+TOKENS_AT_ONCE = 640
+"""Written in one forward: enough to keep a processor busy: more would only take memory."""
+LEAST_FILLED = 0.75
+"""Length of a group's shortest chunk as a share of its longest: the rest is padding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,25 +140,38 @@ class Reader:
 
         The writer is as the caller left it, or `weights`. The prefix's KV is always the plain model's. Keeps gradients.
         """
-        written = self.write_behind(self.num_prefix, chunks, weights)
-        return [
-            (torch.cat([prefix_keys, keys], 2), torch.cat([prefix_values, values], 2))
-            for (prefix_keys, prefix_values), (keys, values) in zip(self._prefix, written, strict=True)
-        ]
+        starts = self.starts(chunks)
+        written: dict[int, KV] = {}
+        for group in grouped(chunks, TOKENS_AT_ONCE):
+            pieces = self.write_at([starts[index] for index in group], [chunks[index] for index in group], weights)
+            written.update(zip(group, pieces, strict=True))
+        return self.stitch([written[index] for index in range(len(chunks))])
 
-    def write_behind(self, start: int, chunks: Sequence[Sequence[int]], weights: Weights | None = None) -> KV:
-        """The chunks' part of what `write` returns, from position `start` on."""
+    def starts(self, chunks: Sequence[Sequence[int]]) -> list[int]:
+        """Position of each chunk's first token where the chunks follow the prefix one after the other."""
+        return list(accumulate(map(len, chunks[:-1]), initial=self.num_prefix))
+
+    def write_at(
+        self, starts: Sequence[int], chunks: Sequence[Sequence[int]], weights: Weights | None = None
+    ) -> list[KV]:
+        """KV of each chunk as `write` makes it, its first token at that position. In one forward, with gradients."""
         captured = self._written(padded(chunks, self._device), weights)
-        lengths = [len(chunk) for chunk in chunks]
-        positions = torch.arange(start, start + sum(lengths), device=self._device)
-        keys, values = (
-            [
-                torch.cat([row[:, :length] for row, length in zip(layer, lengths, strict=True)], 1)[None]
-                for layer in kind
-            ]
-            for kind in (captured.keys, captured.values)
-        )
-        return [(self._rotated(key, positions), value) for key, value in zip(keys, values, strict=True)]
+        pieces = []
+        for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
+            positions = torch.arange(start, start + len(chunk), device=self._device)
+            keys, values = (
+                [layer[row : row + 1, :, : len(chunk)] for layer in kind] for kind in (captured.keys, captured.values)
+            )
+            pieces.append([(self._rotated(key, positions), value) for key, value in zip(keys, values, strict=True)])
+        return pieces
+
+    def stitch(self, pieces: Sequence[KV]) -> KV:
+        """KV of the prefix and of chunks one after the other. Keeps gradients."""
+        layers = zip(self._prefix, *pieces, strict=True)
+        return [
+            (torch.cat(keys, 2), torch.cat(values, 2))
+            for keys, values in (zip(*layer, strict=True) for layer in layers)
+        ]
 
     def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
         """Keys and values of rows of tokens [rows, longest], each behind the prefix; the mean over the stand-ins."""
@@ -205,6 +224,20 @@ def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterato
 def mean_kl(teacher: torch.Tensor, student: torch.Tensor) -> torch.Tensor:
     """KL(teacher || student) of log probabilities [tokens, vocabulary], mean over the tokens."""
     return (teacher.exp() * (teacher - student)).sum(-1).mean()
+
+
+def grouped(chunks: Sequence[Sequence[int]], tokens: int) -> Iterator[list[int]]:
+    """Indices of the chunks in groups of similar length: of at most `tokens`, padding included, or of one chunk."""
+    group: list[int] = []
+    for index in sorted(range(len(chunks)), key=lambda index: -len(chunks[index])):
+        if group:
+            longest = len(chunks[group[0]])
+            if len(chunks[index]) < LEAST_FILLED * longest or (len(group) + 1) * longest > tokens:
+                yield group
+                group = []
+        group.append(index)
+    if group:
+        yield group
 
 
 def cache_of(kv: KV) -> DynamicCache:

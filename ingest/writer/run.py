@@ -42,7 +42,8 @@ STATE = "training.pt"
 class Plan:
     """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
     stand_ins: contexts that chunks are written behind; a run that goes on keeps those that it has. unanswered: share of
-    the training's questions that the model answers itself. data: what is trained on, in words."""
+    the training's questions that the model answers itself. data: what is trained on, in words. float32: compute in it,
+    whatever the model's dtype."""
 
     folder: Path
     course: Course
@@ -51,6 +52,7 @@ class Plan:
     stand_ins: int = 0
     unanswered: float = 0.0
     data: str = ""
+    float32: bool = False
 
 
 class Run:
@@ -67,7 +69,7 @@ class Run:
         self._seen = [*self._division.training, *(sample.chunks for sample in known)]
         self._known = [replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in known]
         card = _card_to_go_on_with(parts, plan)
-        model = load_model(parts.model_folder, parts.layout.dtype)
+        model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
         if card is None:
             self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._training, plan))
         else:

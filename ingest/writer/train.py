@@ -5,7 +5,7 @@ SemPIC (arXiv 2607.28069) and C2KV (arXiv 2607.17715).
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ingest.writer.adapter import Adapter
-from ingest.writer.reading import KV, Reader, Reading, Tail, Weights, distances
+from ingest.writer.reading import KV, TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
 from ingest.writer.samples import Sample, Samples
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.errors import Rejected
@@ -22,8 +22,8 @@ from ragkv.errors import Rejected
 HIDDEN_WEIGHT = 2.0
 MAX_ANSWER_TOKENS = 40
 WARM_UP_STEPS = 5
-TOKENS_AT_ONCE = 640
-"""Written with what a backward needs: two to three gigabytes with a small model."""
+KEPT_BYTES = 4 << 30
+"""Memory for what the writing of a whole context keeps for its backward."""
 LEAST_RATE = 0.05
 """Learning rate at the end, as a share of the full one."""
 
@@ -132,31 +132,15 @@ class Trainer:
         tails = self._reader.answered(whole, tails, MAX_ANSWER_TOKENS)
         with torch.no_grad():
             teacher = self._reader.stitched(whole, tails)
-            context = self._reader.write(chunks, weights)
-        for tensor in chain.from_iterable(context):
-            tensor.requires_grad_()
-        pairs = list(distances(teacher, self._reader.stitched(context, tails)))
+        writing = _Writing(self._reader, self._adapter, chunks, weights)
+        pairs = list(distances(teacher, self._reader.stitched(writing.context, tails)))
         kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
         ((kl + HIDDEN_WEIGHT * hidden) / self._course.batch).backward()  # type: ignore[no-untyped-call]
-        self._write_again(chunks, context, weights)
+        writing.backward()
         self.samples += 1
         if self.samples % self._course.batch == 0:
             self._update()
         return Losses(kl.item(), hidden.item())
-
-    def _write_again(self, chunks: Sequence[tuple[int, ...]], context: KV, weights: Weights) -> None:
-        """Take the gradients of a context's KV on to the adapter, a few chunks at a time: what a forward keeps for its
-        backward, megabytes a token, is then bounded (gradient caching, Gao et al., arXiv 2101.06983)."""
-        start = self._reader.num_prefix
-        with self._adapter.followed():
-            for group in grouped(chunks, TOKENS_AT_ONCE):
-                end = start + sum(map(len, group))
-                gradients = [
-                    whole.grad[:, :, start:end] for whole in chain.from_iterable(context) if whole.grad is not None
-                ]
-                written = self._reader.write_behind(start, group, weights)
-                torch.autograd.backward(list(chain.from_iterable(written)), gradients)
-                start = end
 
     def _update(self) -> None:
         done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)
@@ -169,13 +153,44 @@ class Trainer:
         self._weights = None
 
 
-def grouped(chunks: Sequence[tuple[int, ...]], tokens: int) -> Iterator[list[tuple[int, ...]]]:
-    """Chunks in order, in groups of at most `tokens`, padding included, or of one chunk."""
-    group: list[tuple[int, ...]] = []
-    for chunk in chunks:
-        if group and (len(group) + 1) * max(map(len, (*group, chunk))) > tokens:
-            yield group
-            group = []
-        group.append(chunk)
-    if group:
-        yield group
+class _Writing:
+    """A context that is written for a training step, and the way of its gradients back to the adapter.
+
+    A forward keeps megabytes a token for its backward. A context for which that is at most KEPT_BYTES is written once.
+    A longer one is written without gradients and then once more, a group of chunks at a time, so that memory stays
+    bounded (gradient caching, Gao et al., arXiv 2101.06983).
+    """
+
+    def __init__(self, reader: Reader, adapter: Adapter, chunks: Sequence[tuple[int, ...]], weights: Weights) -> None:
+        self._reader = reader
+        self._adapter = adapter
+        self._chunks = chunks
+        self._weights = weights
+        self._starts = reader.starts(chunks)
+        self._groups = list(grouped(chunks, TOKENS_AT_ONCE))
+        self._is_kept = sum(map(len, chunks)) * adapter.bytes_a_token <= KEPT_BYTES
+        self._written: dict[int, KV] = {}
+        with adapter.followed() if self._is_kept else torch.no_grad():
+            for group in self._groups:
+                self._written.update(zip(group, self._write(group), strict=True))
+        self._leaves = {
+            index: [(keys.detach().requires_grad_(), values.detach().requires_grad_()) for keys, values in piece]
+            for index, piece in self._written.items()
+        }
+        self.context: KV = reader.stitch([self._leaves[index] for index in range(len(chunks))])
+        """KV of prefix and chunks. Its gradients stop at the chunks', until `backward` takes them on."""
+
+    def backward(self) -> None:
+        """Take the gradients of the context's KV on to the adapter's matrices."""
+        for group in self._groups:
+            if self._is_kept:
+                pieces = [self._written.pop(index) for index in group]
+            else:
+                with self._adapter.followed():
+                    pieces = self._write(group)
+            gradients = [leaf.grad for index in group for leaf in chain.from_iterable(self._leaves[index])]
+            torch.autograd.backward([tensor for piece in pieces for tensor in chain.from_iterable(piece)], gradients)
+
+    def _write(self, group: Sequence[int]) -> list[KV]:
+        starts = [self._starts[index] for index in group]
+        return self._reader.write_at(starts, [self._chunks[index] for index in group], self._weights)

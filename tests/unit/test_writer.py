@@ -1,7 +1,6 @@
 """The writer: active while chunks are prefilled, never while the prefix is or while the model reads."""
 
 import copy
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -13,10 +12,10 @@ from ingest.prefill import Prefiller
 from ingest.writer.adapter import Adapter
 from ingest.writer.division import read_record, write_record
 from ingest.writer.evaluate import evaluate, ratio_upper
-from ingest.writer.reading import Reader, Tail, distances
+from ingest.writer.reading import Reader, Tail, distances, grouped
 from ingest.writer.samples import Sample, Samples
 from ingest.writer.strength import STRENGTHS, settle
-from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer, grouped
+from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
 from ragkv.fingerprint import Fingerprints
@@ -208,10 +207,14 @@ class TestTraining:
         assert trainer.samples == 40
         assert trainer.validate().hidden < before.hidden / 2
 
-    @pytest.mark.parametrize("at_once", [10, 1000], ids=["a chunk at a time", "all at once"])
-    def test_its_gradients_are_those_of_the_adapter_beside_the_weights(self, model, monkeypatch, at_once: int):
+    @pytest.mark.parametrize("at_once", [10, 1000], ids=["a chunk at a time", "similar ones at once"])
+    @pytest.mark.parametrize("kept", [0, 1 << 30], ids=["written twice", "written once"])
+    def test_its_gradients_are_those_of_the_adapter_beside_the_weights(
+        self, model, monkeypatch, at_once: int, kept: int
+    ):
         """Merged weights and a second writing save work and memory, and change nothing."""
         monkeypatch.setattr("ingest.writer.train.TOKENS_AT_ONCE", at_once)
+        monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
         beside = self.trainer(copy.deepcopy(model), Course(samples=2, seconds=1e9))
         ours = self.trainer(model, Course(samples=2, seconds=1e9))
         for one in (beside, ours):
@@ -232,13 +235,18 @@ class TestTraining:
             )
 
     @pytest.mark.parametrize(
-        ("tokens", "sizes"), [(1000, [3]), (80, [2, 1]), (10, [1, 1, 1])], ids=["all", "padding counts", "one each"]
+        ("lengths", "groups"),
+        [
+            ([40, 38, 30], [[0, 1, 2]]),
+            ([5, 40, 23, 38], [[1, 3], [2], [0]]),
+            ([90, 80, 70], [[0, 1], [2]]),
+            ([300, 290], [[0], [1]]),
+            ([], []),
+        ],
+        ids=["similar", "padding is bounded", "tokens are bounded", "one each", "none"],
     )
-    def test_chunks_are_written_in_groups_that_fit(self, tokens: int, sizes: list[int]):
-        groups = list(grouped(CHUNKS, tokens))
-
-        assert [len(group) for group in groups] == sizes
-        assert list(chain.from_iterable(groups)) == CHUNKS
+    def test_chunks_of_similar_length_are_written_at_once(self, lengths: list[int], groups: list[list[int]]):
+        assert list(grouped([(1,) * length for length in lengths], 200)) == groups
 
     def test_a_run_that_goes_on_ends_like_one_that_was_not_broken_off(self, model, tmp_path: Path):
         course = Course(samples=8, seconds=1e9)

@@ -15,15 +15,15 @@ from rich.console import Console
 from bench.fidelity.ape import temper
 from bench.fidelity.compression import keep_compressed
 from bench.fidelity.kit import Kit
-from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure
+from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
 from bench.fidelity.methods import NAMES, WRITER, Method, in_one_order, methods_of
 from bench.fidelity.padding import padded
 from bench.fidelity.ranking import Ranker
-from bench.fidelity.records import Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
+from bench.records import Records, digest_of
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
@@ -121,7 +121,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
         ]
         run = run_of(IngestParts(parts), methods, options.writer, options.formats, options.compressions)
         run.check(asked)
-        records = Records(_records_file(options), _digest(options, settings, methods, parts))
+        records = Records(_records_file(options), _digest(options, settings, methods, parts), Record)
         asyncio.run(_carry_out(run, asked, records, parts, console))
     known = [one.question for one in asked]
     done = [records[question.line] for question in known]
@@ -225,7 +225,7 @@ def _workplace(settings: Settings) -> Iterator[Parts]:
 
 
 async def _carry_out(
-    run: Run, asked: Sequence[TokenizedQuestion], records: Records, parts: Parts, console: Console
+    run: Run, asked: Sequence[TokenizedQuestion], records: Records[Record], parts: Parts, console: Console
 ) -> None:
     todo = [one for one in asked if one.question.line not in records]
     if not todo:

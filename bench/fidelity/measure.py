@@ -61,6 +61,14 @@ class MethodOutcome(msgspec.Struct, frozen=True):
     kl_of_plain: float | None = None
 
 
+class Record(msgspec.Struct, frozen=True):
+    """One question, by its line in the data and its id, with an outcome for each method's key."""
+
+    line: int
+    id: str
+    outcomes: dict[str, MethodOutcome]
+
+
 @dataclass(frozen=True, slots=True)
 class _Begun:
     """A method whose prompt has run once."""

@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.fidelity.measure import Record
 from bench.fidelity.methods import NONE, RANDOM, Method
-from bench.fidelity.records import Record
 from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, ratio, resamples
 
 _DIGITS = 4
@@ -170,14 +170,14 @@ class Table:
         return values * (100 if name in {"f1", "em", "agree"} else 1)
 
     def _gain_kept(self, key: str, full_key: str) -> tuple[float | None, Interval | None]:
-        kept = _estimate_if(*self._gains(key, full_key))
+        kept = estimate_if(*self._gains(key, full_key))
         return (None, None) if kept is None else (kept.mean, kept.interval)
 
     def _gain_less_plain(self, method: Method) -> Estimate | None:
         if method.plain is None:
             return None
         ours, theirs = (self._gains(key, method.gain_reference) for key in (method.key, method.plain))
-        return _estimate_if(ours[0] - theirs[0], ours[1] - theirs[1])
+        return estimate_if(ours[0] - theirs[0], ours[1] - theirs[1])
 
     def _gains(self, key: str, full_key: str) -> tuple[Floats, Floats]:
         """The gain kept over all questions, and that over each resample."""
@@ -197,7 +197,7 @@ class Table:
             return None
         ours, theirs = self._values(method.key, "kl"), self._values(method.plain, "kl")
         drawn = ratio(ours[self._draws].mean(1), theirs[self._draws].mean(1))
-        return _estimate_if(ratio(ours.mean(), theirs.mean()), drawn)
+        return estimate_if(ratio(ours.mean(), theirs.mean()), drawn)
 
     def _to_policy(self, method: Method, policy: str) -> Difference | None:
         """The row less that policy's at the same ratio."""
@@ -219,7 +219,7 @@ class Table:
         return Difference(other, f1, nll, kl)
 
 
-def _estimate_if(value: Floats, drawn: Floats) -> Estimate | None:
+def estimate_if(value: Floats, drawn: Floats) -> Estimate | None:
     """None for a figure without a value."""
     return None if np.isnan(value) else Estimate(_rounded(value), _rounded_interval(drawn))
 

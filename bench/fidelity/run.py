@@ -9,10 +9,10 @@ import torch
 
 from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
-from bench.fidelity.measure import Measure, MethodProgress
+from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
 from bench.fidelity.ranking import Ranker
-from bench.fidelity.records import Record, Records
+from bench.records import Records
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.chunk import Chunk
@@ -62,7 +62,9 @@ class Run:
                     "raise RAGKV_MAX_MODEL_LEN if the model allows it"
                 ) from None
 
-    async def carry_out(self, asked: Sequence[TokenizedQuestion], records: Records, progress: MethodProgress) -> None:
+    async def carry_out(
+        self, asked: Sequence[TokenizedQuestion], records: Records[Record], progress: MethodProgress
+    ) -> None:
         """Measures what has no record yet. `progress` is told each method of each question as it begins."""
         for one in asked:
             if one.question.line in records:

@@ -19,7 +19,9 @@ _LEAST_KL = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class _Figures:
+class Figures:
+    """Means over the tails of a context, in nats a token of the answers. kl: to full prefill."""
+
     kl: float
     nll: float
 
@@ -41,10 +43,10 @@ def evaluate(
         full = reader.full(sum(chunks, ()), tails)
         with adapter.disabled():
             bare: KV = reader.write(chunks)
-        plain.append(_figures(full, reader.stitched(bare, tails), tails))
-        written.append(_figures(full, reader.stitched(reader.write(chunks, weights), tails), tails))
+        plain.append(figures_of(full, reader.stitched(bare, tails), tails))
+        written.append(figures_of(full, reader.stitched(reader.write(chunks, weights), tails), tails))
         one = chunks[:1]
-        alone.append(_figures(reader.full(one[0], tails), reader.stitched(reader.write(one, weights), tails), tails))
+        alone.append(figures_of(reader.full(one[0], tails), reader.stitched(reader.write(one, weights), tails), tails))
         progress(done)
     return Gate(
         contexts=len(held_out),
@@ -65,10 +67,11 @@ def ratio_upper(ours: Sequence[float], theirs: Sequence[float]) -> float:
     return around[1]
 
 
-def _figures(full: Sequence[Reading], stitched: Sequence[Reading], tails: Sequence[Tail]) -> _Figures:
+def figures_of(full: Sequence[Reading], stitched: Sequence[Reading], tails: Sequence[Tail]) -> Figures:
+    """Figures of readings of the same tails after full prefill and over stitched KV."""
     kls = [kl.item() for kl, _ in distances(full, stitched)]
     nlls = [
         -one.logprobs[torch.arange(len(tail.answer_ids)), torch.tensor(tail.answer_ids)].mean().item()
         for one, tail in zip(stitched, tails, strict=True)
     ]
-    return _Figures(fmean(kls), fmean(nlls))
+    return Figures(fmean(kls), fmean(nlls))

@@ -10,11 +10,12 @@ import pytest
 
 from bench.fidelity.evaluate import run_of
 from bench.fidelity.kit import Case
+from bench.fidelity.measure import Record
 from bench.fidelity.methods import methods_of
 from bench.fidelity.plot import plot
-from bench.fidelity.records import Records
 from bench.fidelity.report import FidelityReport, FidelityRow, Table
 from bench.fidelity.run import TokenizedQuestion
+from bench.records import Records
 from ingest.parts import IngestParts
 from ragkv.chunk import Passage
 from ragkv.compression import Compression, CompressionMethod
@@ -66,7 +67,7 @@ def asked(ingest: IngestParts) -> list[TokenizedQuestion]:
 @pytest.fixture(scope="module")
 def report(exact: World, ingest: IngestParts, asked: list[TokenizedQuestion]) -> FidelityReport:
     methods = methods_of(METHODS, (0.1, 1.0), ingest.parts.settings)
-    records, told = Records(None, "test"), []
+    records, told = Records(None, "test", Record), []
     before = set(ingest.parts.kv_store.keys())
     exact.loop.run(run_of(ingest, methods).carry_out(asked, records, told.append))
     assert len(told) == len(methods) * len(asked)

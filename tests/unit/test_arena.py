@@ -11,9 +11,8 @@ from bench.arena.command import _write_all
 from bench.arena.results import ArenaRun
 from bench.arena.score import paired_difference, performance_gap_recovered
 from bench.fidelity.evaluate import Measured
-from bench.fidelity.measure import MethodOutcome
+from bench.fidelity.measure import MethodOutcome, Record
 from bench.fidelity.methods import methods_of
-from bench.fidelity.records import Record
 from ragkv.cli import main
 from ragkv.known_questions import KnownQuestion, Source, read_questions
 from ragkv.kv.layout import Layout

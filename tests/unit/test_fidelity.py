@@ -19,7 +19,7 @@ from rich.console import Console
 from bench.fidelity.command import choices_of, compressions_of, formats_of
 from bench.fidelity.evaluate import FidelityOptions, _digest
 from bench.fidelity.kit import Case, Prepared
-from bench.fidelity.measure import Measure, MethodOutcome
+from bench.fidelity.measure import Measure, MethodOutcome, Record
 from bench.fidelity.methods import (
     DEFAULT_ORDER,
     FULL,
@@ -31,9 +31,9 @@ from bench.fidelity.methods import (
     methods_of,
 )
 from bench.fidelity.padding import padded
-from bench.fidelity.records import Record, Records, digest_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.table import table_of
+from bench.records import Records, digest_of
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.service import in_prompt_order
 from ragkv.choosing import Choice
@@ -305,12 +305,12 @@ class TestRecords:
         return tmp_path / "report.json.partial.jsonl"
 
     def add(self, path, number, digest="d"):
-        Records(path, digest).add(Record(number, f"q{number}", {"full": outcome()}))
+        Records(path, digest, Record).add(Record(number, f"q{number}", {"full": outcome()}))
 
     def test_a_second_run_finds_what_the_first_one_measured(self, path):
         self.add(path, 1)
         self.add(path, 2)
-        records = Records(path, "d")
+        records = Records(path, "d", Record)
         assert 1 in records and 2 in records and 3 not in records
         assert records[2].outcomes["full"] == outcome()
 
@@ -318,40 +318,40 @@ class TestRecords:
         self.add(path, 1)
         self.add(path, 2)
         path.write_bytes(path.read_bytes()[:-9])
-        assert 2 not in Records(path, "d")
+        assert 2 not in Records(path, "d", Record)
         self.add(path, 2)
-        records = Records(path, "d")
+        records = Records(path, "d", Record)
         assert 1 in records and 2 in records
 
     def test_records_of_another_run_are_refused_with_what_to_do(self, path):
         self.add(path, 1)
         with pytest.raises(Rejected, match=r"another model, data, settings or methods, .*delete the file"):
-            Records(path, "other")
-        assert 1 in Records(path, "d")
+            Records(path, "other", Record)
+        assert 1 in Records(path, "d", Record)
 
     def test_a_run_that_measured_nothing_is_in_nobodys_way(self, path):
-        Records(path, "other")
+        Records(path, "other", Record)
         self.add(path, 1)
-        assert 1 in Records(path, "d")
+        assert 1 in Records(path, "d", Record)
 
     def test_even_the_first_line_may_be_cut_off(self, path):
         path.write_bytes(b'{"dig')
         self.add(path, 1)
-        assert 1 in Records(path, "d")
+        assert 1 in Records(path, "d", Record)
 
     def test_a_damaged_file_is_refused_with_what_to_do(self, path):
         self.add(path, 1)
         path.write_bytes(path.read_bytes() + b"{}\n")
         with pytest.raises(Rejected, match=r"is damaged .*: delete it and run again"):
-            Records(path, "d")
+            Records(path, "d", Record)
 
     def test_a_complete_run_leaves_no_records(self, path):
-        records = Records(path, "d")
+        records = Records(path, "d", Record)
         records.remove()
         assert not path.exists()
 
     def test_without_a_file_records_are_in_memory(self):
-        records = Records(None, "d")
+        records = Records(None, "d", Record)
         records.add(Record(4, "q", {}))
         assert 4 in records
         records.remove()

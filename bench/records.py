@@ -1,19 +1,29 @@
-"""Outcomes on disk, question by question, so that an interrupted run resumes where it stopped.
+"""Records of a measuring run on disk, question by question, so that an interrupted run resumes where it stopped.
 
-A file of JSON lines. The first names what is measured by a digest, each other one holds a question's outcomes. A line
+A file of JSON lines. The first names what is measured by a digest, each other one is the record of one question. A line
 is written whole or, when the process dies, in part: a last line without its end is dropped.
 """
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from bench.fidelity.measure import MethodOutcome
 from ragkv.errors import Rejected
 
+
+class Recorded(Protocol):
+    """A msgspec struct with what was measured of one question."""
+
+    @property
+    def line(self) -> int:
+        """The question's line in the data: it names the record."""
+        ...
+
+
+Record = TypeVar("Record", bound=Recorded)
 Line = TypeVar("Line")
 
 
@@ -21,25 +31,18 @@ class _Header(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Record(msgspec.Struct, frozen=True):
-    """One question, by its line in the data and its id, with an outcome for each method's key."""
-
-    line: int
-    id: str
-    outcomes: dict[str, MethodOutcome]
-
-
 def digest_of(measured: Mapping[str, Any]) -> str:
     """Names what is measured: equal descriptions may share a file."""
     return hashlib.sha256(msgspec.json.encode(measured, order="deterministic", enc_hook=str)).hexdigest()
 
 
-class Records:
+class Records(Generic[Record]):
     """The records of one run. Without a file they are in memory alone."""
 
-    def __init__(self, path: Path | None, digest: str) -> None:
+    def __init__(self, path: Path | None, digest: str, kind: type[Record]) -> None:
         """Reads what is there. Raises Rejected, saying what to do, for records of another run and damaged ones."""
         self._path = path
+        self._kind = kind
         self._by_line: dict[int, Record] = {}
         if path is not None and path.exists():
             self._read(path, digest)
@@ -55,7 +58,7 @@ class Records:
                 f"{path} was left by a run with another model, data, settings or methods, or by another version: "
                 "finish that one with what it had, or delete the file"
             )
-        self._by_line = {record.line: record for record in (_decoded(path, line, Record) for line in lines)}
+        self._by_line = {record.line: record for record in (_decoded(path, line, self._kind) for line in lines)}
         path.write_bytes(whole if lines else _line(_Header(digest)))
 
     def __contains__(self, line: int) -> bool:
@@ -65,7 +68,7 @@ class Records:
         return self._by_line[line]
 
     def add(self, record: Record) -> None:
-        """Keep a question's outcomes, on disk before it returns."""
+        """Keep a question's record, on disk before it returns."""
         self._by_line[record.line] = record
         if self._path is not None:
             with self._path.open("ab") as file:
@@ -77,7 +80,7 @@ class Records:
             self._path.unlink(missing_ok=True)
 
 
-def _line(value: msgspec.Struct) -> bytes:
+def _line(value: Any) -> bytes:
     return msgspec.json.encode(value) + b"\n"
 
 

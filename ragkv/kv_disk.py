@@ -79,8 +79,13 @@ class KVDisk:
         if time.monotonic() >= self._look_at:
             self._look()
         limit, wanted = self._limit(), self._reserved + num_bytes
+        if limit and wanted > limit:
+            raise OutOfSpace(
+                f"{wanted:,} bytes of KV are to be written at once, more than the {limit:,} that may be kept on this disk: "
+                "raise RAGKV_MAX_KV_BYTES"
+            )
         if limit and self._kept + wanted > limit:
-            if wanted <= limit and time.monotonic() >= self._full_until:
+            if time.monotonic() >= self._full_until:
                 self._remove(wanted, limit)
             if self._kept + wanted > limit:
                 raise OutOfSpace(

@@ -1,4 +1,4 @@
-"""Files in the page cache of the kernel, which is the store's host tier: how much is there."""
+"""Files in the kernel's page cache: how much of them is cached."""
 
 import ctypes
 import mmap

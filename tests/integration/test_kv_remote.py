@@ -266,7 +266,7 @@ def test_a_full_disk_whose_files_may_not_go_is_not_searched_at_every_question(ho
     Uploader(worker).upload_due()
     worker.kv_disk.copied()
     worker.kv_disk.make_room(1)
-    with pytest.raises(OutOfSpace):
+    with pytest.raises(OutOfSpace, match="at once, more than"):
         worker.kv_disk.make_room(worker.settings.max_kv_bytes + 1)
     assert kv_files(worker), "what cannot be fitted in drops nothing"
 

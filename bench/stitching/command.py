@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("KL", "of plain", "fail", "gain", "NLL")
 _CAPTION = (
-    "Means with 95% intervals. KL to full prefill and NLL of the known answer: nats a token. of plain: KL over that of the "
-    "plain model's KV. fail: percent of the questions with a KL above 0.5. gain: share kept of what full prefill gains "
-    "over no passages."
+    "Means, some with 95% intervals. KL to full prefill and NLL of the known answer: nats a token. of plain: KL over that "
+    "of the plain model's KV. fail: percent of the questions with a KL above 0.5. gain: share kept of what full prefill "
+    "gains over no passages."
 )
 
 
@@ -67,25 +67,33 @@ def stitching(
 
 
 def _table_of(report: "StitchingReport") -> Table:
-    title = f"{report.model}, {report.data}: {report.n} questions, NLL {report.nll_none:.3f} without passages, {report.nll_full:.3f} after full prefill"
-    table = Table(title=title, caption=_CAPTION, box=None)
+    """A line for each kind of KV, between no passages and full prefill; it fits 80 columns."""
+    title = f"{report.model}, {report.data}: {report.n} questions"
+    table = Table(title=title, caption=_CAPTION, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("KV", no_wrap=True)
     for column in _COLUMNS:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_row("no passages", *"---", "0", f"{report.nll_none:.3f}")
     for row in report.rows:
-        cells = (
-            _cell(row.kl, 3),
-            _cell(row.kl_to_plain, 2),
-            _cell(row.failures, 0),
-            _cell(row.gain_kept, 2),
-            _cell(row.nll, 3),
+        fail, nll = (_mean(row.failures, 0), _mean(row.nll, 3))
+        table.add_row(
+            row.kv,
+            _with_interval(row.kl, 3),
+            _with_interval(row.kl_to_plain, 2),
+            fail,
+            _with_interval(row.gain_kept, 2),
+            nll,
         )
-        table.add_row(row.kv, *cells)
+    table.add_row("full prefill", "0", "-", "0", "1", f"{report.nll_full:.3f}")
     return table
 
 
-def _cell(estimate: "Estimate | None", digits: int) -> str:
-    if estimate is None:
-        return "-"
-    around = "" if estimate.interval is None else " [{:.{d}f}, {:.{d}f}]".format(*estimate.interval, d=digits)
-    return f"{estimate.mean:.{digits}f}{around}"
+def _mean(estimate: "Estimate | None", digits: int) -> str:
+    return "-" if estimate is None else f"{estimate.mean:.{digits}f}"
+
+
+def _with_interval(estimate: "Estimate | None", digits: int) -> str:
+    if estimate is None or estimate.interval is None:
+        return _mean(estimate, digits)
+    low, high = estimate.interval
+    return f"{estimate.mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"

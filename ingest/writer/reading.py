@@ -25,7 +25,7 @@ Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""
 
 TOKENS_AT_ONCE = 640
-"""Written in one forward: enough to keep a processor busy: more would only take memory."""
+"""Written in one forward. Enough to keep a processor busy; more would only take memory."""
 LEAST_FILLED = 0.75
 """Length of a group's shortest chunk as a share of its longest: the rest is padding."""
 

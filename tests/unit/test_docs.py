@@ -13,7 +13,7 @@ from ragkv.writer import SUFFICIENT_KL
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 COMMAND = re.compile(r"\bragkv((?: [a-z][a-z-]*)+)([^`|\n]*)")
-OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

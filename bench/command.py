@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
 from bench.gpu.command import gpu
-from bench.measuring import check_folder, check_policy, write_report
+from bench.measuring import check_folder, check_policy, json_option, write_report
 from bench.remote import remote
 from bench.serving.command import serve
 from bench.tiers.command import tiers
@@ -37,12 +37,7 @@ bench.add_command(gpu)
 
 
 @bench.command()
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the rows as JSON.",
-)
+@json_option("Write the rows as JSON.")
 @click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Measured runs of each method.")
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
@@ -72,12 +67,7 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     "--clients", type=click.IntRange(min=0), default=200, show_default=True, help="Concurrent clients; 0: none."
 )
 @click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True, help="Requests of each client.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the figures as JSON.",
-)
+@json_option("Write the figures as JSON.")
 def api(
     url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int, json_file: Path | None
 ) -> None:

@@ -12,7 +12,7 @@ from rich.table import Table
 from bench.arena.command import arena
 from bench.export import export
 from bench.fidelity.command import draw, fidelity
-from bench.measuring import check_folder, write_report
+from bench.measuring import check_folder, json_option, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from bench.service_runs import list_evaluations, run_evaluation
@@ -50,12 +50,7 @@ evaluate.add_command(list_evaluations)
 @click.option("--corpus", "corpus_file", type=_FILE, required=True, help="Passages: JSON lines of id, title, text.")
 @click.option("--data", "data_file", type=_FILE, required=True, help="Questions: JSON lines of question, gold_ids.")
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the report as JSON.",
-)
+@json_option("Write the report as JSON.")
 def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: Path | None) -> None:
     """Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 

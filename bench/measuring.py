@@ -1,13 +1,22 @@
 """JSON reports of the measuring commands, and what these commands refuse before they start."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 
 from ragkv.errors import Rejected
 from ragkv.policies import POLICIES, PolicyName
+
+OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
+"""A file that a command writes."""
+
+
+def json_option(help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's name
+    """The option --json, the argument `json_file`: a report's path, or None."""
+    return click.option("--json", "json_file", type=OUTPUT, help=help)
 
 
 def check_folder(option: str, file: Path | None) -> None:

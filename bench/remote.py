@@ -14,7 +14,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, check_policy, write_report
+from bench.measuring import check_folder, check_policy, json_option, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
 from bench.ttft import machine
@@ -200,12 +200,7 @@ class RemoteBench:
     "--at-once", type=click.IntRange(1), default=32, show_default=True, help="Questions about one context at the end."
 )
 @click.option("--answer", type=click.IntRange(2), default=16, show_default=True, help="Tokens of an answer.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the rows as JSON.",
-)
+@json_option("Write the rows as JSON.")
 def remote(context: int, questions: int, at_once: int, answer: int, json_file: Path | None) -> None:
     """Measure KV that is only in the object store (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
 

@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, write_report
+from bench.measuring import check_folder, json_option, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
 from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
@@ -60,12 +60,7 @@ def of_service(command: Any) -> Any:
     type=float,
     help="Exit with code 1 if less is kept of full prefill's gain; for retrieval, if recall at 5 is less. Between 0 and 1.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the run with its questions as JSON.",
-)
+@json_option("Write the run with its questions as JSON.")
 def run_evaluation(
     url: str, key: str | None, data_file: Path | None, fail_under: float | None, json_file: Path | None, **given: Any
 ) -> None:

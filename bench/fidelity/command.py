@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.measuring import check_folder
+from bench.measuring import OUTPUT, check_folder, json_option
 from ragkv.choosing import SETTING, Choice
 from ragkv.compression import COMPRESSING, Compression, CompressionMethod
 from ragkv.errors import Rejected
@@ -17,16 +17,16 @@ from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 
 _SINK = "+sink"
-_OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
-
-
-@click.command()
-@click.option(
+QUESTIONS = click.option(
     "--data",
     type=click.Path(path_type=Path),
     required=True,
     help="Questions: JSON lines of question, answers, passages (title, text).",
 )
+
+
+@click.command()
+@QUESTIONS
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
 @click.option("--methods", help="Comma-separated names.  [default: all]")
 @click.option("--ratios", default="0.05,0.1,0.2", show_default=True, help="Shares of the context to recompute.")
@@ -55,10 +55,8 @@ _OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
     help=f"Layers that select, written as in {SETTING}, with +sink for sink-aware ones, like 8-23+sink: measure each method that selects by the question with them as well. May be given several times.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
-@click.option(
-    "--json", "json_file", type=_OUTPUT, help="Write the rows as JSON. Intermediate results are kept beside the file."
-)
-@click.option("--plot", "plot_file", type=_OUTPUT, help="Draw quality against time, as PNG.")
+@json_option("Write the rows as JSON. Intermediate results are kept beside the file.")
+@click.option("--plot", "plot_file", type=OUTPUT, help="Draw quality against time, as PNG.")
 def fidelity(
     methods: str | None,
     ratios: str,
@@ -99,7 +97,7 @@ def fidelity(
 
 @click.command("plot")
 @click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("picture", type=_OUTPUT)
+@click.argument("picture", type=OUTPUT)
 def draw(reports: tuple[Path, ...], picture: Path) -> None:
     """Draw REPORTS of `ragkv eval fidelity --json` about the same questions as one PICTURE, a PNG.
 

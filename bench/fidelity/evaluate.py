@@ -23,7 +23,7 @@ from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
-from bench.records import Records, digest_of
+from bench.records import Records, digest_of, records_beside
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
@@ -121,7 +121,7 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
         ]
         run = run_of(IngestParts(parts), methods, options.writer, options.formats, options.compressions)
         run.check(asked)
-        records = Records(_records_file(options), _digest(options, settings, methods, parts), Record)
+        records = Records(records_beside(options.json_file), _digest(options, settings, methods, parts), Record)
         asyncio.run(_carry_out(run, asked, records, parts, console))
     known = [one.question for one in asked]
     done = [records[question.line] for question in known]
@@ -237,10 +237,6 @@ async def _carry_out(
             await run.carry_out(
                 todo, records, lambda line: progress.update(task, advance=share, description=f"measuring {line}")
             )
-
-
-def _records_file(options: FidelityOptions) -> Path | None:
-    return options.json_file and options.json_file.with_name(options.json_file.name + ".partial.jsonl")
 
 
 def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:

@@ -11,7 +11,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.api import client_of
-from bench.measuring import check_folder, check_policy, write_report
+from bench.measuring import check_folder, check_policy, json_option, write_report
 from bench.serving.engine import Serving, contexts_of
 from bench.serving.report import MODES, Mode, Plan, ServeReport, ServeRow
 from bench.serving.service import Asking
@@ -50,12 +50,7 @@ from ragkv.parts import Parts
 @click.option("--url", help="URL of a running service, instead of an engine of its own.")
 @click.option("--key", help="An API key of the service with the scope read, if it requires one.")
 @click.option("--question", "asked", multiple=True, help="Question to the service; may be repeated.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the rows as JSON.",
-)
+@json_option("Write the rows as JSON.")
 def serve(
     modes: tuple[Mode, ...],
     url: str | None,

@@ -7,7 +7,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder
+from bench.fidelity.command import QUESTIONS
+from bench.measuring import check_folder, json_option
 from ingest.writer.command import FLOAT32
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
@@ -26,12 +27,7 @@ _CAPTION = (
 
 
 @click.command()
-@click.option(
-    "--data",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Questions: JSON lines of question, answers, passages (title, text).",
-)
+@QUESTIONS
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are read.")
 @click.option(
     "--writer",
@@ -40,12 +36,7 @@ _CAPTION = (
 )
 @FLOAT32
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the intervals.")
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write rows and questions as JSON. Intermediate results are kept beside the file.",
-)
+@json_option("Write rows and questions as JSON. Intermediate results are kept beside the file.")
 def stitching(
     data: Path, limit: int | None, writer: Path | None, seed: int, json_file: Path | None, *, float32: bool
 ) -> None:

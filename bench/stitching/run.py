@@ -11,7 +11,7 @@ import torch
 
 from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
-from bench.records import Records, digest_of
+from bench.records import Records, digest_of, records_beside
 from bench.stitching.measure import QuestionReader, StitchedQuestion, StitchingRow, rows_of
 from bench.ttft import machine
 from ingest.calibrate.reading import NoWriter
@@ -66,8 +66,7 @@ def run(options: StitchingOptions, parts: Parts, progress: Callable[[int, int], 
     reader = QuestionReader(
         Reader(model, adapter or NoWriter(), parts.prompts.prefix_ids), adapter, parts.prompts, parts.tokenizer
     )
-    partial = options.json_file and options.json_file.with_name(options.json_file.name + ".partial.jsonl")
-    records = Records(partial, _digest(options, parts, model.dtype), StitchedQuestion)
+    records = Records(records_beside(options.json_file), _digest(options, parts, model.dtype), StitchedQuestion)
     for done, question in enumerate(questions):
         progress(done, len(questions))
         if question.line not in records:

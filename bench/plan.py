@@ -14,7 +14,7 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, write_report
+from bench.measuring import check_folder, json_option, write_report
 from ragkv.errors import Rejected
 from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
@@ -104,7 +104,7 @@ _CAPTION = (
     help="Price of a tier per GB and month, such as disk=0.08.",
 )
 @click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the plan as JSON.")
+@json_option("Write the plan as JSON.")
 def plan(
     *,
     model: str | None,

@@ -13,7 +13,7 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, write_report
+from bench.measuring import check_folder, json_option, write_report
 from bench.plan import figures, measured_bandwidths, measured_prefill
 from bench.tiers.costs import Bandwidths, Costs
 from bench.tiers.question_log import exported_log, logged, retrieved
@@ -107,7 +107,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     help="Bandwidth of a tier, such as disk=3.5; may be repeated.",
 )
 @click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
-@click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write the figures as JSON.")
+@json_option("Write the figures as JSON.")
 def tiers(
     *,
     traces: Sequence[Path],

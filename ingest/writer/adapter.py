@@ -2,7 +2,8 @@
 
 Stand-ins are contexts that stand in for the passages which a chunk will have before it: it is written behind each of
 them, and the mean of its keys and values is kept. What a chunk's KV has from passages before it, whichever they are,
-is then in it; what it has from one of them in particular is averaged out.
+is then in it; what it has from one of them in particular is averaged out. An empty one, the bare prefix, keeps the mean
+near to what a chunk alone has.
 """
 
 import copy

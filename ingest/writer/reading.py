@@ -77,7 +77,7 @@ class Reader:
         self._device = model.device
         self._ends = model.generation_config.eos_token_id
         self._prefix = self._prefill(prefix_ids)
-        self._behind: dict[tuple[int, ...], KV] = {}
+        self._behind: dict[tuple[int, ...], KV] = {(): self._prefix}
         self.num_prefix = len(prefix_ids)
 
     @torch.no_grad()
@@ -151,11 +151,23 @@ class Reader:
         """Position of each chunk's first token where the chunks follow the prefix one after the other."""
         return list(accumulate(map(len, chunks[:-1]), initial=self.num_prefix))
 
+    @property
+    def num_contexts(self) -> int:
+        """Contexts that each chunk is written behind."""
+        return len(self._contexts())
+
     def write_at(
-        self, starts: Sequence[int], chunks: Sequence[Sequence[int]], weights: Weights | None = None
+        self,
+        starts: Sequence[int],
+        chunks: Sequence[Sequence[int]],
+        weights: Weights | None = None,
+        through: int | None = None,
     ) -> list[KV]:
-        """KV of each chunk as `write` makes it, its first token at that position. In one forward, with gradients."""
-        captured = self._written(padded(chunks, self._device), weights)
+        """KV of each chunk as `write` makes it, its first token at that position. In one forward for each context.
+
+        Gradients go through the forward behind the context of index `through`, or through all of them.
+        """
+        captured = self._written(padded(chunks, self._device), weights, through)
         pieces = []
         for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
             positions = torch.arange(start, start + len(chunk), device=self._device)
@@ -173,12 +185,14 @@ class Reader:
             for keys, values in (zip(*layer, strict=True) for layer in layers)
         ]
 
-    def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
-        """Keys and values of rows of tokens [rows, longest], each behind the prefix; the mean over the stand-ins."""
+    def _written(self, ids: torch.Tensor, weights: Weights | None, through: int | None = None) -> Captured:
+        """Keys and values of rows of tokens [rows, longest], each behind the prefix; the mean over the stand-ins.
+        Gradients as in `write_at`."""
         written = []
-        for context in self._contexts():
+        for index, context in enumerate(self._contexts()):
             given = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
-            with self._capture.recorded() as captured:
+            is_followed = torch.is_grad_enabled() and through in {None, index}
+            with torch.set_grad_enabled(is_followed), self._capture.recorded() as captured:
                 if weights is None:
                     self._trunk(ids, **given)
                 else:
@@ -189,12 +203,11 @@ class Reader:
 
     def _contexts(self) -> list[KV]:
         """KV that chunks are written behind, by the plain model: of the prefix, or of it and each of the stand-ins."""
-        if not self._writing.stand_ins:
-            return [self._prefix]
-        for ids in self._writing.stand_ins:
+        contexts = self._writing.stand_ins or ((),)
+        for ids in contexts:
             if ids not in self._behind:
                 self._behind[ids] = self.prefill(ids)
-        return [self._behind[ids] for ids in self._writing.stand_ins]
+        return [self._behind[ids] for ids in contexts]
 
     @torch.no_grad()
     def _prefill(self, prefix_ids: Sequence[int]) -> KV:

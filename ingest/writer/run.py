@@ -41,9 +41,9 @@ STATE = "training.pt"
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
-    stand_ins: contexts that chunks are written behind; a run that goes on keeps those that it has. unanswered: share of
-    the training's questions that the model answers itself. data: what is trained on, in words. float32: compute in it,
-    whatever the model's dtype."""
+    stand_ins: contexts that chunks are written behind, besides the bare prefix; a run that goes on keeps those that it
+    has. unanswered: share of the training's questions that the model answers itself. data: what is trained on, in
+    words. float32: compute in it, whatever the model's dtype."""
 
     folder: Path
     course: Course
@@ -146,7 +146,7 @@ class Run:
     def _settled(self, settling: Callable[[float], None]) -> Card:
         """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
         state stays that of the training, which goes on at full strength."""
-        strength = settle(self._trainer, self._adapter, settling)
+        strength = settle(self._trainer, self._adapter, settling) if self._trainer.samples else 1.0
         self._adapter.round()
         self._adapter.save(self.plan.folder)
         self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
@@ -194,9 +194,10 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
         return None
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
-    if plan.stand_ins and len(card.stand_ins) != plan.stand_ins:
+    stand_ins = sum(map(bool, card.stand_ins))
+    if plan.stand_ins and stand_ins != plan.stand_ins:
         raise Rejected(
-            f"{plan.folder} holds a writer with {len(card.stand_ins)} stand-ins, not {plan.stand_ins}: choose another folder"
+            f"{plan.folder} holds a writer with {stand_ins} stand-ins, not {plan.stand_ins}: choose another folder"
         )
     return card
 
@@ -227,9 +228,12 @@ def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:
 
 
 def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> list[tuple[int, ...]]:
-    """Chunks of different neighbourhoods, as unlike each other as those of a question."""
+    """Contexts of chunks of different neighbourhoods, as unlike each other as those of a question, behind an empty
+    one; none where none is planned."""
+    if not plan.stand_ins:
+        return []
     drawn = random.Random(plan.seed + 3)  # noqa: S311 - passages, not secrets
-    contexts = []
+    contexts: list[tuple[int, ...]] = [()]
     for _ in range(plan.stand_ins):
         chunks = [drawn.choice(some) for some in drawn.sample(near, min(STAND_IN_CHUNKS, len(near)))]
         contexts.append(tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)))

@@ -132,7 +132,7 @@ class Trainer:
         tails = self._reader.answered(whole, tails, MAX_ANSWER_TOKENS)
         with torch.no_grad():
             teacher = self._reader.stitched(whole, tails)
-        writing = _Writing(self._reader, self._adapter, chunks, weights)
+        writing = _Writing(self._reader, self._adapter, chunks, weights, turn=self.samples)
         pairs = list(distances(teacher, self._reader.stitched(writing.context, tails)))
         kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
         ((kl + HIDDEN_WEIGHT * hidden) / self._course.batch).backward()  # type: ignore[no-untyped-call]
@@ -159,20 +159,28 @@ class _Writing:
     A forward keeps megabytes a token for its backward. A context for which that is at most KEPT_BYTES is written once.
     A longer one is written without gradients and then once more, a group of chunks at a time, so that memory stays
     bounded (gradient caching, Gao et al., arXiv 2101.06983).
+
+    Behind several contexts the groups' gradients go through one of them each, in turn: on average the same, at the price
+    of one.
     """
 
-    def __init__(self, reader: Reader, adapter: Adapter, chunks: Sequence[tuple[int, ...]], weights: Weights) -> None:
+    def __init__(
+        self, reader: Reader, adapter: Adapter, chunks: Sequence[tuple[int, ...]], weights: Weights, turn: int
+    ) -> None:
+        """turn: index of the context that the first group's gradients go through, counted on beyond the last."""
         self._reader = reader
         self._adapter = adapter
         self._chunks = chunks
         self._weights = weights
         self._starts = reader.starts(chunks)
-        self._groups = list(grouped(chunks, TOKENS_AT_ONCE))
+        self._num_contexts = reader.num_contexts
+        groups = grouped(chunks, TOKENS_AT_ONCE)
+        self._groups = [(group, number % self._num_contexts) for number, group in enumerate(groups, start=turn)]
         self._is_kept = sum(map(len, chunks)) * adapter.bytes_a_token <= KEPT_BYTES
         self._written: dict[int, KV] = {}
         with adapter.followed() if self._is_kept else torch.no_grad():
-            for group in self._groups:
-                self._written.update(zip(group, self._write(group), strict=True))
+            for group, through in self._groups:
+                self._written.update(zip(group, self._write(group, through), strict=True))
         self._leaves = {
             index: [(keys.detach().requires_grad_(), values.detach().requires_grad_()) for keys, values in piece]
             for index, piece in self._written.items()
@@ -182,15 +190,17 @@ class _Writing:
 
     def backward(self) -> None:
         """Take the gradients of the context's KV on to the adapter's matrices."""
-        for group in self._groups:
+        for group, through in self._groups:
             if self._is_kept:
                 pieces = [self._written.pop(index) for index in group]
             else:
                 with self._adapter.followed():
-                    pieces = self._write(group)
-            gradients = [leaf.grad for index in group for leaf in chain.from_iterable(self._leaves[index])]
+                    pieces = self._write(group, through)
+            leaves = chain.from_iterable(chain.from_iterable(self._leaves[index]) for index in group)
+            # Of the mean that part alone is followed which the one context has: it stands for those of all.
+            gradients = [self._num_contexts * leaf.grad for leaf in leaves]
             torch.autograd.backward([tensor for piece in pieces for tensor in chain.from_iterable(piece)], gradients)
 
-    def _write(self, group: Sequence[int]) -> list[KV]:
+    def _write(self, group: Sequence[int], through: int) -> list[KV]:
         starts = [self._starts[index] for index in group]
-        return self._reader.write_at(starts, [self._chunks[index] for index in group], self._weights)
+        return self._reader.write_at(starts, [self._chunks[index] for index in group], self._weights, through)

@@ -234,6 +234,32 @@ class TestTraining:
                 rtol=1e-3,
             )
 
+    @pytest.mark.parametrize("kept", [0, 1 << 30], ids=["written twice", "written once"])
+    def test_behind_several_contexts_its_gradients_are_on_average_those_through_all(self, model, monkeypatch, kept: int):
+        monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
+        beside = Adapter.new(copy.deepcopy(model), stand_ins=((), *STAND_INS))
+        ours = Adapter.new(model, stand_ins=((), *STAND_INS))
+        for one in (beside, ours):
+            awaken(one)
+        turns = len(ours.stand_ins)
+        course = Course(samples=turns, seconds=1e9, batch=2 * turns)
+        reader = Reader(beside._model, beside, PREFIX)
+        pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
+        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
+        ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
+
+        Trainer(Reader(model, ours, PREFIX), ours, Fixed(), course, [SAMPLE]).run(
+            Samples(NEAR, 0), lambda done, losses: None
+        )
+
+        for one, other in zip(beside.parameters, ours.parameters, strict=True):
+            torch.testing.assert_close(
+                torch.zeros_like(one) if one.grad is None else one.grad,
+                torch.zeros_like(other) if other.grad is None else other.grad,
+                atol=1e-6,
+                rtol=1e-3,
+            )
+
     @pytest.mark.parametrize(
         ("lengths", "groups"),
         [

@@ -71,8 +71,8 @@ SUFFICIENT_KL = 0.06
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """The making of an adapter and its evaluation. `data`: what it was trained on, by name. `curve`: (samples, KL on
-    validation contexts). `stand_ins`: tokens of each context that chunks are written behind. `strength`: share of the
-    trained change that is kept."""
+    validation contexts). `stand_ins`: tokens of each context that chunks are written behind, 0 for the bare
+    prefix. `strength`: share of the trained change that is kept."""
 
     model: str
     model_fingerprint: str

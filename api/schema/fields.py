@@ -120,7 +120,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "seconds": "Time of the training in seconds.",
         "curve": "Number of contexts trained on and KL on validation contexts, at each validation.",
         "data": "Collection, or names of the files, that it was trained on; empty for a writer trained before this was recorded.",
-        "stand_ins": "Number of tokens of each context that chunks are prefilled behind; empty without stand-ins.",
+        "stand_ins": "Number of tokens of each context that chunks are prefilled behind, 0 for the bare prefix; empty without stand-ins.",
         "strength": "Share of the trained change to the weights that was kept.",
         "gate": "Evaluation on held-out contexts; null before it was evaluated.",
     },

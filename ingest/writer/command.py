@@ -76,7 +76,7 @@ def writer() -> None:
     type=click.IntRange(0),
     default=0,
     show_default=True,
-    help="Number of stand-in contexts, four passages each, to prefill every chunk behind; ingestion then costs that many forward passes per chunk.",
+    help="Number of stand-in contexts, four passages each, to prefill every chunk behind, besides the bare prefix; ingestion then costs as many more forward passes per chunk.",
 )
 @click.option(
     "--questions",
@@ -219,7 +219,8 @@ def _show(card: Card, console: Console) -> None:
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
         "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
         "data": card.data or "-",
-        "stand-ins": ", ".join(f"{tokens} tokens" for tokens in card.stand_ins) or "none",
+        "stand-ins": ", ".join(f"{tokens} tokens" if tokens else "the bare prefix" for tokens in card.stand_ins)
+        or "none",
         "strength": f"{card.strength:g} of what was trained",
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
     }

@@ -51,8 +51,8 @@ class Samples:
         unanswered: float = 0.0,
     ) -> None:
         """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context. known: samples of
-        known questions, one in turn with each from the chunks. unanswered: share of the pairs without an answer. Raises
-        Rejected where no neighbourhood has two chunks."""
+        known questions, one in turn with each from the chunks, over all of its chunks or, where a size is 1, over one.
+        unanswered: share of the pairs without an answer. Raises Rejected where no neighbourhood has two chunks."""
         self._random = random.Random(seed)  # noqa: S311 - for samples, not for secrets
         self._sizes = sizes
         self._tails = tails
@@ -80,7 +80,8 @@ class Samples:
 
     def _from_known(self) -> Sample:
         known = next(self._known)
-        return replace(known, chunks=tuple(self._random.sample(known.chunks, len(known.chunks))))
+        size = 1 if self._random.choice(self._sizes) == 1 else len(known.chunks)  # one chunk as often as elsewhere
+        return replace(known, chunks=tuple(self._random.sample(known.chunks, size)))
 
     def _shuffled(self, items: Sequence[Item]) -> Iterator[Item]:
         """The items without end, each once before any comes again. None is drawn before it is asked for."""

@@ -382,6 +382,14 @@ class TestSamples:
         assert all(len(sample.tails) == 2 for sample in given)
         assert not {("Who?", "Ada"), ("What?", "a compiler")} & {sample.tails[0] for sample in given[::2]}
 
+    def test_known_questions_have_one_chunk_as_often_as_the_sizes_have(self):
+        known = [Sample(tuple(NEAR[0]), (("Who?", "Ada"),))]
+        supply = Samples(NEAR, 0, sizes=(1, 2, 4, 6), known=known)
+        sizes = [len(supply.next().chunks) for _ in range(400)][1::2]
+
+        assert set(sizes) == {1, 3}
+        assert 30 < sizes.count(1) < 70
+
     def test_a_share_of_the_questions_is_left_to_the_model(self):
         supply = Samples(NEAR, 0, unanswered=0.5)
         tails = [tail for _ in range(50) for tail in supply.next().tails]

@@ -56,7 +56,7 @@ browser:
 	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } || \
 	  echo "no chromium: the browser tests will be skipped; install your distribution's package to run them"
 
-test: setup browser ## All tests, with a real engine, Redis, PostgreSQL and browser
+test: setup browser ## The tests but the long ones, with a real engine, Redis, PostgreSQL and browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 test-fast: setup ## Unit tests: seconds, nothing started

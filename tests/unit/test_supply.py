@@ -208,7 +208,10 @@ class TestContainers:
             assert set(SERVICES["prometheus"]["networks"]) & set(SERVICES[name]["networks"])
         keys = [job["authorization"]["credentials_file"] for job in jobs]
         assert all(f">{key}" in SERVICES["prometheus"]["entrypoint"][-1] for key in keys)
-        assert SERVICES["prometheus"]["environment"]["ENGINE_KEY"] == SERVICES["engine"]["environment"]["RAGKV_ENGINE_API_KEY"]
+        assert (
+            SERVICES["prometheus"]["environment"]["ENGINE_KEY"]
+            == SERVICES["engine"]["environment"]["RAGKV_ENGINE_API_KEY"]
+        )
 
     def test_the_worker_has_a_gpu_beside_the_engine(self):
         added = yaml.safe_load((ROOT / "compose.gpu.yaml").read_text())

@@ -235,7 +235,9 @@ class TestTraining:
             )
 
     @pytest.mark.parametrize("kept", [0, 1 << 30], ids=["written twice", "written once"])
-    def test_behind_several_contexts_its_gradients_are_on_average_those_through_all(self, model, monkeypatch, kept: int):
+    def test_behind_several_contexts_its_gradients_are_on_average_those_through_all(
+        self, model, monkeypatch, kept: int
+    ):
         monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
         beside = Adapter.new(copy.deepcopy(model), stand_ins=((), *STAND_INS))
         ours = Adapter.new(model, stand_ins=((), *STAND_INS))

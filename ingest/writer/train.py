@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -160,8 +160,8 @@ class _Writing:
     A longer one is written without gradients and then once more, a group of chunks at a time, so that memory stays
     bounded (gradient caching, Gao et al., arXiv 2101.06983).
 
-    Behind several contexts the groups' gradients go through one of them each, in turn: on average the same, at the price
-    of one.
+    Behind several contexts the gradients of each group go through one of them, in turn: on average the same, at the
+    price of one.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class _Writing:
                     pieces = self._write(group, through)
             leaves = chain.from_iterable(chain.from_iterable(self._leaves[index]) for index in group)
             # Of the mean that part alone is followed which the one context has: it stands for those of all.
-            gradients = [self._num_contexts * leaf.grad for leaf in leaves]
+            gradients = [self._num_contexts * cast("torch.Tensor", leaf.grad) for leaf in leaves]
             torch.autograd.backward([tensor for piece in pieces for tensor in chain.from_iterable(piece)], gradients)
 
     def _write(self, group: Sequence[int], through: int) -> list[KV]:

@@ -97,10 +97,10 @@ class Prefiller:
 
     def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> "_Plain":
         caches = []
-        for stand_in in writer.stand_ins or ((),):
+        for context in writer.contexts:
             cache = DynamicCache()
             with writer.disabled(), self._capture.recorded() as captured:
-                ids = padded([[*prefix_ids, *stand_in]], self._model.device)
+                ids = padded([[*prefix_ids, *context]], self._model.device)
                 self._model.base_model(ids, past_key_values=cache)
             caches.append(cache)
         return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), caches)

@@ -18,7 +18,7 @@ from ragkv.stitch.rank import chunk_shares
 class NoWriter:
     """The plain model as a writer."""
 
-    stand_ins: tuple[tuple[int, ...], ...] = ()
+    contexts: tuple[tuple[int, ...], ...] = ((),)
 
     @contextmanager
     def disabled(self) -> Iterator[None]:

@@ -28,17 +28,18 @@ SCALE = 2.0
 
 
 class Adapter:
-    """A model with a writer, switched on by default."""
+    """A model with a writer, switched on by default. stand_ins: their token ids, also while it is switched off."""
 
     def __init__(self, model: PeftModel, stand_ins: Sequence[tuple[int, ...]]) -> None:
         self._model = model
-        self._stand_ins = tuple(stand_ins)
+        self.stand_ins = tuple(stand_ins)
         self._is_off = False
 
     @property
-    def stand_ins(self) -> tuple[tuple[int, ...], ...]:
-        """Token ids of the contexts that chunks are written behind: none while the writer is switched off."""
-        return () if self._is_off else self._stand_ins
+    def contexts(self) -> tuple[tuple[int, ...], ...]:
+        """Token ids between the prefix and a chunk that is written: the stand-ins, or none without stand-ins and while
+        the writer is switched off."""
+        return ((),) if self._is_off or not self.stand_ins else self.stand_ins
 
     @classmethod
     def new(cls, model: PreTrainedModel, rank: int = RANK, stand_ins: Sequence[tuple[int, ...]] = ()) -> "Adapter":
@@ -64,7 +65,7 @@ class Adapter:
             config.save_pretrained(place)
             for name in (ADAPTER, CONFIG):
                 (Path(place) / name).rename(folder / name)
-        write_stand_ins(folder, self._stand_ins)
+        write_stand_ins(folder, self.stand_ins)
 
     @torch.no_grad()
     def round(self) -> None:

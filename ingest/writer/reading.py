@@ -51,7 +51,7 @@ class Writing(Protocol):
     """The model with its writer: `disabled()` switches the writer off for the block, its stand-ins too."""
 
     @property
-    def stand_ins(self) -> Sequence[tuple[int, ...]]: ...
+    def contexts(self) -> Sequence[tuple[int, ...]]: ...
 
     def disabled(self) -> AbstractContextManager[Any]: ...
 
@@ -154,7 +154,7 @@ class Reader:
     @property
     def num_contexts(self) -> int:
         """Contexts that each chunk is written behind."""
-        return len(self._contexts())
+        return len(self._writing.contexts)
 
     def write_at(
         self,
@@ -203,11 +203,10 @@ class Reader:
 
     def _contexts(self) -> list[KV]:
         """KV that chunks are written behind, by the plain model: of the prefix, or of it and each of the stand-ins."""
-        contexts = self._writing.stand_ins or ((),)
-        for ids in contexts:
+        for ids in self._writing.contexts:
             if ids not in self._behind:
                 self._behind[ids] = self.prefill(ids)
-        return [self._behind[ids] for ids in contexts]
+        return [self._behind[ids] for ids in self._writing.contexts]
 
     @torch.no_grad()
     def _prefill(self, prefix_ids: Sequence[int]) -> KV:

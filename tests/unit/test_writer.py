@@ -219,20 +219,11 @@ class TestTraining:
         ours = self.trainer(model, Course(samples=2, seconds=1e9))
         for one in (beside, ours):
             awaken(one._adapter)
-        reader = beside._reader
-        pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
-        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
-        ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
+        learn_beside_the_weights(beside._reader)
 
         ours._step(SAMPLE)
 
-        for one, other in zip(beside._adapter.parameters, ours._adapter.parameters, strict=True):
-            torch.testing.assert_close(
-                torch.zeros_like(one) if one.grad is None else one.grad,
-                torch.zeros_like(other) if other.grad is None else other.grad,
-                atol=1e-6,
-                rtol=1e-3,
-            )
+        assert_same_gradients(beside._adapter, ours._adapter)
 
     @pytest.mark.parametrize("kept", [0, 1 << 30], ids=["written twice", "written once"])
     def test_behind_several_contexts_its_gradients_are_on_average_those_through_all(
@@ -245,22 +236,13 @@ class TestTraining:
             awaken(one)
         turns = len(ours.stand_ins)
         course = Course(samples=turns, seconds=1e9, batch=2 * turns)
-        reader = Reader(beside._model, beside, PREFIX)
-        pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
-        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
-        ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
+        learn_beside_the_weights(Reader(beside._model, beside, PREFIX))
 
         Trainer(Reader(model, ours, PREFIX), ours, Fixed(), course, [SAMPLE]).run(
             Samples(NEAR, 0), lambda done, losses: None
         )
 
-        for one, other in zip(beside.parameters, ours.parameters, strict=True):
-            torch.testing.assert_close(
-                torch.zeros_like(one) if one.grad is None else one.grad,
-                torch.zeros_like(other) if other.grad is None else other.grad,
-                atol=1e-6,
-                rtol=1e-3,
-            )
+        assert_same_gradients(beside, ours)
 
     @pytest.mark.parametrize(
         ("lengths", "groups"),
@@ -337,6 +319,23 @@ class TestTraining:
         assert gate.nll == pytest.approx(gate.plain_nll)
         assert gate.one_chunk_kl < 1e-6
         assert gate.objections()
+
+
+def learn_beside_the_weights(reader: Reader) -> None:
+    """Gradients of a step of two samples, for one of them, through the adapter as PEFT runs it."""
+    pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
+    kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
+    ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
+
+
+def assert_same_gradients(one: Adapter, other: Adapter) -> None:
+    for ours, theirs in zip(one.parameters, other.parameters, strict=True):
+        torch.testing.assert_close(
+            torch.zeros_like(ours) if ours.grad is None else ours.grad,
+            torch.zeros_like(theirs) if theirs.grad is None else theirs.grad,
+            atol=1e-6,
+            rtol=1e-3,
+        )
 
 
 def stop_after(samples: int):

@@ -1,7 +1,7 @@
 """Compute the missing KV of a searchable document; each batch is committed as soon as it is stored."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ingest.parts import IngestParts
@@ -14,6 +14,7 @@ from ragkv.db.tables import DocumentRow
 from ragkv.disk import check_room
 from ragkv.errors import Conflict
 from ragkv.kv.key import KeyMaker
+from ragkv.kv_disk import sizes_of_remote
 from ragkv.kv_format import share_of
 from ragkv.kv_rule import KVRule
 from ragkv.upkeep.room import NewKV, make_room_for
@@ -58,11 +59,15 @@ def _keep_kv_by(
             return False
         return make_room_for(NewKV(document.tenant_id, document.id, num_bytes), parts)
 
+    def elsewhere(kv_keys: Sequence[str]) -> Mapping[str, int]:
+        return {} if parts.kv_remote is None else sizes_of_remote(parts.database, kv_keys)
+
     try:
         with ingest.stage("prefill"):
             done = precompute(
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
-                Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way), ingest.compressor,
+                Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way, elsewhere),
+                ingest.compressor,
             )  # fmt: skip
         ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks

@@ -1,6 +1,6 @@
 """KV files for a document's chunks: existing ones are kept, missing ones computed in batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ingest.compress.compressor import Compressor
@@ -41,13 +41,15 @@ class Hooks:
     progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise:
     what is in the store stays there, and the next run goes on from it. has_room: for so many tokens; where there is
     none for a batch, its half is tried, and the rest is left out. under_way: these batches are computed and stored now,
-    one after the other; it is told before each, and of none at the end.
+    one after the other; it is told before each, and of none at the end. elsewhere: bytes of those among the keys that
+    the object store has: their files may go from this disk to make room.
     """
 
     progress: TokenProgress = lambda done, total: None
     kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None
     has_room: Callable[[int], bool] = lambda tokens: True
     under_way: Callable[[Sequence[Batch]], None] = lambda batches: None
+    elsewhere: Callable[[Sequence[str]], Mapping[str, int]] = lambda keys: {}
 
 
 _NO_HOOKS = Hooks()
@@ -62,14 +64,16 @@ def precompute(
     hooks: Hooks = _NO_HOOKS,
     compressor: Compressor | None = None,
 ) -> Precomputed:
-    """Make sure that every chunk and the prefix have a KV file, in the format and of the tokens of the keys: quantised
-    from one in bf16 if there is one, computed otherwise.
+    """Make sure that every chunk and the prefix have a KV file, or a chunk's KV a copy elsewhere, in the format and of
+    the tokens of the keys: quantised from one in bf16 if there is one, computed otherwise.
 
     `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. compressor:
     needed for keys with a compression.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
-    todo = {key: chunk for key, chunk in named.items() if key not in store}
+    absent = [key for key in named if key not in store]
+    copied = hooks.elsewhere(absent)
+    todo = {key: named[key] for key in absent if key not in copied}
     total = sum(chunk.num_tokens for chunk in named.values())
     done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
     hooks.progress(done, total)
@@ -95,8 +99,10 @@ def precompute(
                 break
     finally:
         hooks.under_way(())
-    sizes = ((key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in named.items())
-    entries = tuple(KVEntry(*entry) for entry in sizes if entry[-1])
+    here = {key: size for key in named if (size := store.bytes_of(key))}
+    # Asked after the look at the files: one that went to make room has a copy.
+    sizes = here | hooks.elsewhere([key for key in named if key not in here])
+    entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
     return Precomputed(
         entries, computed_tokens=done - reused, reused_tokens=reused, is_whole=len(entries) == len(named)
     )

@@ -32,8 +32,9 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
-from ragkv.upkeep.admin import overview
+from ragkv.upkeep.admin import overview, rebuild_document
 from ragkv.upkeep.check import WHILE_STOPPED
+from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.fsck import examine, repair
 from ragkv.upkeep.rules import KVRulePatch, change_rule
 from ragkv.upkeep.upload import Uploader, has_room_on_disk
@@ -279,6 +280,37 @@ def test_new_kv_takes_the_place_of_copies_and_waits_for_none(hosts: Hosts):
     ready(ingest, b"# Bridges\n\n" + LONG.replace(b"ngine", b"ridge"), "bridges.md")
     assert objects(worker)
     assert on_disk(worker) <= worker.settings.max_kv_bytes
+
+
+def test_a_document_larger_than_the_disk_is_ready_though_some_of_its_files_went(hosts: Hosts):
+    worker, ingest, _ = hosts
+    tenant_id = worker.default_collection.tenant_id
+    first = ready(ingest)
+    limit = on_disk(worker) // 2
+    delete_document(tenant_id, first, worker)
+    allow(worker, limit)
+    worker.settings = msgspec.structs.replace(worker.settings, prefill_batch_tokens=200)
+    document_id = ready(ingest)
+
+    shown = document_view(tenant_id, document_id, worker.database)
+    assert (shown.status, shown.kv_evicted) == (Status.READY, False)
+    assert kv_files(worker) < set(tiers(worker))
+
+
+def test_a_rebuild_computes_nothing_that_the_object_store_has(hosts: Hosts):
+    worker, ingest, _ = hosts
+    tenant_id = worker.default_collection.tenant_id
+    document_id = ready(ingest)
+    Uploader(worker).upload_due()
+    evicted, *copied = sorted(kv_files(worker))
+    worker.kv_store.drop(copied)
+    evict_entries([(evicted, 0)], worker.database, worker.kv_store)
+    rebuild_document(tenant_id, document_id, worker)
+
+    assert ingest_document(document_id, ingest) is IngestOutcome.READY
+    assert document_view(tenant_id, document_id, worker.database).status == Status.READY
+    assert kv_files(worker) == {evicted}
+    assert set(tiers(worker)) == {evicted, *copied}
 
 
 def test_a_damaged_object_is_recomputed_and_uploaded_again(hosts: Hosts):

@@ -33,6 +33,7 @@ from api.mcp.tools import Service
 from api.openai.errors import in_openai_form
 from api.openai.router import openai_routers
 from api.schema.site import openapi_config
+from api.sweeping import sweeping_disk
 from api.v1.ask import BODY_BYTES, ask
 from api.v1.audit import audit_router
 from api.v1.collections import collections_router
@@ -55,6 +56,7 @@ from ingest.page_views import PageViews
 from ragkv.errors import RagKVError
 from ragkv.parts import Parts
 from ragkv.threads import FairPool
+from ragkv.upkeep.eviction import remove_unnamed_files
 
 THREADS = 6
 """For plain handlers and other blocking work without a pool of its own. More would only contend for the interpreter."""
@@ -120,7 +122,13 @@ def create_app(
         },
         exception_handlers=in_openai_form(HANDLERS),
         before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
-        lifespan=[_running_engine(parts, when_built), forgetting_deleted(parts), evaluating(parts), mcp.running],
+        lifespan=[
+            _running_engine(parts, when_built),
+            forgetting_deleted(parts),
+            sweeping_disk(parts),
+            evaluating(parts),
+            mcp.running,
+        ],
         on_shutdown=[page_views.close],
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
@@ -150,12 +158,13 @@ async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
     """Load what questions need, then start the engine, even if that failed: it is loaded again when needed."""
     await _logged(asyncio.to_thread(_build, parts, when_built), "the index and the models are not loaded yet")
     if parts.kv_remote is not None:  # this host may have no worker, which sweeps
+        await _logged(asyncio.to_thread(remove_unnamed_files, parts), "KV files that nothing names stay on this disk")
         await _logged(asyncio.to_thread(parts.kv_disk.make_room, 0), "KV still takes more of this disk than it may")
     if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")
 
 
-async def _logged(work: Awaitable[None], problem: str) -> bool:
+async def _logged(work: Awaitable[object], problem: str) -> bool:
     """Whether the work succeeded. A failure is logged: it would not show before the service stops."""
     try:
         await work

@@ -85,6 +85,17 @@ def collect_garbage(parts: Parts) -> Freed:
     return freed
 
 
+def remove_unnamed_files(parts: Parts) -> Freed:
+    """Remove the files of this host that nothing names: KV that was removed while another host had a copy, and files
+    that were never finished. Objects stay."""
+    before = utc_now() - FILE_GRACE
+    gone = unnamed_kv(before, parts)
+    freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
+    parts.kv_store.drop(gone)
+    remove_files(partial_kv(before, parts.kv_store))
+    return freed
+
+
 def forget(session: "Session", keys: Sequence[str]) -> None:
     """Forget the entries of these keys; documents that use them are ready no longer.
     Their files go after the commit."""

@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import os
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +13,7 @@ import msgspec
 import pytest
 from sqlalchemy import select, update
 
+from api.sweeping import sweeping_disk
 from bench.remote import RemoteBench, RemoteRow
 from bench.serving.engine import contexts_of
 from ingest.parts import IngestParts
@@ -192,6 +195,47 @@ def test_a_deleted_document_leaves_no_object(hosts: Hosts):
     delete_document(api.default_collection.tenant_id, document_id, api)
     assert objects(worker) == set()
     assert tiers(worker) == {}
+
+
+@pytest.fixture
+def with_leftovers(hosts: Hosts) -> Parts:
+    """A host with KV of a document that was deleted on another host the day before, and a load that was cut off."""
+    worker, ingest, api = hosts
+    tenant_id = api.default_collection.tenant_id
+    document_id = ready(ingest)
+    Uploader(worker).upload_due()
+    *_, _ = warm(KVOwner(tenant_id), api)
+    delete_document(tenant_id, document_id, worker)
+    assert kv_files(api)
+    some = api.kv_store.path(next(iter(kv_files(api))))
+    some.with_name(f".{some.name}.1.partial").write_bytes(b"x")
+    for path in files_in(api.kv_store.folder):
+        os.utime(path, (time.time() - 90_000,) * 2)
+    return api
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.glob("??/*"))
+
+
+def test_a_host_without_a_worker_starts_with_no_kv_that_nothing_names(with_leftovers: Parts):
+    api = with_leftovers
+    with client_of(api):
+        wait_until(lambda: len(files_in(api.kv_store.folder)) == 1)
+    assert kv_files(api) == set()
+    assert api.keys_of(api.default_collection.tenant_id).prefix() in api.kv_store
+
+
+def test_it_removes_such_kv_while_it_runs(with_leftovers: Parts):
+    api = with_leftovers
+
+    async def serve() -> None:
+        async with sweeping_disk(api, interval_s=0.01)(None):  # type: ignore[arg-type]
+            while len(files_in(api.kv_store.folder)) > 1:  # noqa: ASYNC110 - nothing tells of it
+                await asyncio.sleep(0.01)
+
+    asyncio.run(asyncio.wait_for(serve(), 20))
+    assert kv_files(api) == set()
 
 
 def test_a_store_that_is_away_costs_ingestion_nothing_and_is_made_up_for(hosts: Hosts, free_port):

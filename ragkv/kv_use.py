@@ -41,16 +41,24 @@ class KVUse:
             self.write()
 
     def write(self) -> None:
-        """Write what was noted since the last time."""
+        """Write what was noted since the last time. Raises Unavailable when the database is away: what it did not take
+        is written the next time."""
         with self._lock:
             uses, self._uses = self._uses, Counter()
             self._written = time.monotonic()
-        for some in batched(list(uses)):
-            with self._database.writing() as session:
-                for times in {uses[chunk_id] for chunk_id in some}:
-                    as_often = [chunk_id for chunk_id in some if uses[chunk_id] == times]
-                    session.execute(used(as_often, utc_now(), self._half_life_s, times))
-                    session.execute(used_without_kv(as_often, utc_now(), self._half_life_s, times))
+        try:
+            for some in batched(list(uses)):
+                with self._database.writing() as session:
+                    for times in {uses[chunk_id] for chunk_id in some}:
+                        as_often = [chunk_id for chunk_id in some if uses[chunk_id] == times]
+                        session.execute(used(as_often, utc_now(), self._half_life_s, times))
+                        session.execute(used_without_kv(as_often, utc_now(), self._half_life_s, times))
+                for chunk_id in some:
+                    del uses[chunk_id]
+        except Unavailable:
+            with self._lock:
+                self._uses.update(uses)
+            raise
 
     def close(self) -> None:
         try:

@@ -17,6 +17,7 @@ from ragkv.catalog.documents import accept_document
 from ragkv.catalog.requeue import stuck_ids
 from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
+from ragkv.errors import Unavailable
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
 from ragkv.parts import Parts
@@ -208,6 +209,22 @@ class TestRoom:
     def test_an_answer_is_a_use(self, client: Client, answerable: str, parts: Parts):
         before = held(client, answerable)["last_used_at"]
         client.post("/v1/ask", json={"question": "Who?"})
+        parts.kv_use.write()
+
+        assert held(client, answerable)["last_used_at"] > before
+
+    def test_a_use_that_the_database_did_not_take_is_written_later(
+        self, client: Client, answerable: str, parts: Parts, monkeypatch: pytest.MonkeyPatch
+    ):
+        def away() -> None:
+            raise Unavailable("away")
+
+        before = held(client, answerable)["last_used_at"]
+        client.post("/v1/ask", json={"question": "Who?"})
+        with monkeypatch.context() as patched:
+            patched.setattr(parts.database, "writing", away)
+            with pytest.raises(Unavailable):
+                parts.kv_use.write()
         parts.kv_use.write()
 
         assert held(client, answerable)["last_used_at"] > before

@@ -264,7 +264,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "bytes": "Size of the verified KV files in bytes.",
         "damaged": "Files with a wrong checksum or of another key. They were deleted.",
         "missing": "Files that do not exist.",
-        "unusable": "Files that cannot be opened or belong to another model. They were not changed.",
+        "unusable": "Files that cannot be opened, belong to another model or are only on another host's disk. They were not changed.",
         "documents": "Ids of the documents that lost KV.",
     },
     "SearchBody": SEARCH,

@@ -13,6 +13,7 @@ from ragkv.batched import batched
 from ragkv.db.kv_entries import documents_using, entries_of
 from ragkv.errors import Corrupt, NotFound, Unavailable, Unsupported
 from ragkv.kv.file import receive_kv
+from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
@@ -63,13 +64,18 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     second; the last says what was found.
 
     What is lost, and was not made again meanwhile, is forgotten at the end, also when the iterator is closed early.
+    With an object store, what was not uploaded and is not on this disk may be on another host's: it is not lost.
     """
     with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_of(owner))]
     count, pace = _Count(), Pace()
+    expected = {key for key, _ in entries}
+    if parts.kv_remote is not None:
+        expected &= sizes_of_remote(parts.database, sorted(expected)).keys()
     try:
         for key, size in entries:
-            count.add(key, size, _health(key, parts.kv_store, parts.layout))
+            health = _health(key, parts.kv_store, parts.layout)
+            count.add(key, size, "unusable" if health == "missing" and key not in expected else health)
             if pace.speaks_now():
                 yield count.so_far(len(entries), [])
     finally:

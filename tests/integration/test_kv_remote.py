@@ -404,6 +404,23 @@ def test_verifying_on_a_host_without_files_reads_the_objects(hosts: Hosts):
     assert (verified.checked, verified.damaged, verified.missing, verified.unusable) == (len(kv_files(worker)), 1, 1, 0)
 
 
+def test_verifying_forgets_nothing_that_may_be_on_another_hosts_disk_alone(hosts: Hosts):
+    worker, ingest, api = hosts
+    owner = KVOwner(worker.default_collection.tenant_id)
+    ready(ingest)
+    Uploader(worker).upload_due()
+    young = ready(ingest, b"# Bridges\n\n" + LONG.replace(b"ngine", b"ridge"), "bridges.md")
+    alone = {key for key, tier in tiers(worker).items() if tier == DISK}
+    *_, verified = verify(owner, api)
+    assert (verified.missing, verified.unusable) == (0, len(alone))
+    assert document_view(owner.tenant_id, young, worker.database).status == Status.READY
+
+    damaged = worker.kv_store.path(min(alone))
+    damaged.write_bytes(damaged.read_bytes()[:-8] + b"gremlins")
+    *_, verified = verify(owner, worker)
+    assert (verified.damaged, verified.unusable, verified.documents) == (1, 0, [young])
+
+
 def test_questions_at_once_about_kv_in_the_object_store_load_it_once(hosts: Hosts):
     """As `ragkv bench remote` measures it."""
     worker, ingest, api = hosts

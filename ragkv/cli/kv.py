@@ -208,8 +208,8 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
 @kv.command()
 @owner_options
 def verify(tenant: str, collection: str | None, document: str | None) -> None:
-    """Read every KV file and check it. Damaged files are removed, and their KV is computed again. The exit code is 1 if
-    any were lost."""
+    """Read every KV file and check it. Damaged files are removed. Documents that lost KV are named: rebuild them. The
+    exit code is 1 if any were lost."""
     with opened_parts(Parts.prepare_database) as parts:
         steps = verify_kv(_owner(tenant, collection, document, parts), parts)
         found = shown(steps, "verifying", lambda step: (step.checked, step.total))

@@ -106,7 +106,8 @@ class _Watcher:
                 subscription.publish(self._known | updates)
             if updates or self.is_idle != was_idle or self.error:
                 for subscription in self.subscriptions - waiting:
-                    subscription.publish(updates)
+                    if subscription.started:  # one that came during the poll starts with the next
+                        subscription.publish(updates)
             await draining.wait_started(POLL_EVERY_S)
         for subscription in self.subscriptions:
             subscription.publish({})

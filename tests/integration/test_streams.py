@@ -1,5 +1,6 @@
 """Streams of progress: what they cost, whom they tell, and how they end."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Iterator
@@ -14,15 +15,17 @@ from sqlalchemy import event as sql_event
 from sqlalchemy import update
 
 from api.access.session import COOKIE
-from api.v1.watching import POLL_EVERY_S
+from api.http.draining import Draining
+from api.v1.watching import POLL_EVERY_S, Update, Watchers
 from ragkv.access.keys import revoke_key
-from ragkv.catalog.watch import MARGIN, CollectionWatch
+from ragkv.catalog.watch import MARGIN, CollectionWatch, DocumentProgress
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.status import Status
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import assert_problem, events_of, serving, upload, wait_until
 
@@ -201,3 +204,45 @@ def test_a_stream_that_comes_later_is_told_of_all_that_waits(served: httpx.Clien
     assert later.events == first.events
     revoke_key(key.split("_")[1], parts.database)
     assert [reader.ended()[-1][0] for reader in (first, later)] == ["error", "error"]
+
+
+def test_a_stream_that_comes_during_a_look_is_told_of_all_that_waits_by_the_next():
+    """News of that look alone would be too little: a stream until all is finished could end, though more waits."""
+    seen = [DocumentProgress(f"{i}", f"{i}", Status.ACCEPTED, "", 0, 0, None) for i in range(3)]
+    looking, go_on = threading.Event(), threading.Event()
+
+    class Looks:
+        """The first gives two documents, the second, during which another stream comes, the end of one of them."""
+
+        number = 0
+        is_idle = False
+
+        def look(self) -> list[DocumentProgress]:
+            self.number += 1
+            if self.number == 1:
+                return seen[:2]
+            if self.number == 2:
+                looking.set()
+                go_on.wait(20)
+                return [msgspec.structs.replace(seen[0], status=Status.READY)]
+            return []
+
+        def state(self) -> list[DocumentProgress]:
+            return seen[:2] if self.number == 1 else seen[1:2]
+
+    async def told() -> tuple[list[Update], list[Update]]:
+        watchers, looks = Watchers(Draining()), Looks()
+        with watchers.subscribe("papers", lambda: looks) as first:
+            await first.wait(20)
+            assert len(first.take()) == 2
+            await asyncio.to_thread(looking.wait, 20)
+            with watchers.subscribe("papers", lambda: looks) as later:
+                go_on.set()
+                await first.wait(20)
+                assert not later.started
+                await later.wait(20)
+                return first.take(), later.take()
+
+    ended, waiting = asyncio.run(told())
+    assert [(one.progress.id, one.progress.status) for one in ended] == [("0", "ready")]
+    assert [(one.progress.id, one.progress.status) for one in waiting] == [("1", "accepted")]

@@ -95,6 +95,21 @@ class TestCollections:
         kept = service.get("/v1/collections/default", headers={"x-api-key": key}).json()["answer_cache"]
         assert (kept["enabled"], kept["threshold"], kept["ttl_s"]) == (True, 0.9, 86400)
 
+    def test_a_similarity_that_a_program_has_set_holds_up_no_change(
+        self, logged_in: Page, service: httpx.Client, key: str
+    ):
+        """The API takes any from 0.5 to 1."""
+        given = {"answer_cache": {"threshold": 0.9333}}
+        assert service.patch("/v1/collections/default", json=given, headers={"x-api-key": key}).status_code == 200
+        logged_in.goto("/admin/collections/default")
+        logged_in.locator("#answer-cache summary").click()
+        logged_in.get_by_label("Answer from the cache").check()
+        logged_in.get_by_role("button", name="Save").click()
+
+        expect(logged_in.locator("#answer-cache .badge")).to_have_text("on")
+        kept = service.get("/v1/collections/default", headers={"x-api-key": key}).json()["answer_cache"]
+        assert (kept["enabled"], kept["threshold"]) == (True, 0.9333)
+
 
 class TestKeys:
     def test_a_key_is_shown_once_works_and_can_be_revoked(self, logged_in: Page, service: httpx.Client):

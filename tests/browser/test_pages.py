@@ -153,3 +153,22 @@ def test_names_are_text_whatever_they_look_like(page: Page, service: httpx.Clien
     page.goto("/admin/collections/default")
 
     expect(page.get_by_role("link", name="<img src=x onerror=alert(1)>{{ 7 * 7 }}.md")).to_be_visible()
+
+
+def test_the_focus_stays_on_its_file_whatever_comes_above_it(
+    page: Page, service: httpx.Client, parts: Parts, tmp_path: Path
+):
+    """The list of a data source's files renews itself."""
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    (inbox / "b.md").write_bytes(b"# B")
+    data_source = service.post("/v1/data-sources", json={"location": str(inbox)}).json()["id"]
+    sync_next(parts, lambda tally: True)
+    page.goto(f"/admin/data-sources/{data_source}")
+    page.get_by_role("link", name="b.md").focus()
+    (inbox / "a b.md").write_bytes(b"# A")
+    service.post(f"/v1/data-sources/{data_source}/sync", json={}).raise_for_status()
+    sync_next(parts, lambda tally: True)
+
+    expect(page.get_by_role("link", name="a b.md")).to_be_visible(timeout=20_000)
+    expect(page.get_by_role("link", name="b.md", exact=True)).to_be_focused()

@@ -1,12 +1,15 @@
 """The pages of collections: the list, and one collection with its documents. Changes are requests to /v1."""
 
+from typing import Annotated
+
 from litestar import Response, get
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery
+from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
+from ragkv.catalog.documents import MAX_FILE_NAME_CHARS
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.compression import CompressionMethod
 from ragkv.db.tenants import collection_ref
@@ -36,7 +39,7 @@ def collection_page(
     request: AdminRequest,
     parts: NamedDependency[Parts],
     status: FromQuery[str] = "",
-    name: FromQuery[str] = "",
+    name: Annotated[str, QueryParameter(max_length=MAX_FILE_NAME_CHARS)] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """A collection, by id or name, and its documents, newest first: of one status, with a part of the name."""
@@ -61,6 +64,7 @@ def collection_page(
         max_bytes=parts.settings.max_upload_bytes,
         status=chosen,
         name=name,
+        longest_name=MAX_FILE_NAME_CHARS,
         cursor=cursor,
         statuses=list(Status),
     )

@@ -1,14 +1,15 @@
 """The questions page: the log of questions with the feedback on their answers."""
 
 from datetime import timedelta
-from typing import get_args
+from typing import Annotated, get_args
 
 from litestar import Response, get
 from litestar.di import NamedDependency
-from litestar.params import FromQuery
+from litestar.params import FromQuery, QueryParameter
 
 from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
+from api.v1.questions import PART_CHARACTERS
 from ragkv.catalog.question_log import question_log
 from ragkv.catalog.questions import list_questions
 from ragkv.clock import utc_now
@@ -25,7 +26,7 @@ PERIODS = {"day": timedelta(days=1), "week": timedelta(days=7), "month": timedel
 def questions_page(
     request: AdminRequest,
     parts: NamedDependency[Parts],
-    text: FromQuery[str] = "",
+    text: Annotated[str, QueryParameter(max_length=PART_CHARACTERS)] = "",
     collection: FromQuery[str] = "",
     rating: FromQuery[str] = "",
     period: FromQuery[str] = "",
@@ -52,6 +53,7 @@ def questions_page(
         questions=list_questions(wanted, QUESTIONS_A_PAGE, cursor, parts.database),
         collections=collections,
         shown=shown,
+        longest_text=PART_CHARACTERS,
         kept=question_log(tenant_id, parts.settings.question_retention_days, parts.database),
         choices=CHOICES,
         export={name: value for name, value in asked.items() if value},

@@ -10,7 +10,7 @@ from litestar import Request, Response, Router, delete, get, patch, post, put
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody
+from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody, QueryParameter
 from litestar.response import File
 from msgspec import Meta
 
@@ -45,6 +45,8 @@ FORM_BYTES = 64 * 1024
 """Room in a multipart body for everything but the file."""
 BATCH_UPLOADS = 4
 """Size limit of a request with many files, in files of the largest size."""
+
+NamePart = Annotated[str | None, QueryParameter(max_length=MAX_FILE_NAME_CHARS)]
 
 
 class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -159,7 +161,7 @@ def index(
     parts: NamedDependency[Parts],
     collection: FromQuery[str | None] = None,
     status: FromQuery[Status | None] = None,
-    name: FromQuery[str | None] = None,
+    name: NamePart = None,
     metadata: FromQuery[str | None] = None,
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,

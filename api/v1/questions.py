@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 from litestar import Router, delete, get, put
 from litestar.di import NamedDependency, Provide
-from litestar.params import FromPath, FromQuery, JSONBody
+from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
 from msgspec import Meta
 
@@ -23,8 +23,12 @@ from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
+PART_CHARACTERS = 1000
+"""Length of a text that questions are searched for: SQLite takes no pattern of more than 50,000 bytes."""
+
 Days = Annotated[int, Meta(ge=0, le=36_500)]
 FeedbackText = Annotated[str, Meta(max_length=20_000)]
+TextPart = Annotated[str | None, QueryParameter(max_length=PART_CHARACTERS)]
 
 
 class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +86,7 @@ def question_filter(
     rating: FromQuery[Rated | None] = None,
     since: FromQuery[str | None] = None,
     before: FromQuery[str | None] = None,
-    text: FromQuery[str | None] = None,
+    text: TextPart = None,
 ) -> QuestionFilter:
     """The dependency `wanted`. Raises NotFound for the collection, Rejected for a time that is none."""
     ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None

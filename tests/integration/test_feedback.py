@@ -139,6 +139,9 @@ class TestFeedback:
         lines = client.get("/v1/questions/export", params={"rating": "any"}).text.splitlines()
         assert [json.loads(line)["id"] for line in lines] == [down, up]
         assert_problem(client.get("/v1/questions", params={"collection": "nowhere"}), 404)
+        assert ids(text="\u0390" * 1000) == []
+        for path in ("/v1/questions", "/v1/questions/export", "/admin/questions"):
+            assert_problem(client.get(path, params={"text": "a" * 60_000}), 400)
         assert_problem(client.get("/v1/questions", params={"since": "yesterday"}), 422, "ISO 8601")
         assert_problem(client.get("/v1/questions", params={"cursor": "x"}), 422, "cursor")
 

@@ -110,7 +110,7 @@ def exchange_file(
 def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:
     """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
     with parts.database.writing() as session:
-        document = find_document(session, tenant_id, document_id)
+        document = find_document(session, tenant_id, document_id, lock=True)
         if document.status is not Status.FAILED:
             raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)

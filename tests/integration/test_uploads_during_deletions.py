@@ -1,26 +1,34 @@
-"""Uploads between the steps of a deletion: what was acknowledged stays. On SQLite and on a real PostgreSQL."""
+"""Uploads between the steps of a deletion: what was acknowledged stays; and changes of what another transaction deletes
+or changes. On SQLite and on a real PostgreSQL."""
 
 import io
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from sqlalchemy import event, select
+from sqlalchemy import event, func, select, update
+from sqlalchemy.orm import Session
 
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of
+from ragkv.catalog.changes import retry_document
 from ragkv.catalog.data_sources import add_data_source
 from ragkv.catalog.documents import delete_document, document_file, store_document
 from ragkv.catalog.mail_attachments import document_detail, settle_attachments
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
-from ragkv.db.tables import DocumentRow
-from ragkv.errors import NotFound, Unavailable
+from ragkv.db.documents import forget_documents, start_over
+from ragkv.db.tables import DocumentRow, JobRow
+from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.status import Status
 from ragkv.upkeep.cleaning import clean
 from tests.qdrant_server import QdrantServer
 
@@ -190,3 +198,39 @@ def test_attachments_of_a_deleted_mail_go_with_the_sweep_if_the_index_goes_away_
         return acted[0]
 
     at_each_transaction(attempt)
+
+
+def beside(change: Callable[[Session], object], attempt: Callable[[], Any], parts: Parts) -> Any:
+    """What comes of an attempt that begins before the transaction of a change has ended."""
+    with ThreadPoolExecutor(1) as threads:
+        with parts.database.writing() as session:
+            change(session)
+            session.flush()
+            attempted = threads.submit(attempt)
+            wait([attempted], timeout=0.5)
+        return attempted.result(timeout=20)
+
+
+def failed(body: bytes, parts: Parts) -> str:
+    document_id = stored("a.md", body, parts)
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.FAILED))
+    return document_id
+
+
+def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):
+    document_id = failed(b"# A", parts)
+    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts)
+
+    with pytest.raises(NotFound):
+        beside(lambda session: session.execute(forget_documents([document_id])), retried, parts)
+
+
+def test_a_document_that_another_is_retrying_is_not_retried(parts: Parts):
+    document_id = failed(b"# A", parts)
+    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts)
+
+    with pytest.raises(Conflict):
+        beside(lambda session: session.execute(start_over(document_id)), retried, parts)
+    with parts.database.reading() as session:
+        assert session.scalar(select(func.count()).select_from(JobRow)) == 1

@@ -134,7 +134,7 @@ def entries_among(
 def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
     with database.writing() as session:
-        row = _find(session, ref, file_id)
+        row = _find(session, ref, file_id, lock=True)
         label(session, row[0], checked(metadata))
         session.flush()
         session.execute(collection_changed(ref.collection_id))
@@ -239,8 +239,13 @@ def _delete_if_nowhere(tenant_id: str, file_id: str, database: Database) -> str 
         return collection_id
 
 
-def _find(session: "Session", ref: CollectionRef, file_id: str) -> "Row[DocumentRow, str, datetime]":
+def _find(
+    session: "Session", ref: CollectionRef, file_id: str, *, lock: bool = False
+) -> "Row[DocumentRow, str, datetime]":
+    """The entry of a file, its document for the transaction to change alone with `lock`. Raises NotFound."""
     found = entry_by_id(ref.tenant_id, ref.collection_id, file_id) if is_id(file_id) else None
+    if found is not None and lock:
+        found = found.with_for_update(of=DocumentRow)
     row = None if found is None else session.execute(found).one_or_none()
     if row is None:
         raise NotFound(f"the collection has no file {file_id[:80]!r}")

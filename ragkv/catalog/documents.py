@@ -20,6 +20,7 @@ from ragkv.db.documents import (
     document_by_hash,
     document_by_id,
     forget_labels_of,
+    give_labels,
     locked,
     read_again,
     start_over,
@@ -211,7 +212,7 @@ def remove_orphans(
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
     """Give a document its metadata, in place of what it had, and what filters find of it."""
-    document.labels = metadata
+    give_labels(document, metadata)
     session.execute(forget_labels_of(document.id))
     session.add_all(
         DocumentLabelRow(document_id=document.id, key=key, value=value) for key, value in labels_of(metadata)

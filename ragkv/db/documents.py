@@ -20,6 +20,7 @@ from sqlalchemy import (
     union,
     update,
 )
+from sqlalchemy.orm.attributes import flag_modified
 
 from ragkv.db.file_tables import FileRow
 from ragkv.db.leases import RELEASED, is_free
@@ -149,6 +150,13 @@ def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_t
 def progress_of_document(tenant_id: str, document_id: str) -> Select[*tuple[Any, ...]]:
     """Progress of one document, in the same columns."""
     return document_by_id(tenant_id, document_id).with_only_columns(*_PROGRESS)
+
+
+def give_labels(document: DocumentRow, labels: dict[str, Any]) -> None:
+    """Set the column, also to what it is already: on PostgreSQL that locks the row before its `DocumentLabelRow`s
+    change."""
+    document.labels = labels
+    flag_modified(document, "labels")
 
 
 def forget_labels_of(document_id: str) -> Delete:

@@ -15,11 +15,13 @@ import pytest
 from sqlalchemy import event, func, select, update
 from sqlalchemy.orm import Session
 
-from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of
+from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
 from ragkv.catalog.changes import retry_document
 from ragkv.catalog.data_sources import add_data_source
-from ragkv.catalog.documents import delete_document, document_file, store_document
+from ragkv.catalog.documents import delete_document, document_file, label, store_document
+from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.mail_attachments import document_detail, settle_attachments
+from ragkv.catalog.metadata import Metadata
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.db.documents import forget_documents, start_over
@@ -218,6 +220,14 @@ def failed(body: bytes, parts: Parts) -> str:
     return document_id
 
 
+def attached(metadata: Metadata, parts: Parts) -> tuple[str, str]:
+    """The ids of a file and of its document."""
+    ref = parts.default_collection
+    file_id = keep_file(ref.tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts).id
+    attach_files(ref, [Attach(file_id, metadata)], parts)
+    return file_id, entry_of(ref, file_id, parts.database).document.id
+
+
 def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):
     document_id = failed(b"# A", parts)
     retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts)
@@ -234,3 +244,31 @@ def test_a_document_that_another_is_retrying_is_not_retried(parts: Parts):
         beside(lambda session: session.execute(start_over(document_id)), retried, parts)
     with parts.database.reading() as session:
         assert session.scalar(select(func.count()).select_from(JobRow)) == 1
+
+
+def test_attributes_of_a_file_that_is_detached_meanwhile_are_refused(parts: Parts):
+    file_id, document_id = attached({}, parts)
+    given = partial(set_metadata, parts.default_collection, file_id, {"year": 2024}, parts.database)
+
+    with pytest.raises(NotFound):
+        beside(lambda session: session.execute(forget_documents([document_id])), given, parts)
+
+
+@pytest.mark.parametrize("attaches", [False, True])
+def test_filters_find_what_a_document_shows_though_two_give_it_metadata(parts: Parts, attaches: bool):
+    """Also where the second gives what it had before the first."""
+    ref = parts.default_collection
+    file_id, document_id = attached({"year": 2023}, parts)
+
+    def found(year: int) -> frozenset[str]:
+        return matching_ids(DocumentFilter(ref.tenant_id, metadata={"year": year}), parts.database)
+
+    given = {"year": 2023}
+    second = (
+        partial(attach_files, ref, [Attach(file_id, given)], parts)
+        if attaches
+        else partial(set_metadata, ref, file_id, given, parts.database)
+    )
+    beside(lambda session: label(session, session.get_one(DocumentRow, document_id), {"year": 2024}), second, parts)
+    assert entry_of(ref, file_id, parts.database).document.metadata == {"year": 2023}
+    assert (found(2023), found(2024)) == ({document_id}, frozenset())

@@ -17,16 +17,19 @@ from sqlalchemy.orm import Session
 
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
 from ragkv.catalog.changes import retry_document
+from ragkv.catalog.collection import make_collection
 from ragkv.catalog.data_sources import add_data_source
 from ragkv.catalog.documents import delete_document, document_file, label, store_document
 from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.mail_attachments import document_detail, settle_attachments
 from ragkv.catalog.metadata import Metadata
+from ragkv.catalog.stores import list_stores
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.db.documents import forget_documents, start_over
-from ragkv.db.tables import DocumentRow, JobRow
+from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
 from ragkv.errors import Conflict, NotFound, Unavailable
+from ragkv.page import PageRequest
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
@@ -272,3 +275,16 @@ def test_filters_find_what_a_document_shows_though_two_give_it_metadata(parts: P
     beside(lambda session: label(session, session.get_one(DocumentRow, document_id), {"year": 2024}), second, parts)
     assert entry_of(ref, file_id, parts.database).document.metadata == {"year": 2023}
     assert (found(2023), found(2024)) == ({document_id}, frozenset())
+
+
+def test_a_list_that_begins_at_a_collection_that_is_deleted_meanwhile_has_no_such_place(parts: Parts):
+    """Or is read as it was before: it is no error of the service."""
+    tenant_id = parts.default_collection.tenant_id
+    made = make_collection(tenant_id, "papers", parts.database).id
+
+    def delete() -> None:
+        with parts.database.writing() as session:
+            session.delete(session.get_one(CollectionRow, made))
+
+    with before_transaction(2, delete, parts), suppress(NotFound):
+        list_stores(tenant_id, PageRequest(after=made), parts.database)

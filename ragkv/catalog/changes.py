@@ -62,7 +62,8 @@ def amend_document(
 
 
 def replace_document(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> DocumentView:
-    """`exchange_file`, by an upload: the document no longer goes with the mails or files that it came from."""
+    """`exchange_file`, by an upload: the document no longer goes with the mails, files or data source that it came
+    from."""
     return exchange_file(tenant_id, document_id, name, body, parts, is_upload=True).view
 
 
@@ -92,7 +93,7 @@ def exchange_file(
                 raise Conflict("the document changed in the meantime")
         old_name, document.name = document.name, clean_file_name(name)
         if is_upload:
-            document.is_attachment, document.was_uploaded = False, True
+            document.is_attachment, document.was_uploaded, document.data_source_id = False, True, None
         old = document.sha256
         is_new = old != received.sha256
         if is_new:

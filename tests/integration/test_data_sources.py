@@ -27,6 +27,7 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.attachments import Attach, attach_files, entry_of
+from ragkv.catalog.changes import replace_document
 from ragkv.catalog.data_sources import (
     MAX_DATA_SOURCES,
     DataSourceView,
@@ -471,6 +472,23 @@ class TestDeletions:
         folder.write("a.md", b"# Changed\n")
         folder.sync()
         assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
+
+    @pytest.mark.parametrize("goes", [True, False])
+    def test_a_document_whose_file_was_replaced_by_an_upload_stays(self, folder: Source, goes: bool):
+        """Whether the data source's file is deleted or changed then."""
+        folder.write("keep.md", b"# Keep\n")
+        folder.write("a.md", b"# A\n")
+        folder.sync()
+        (replaced,) = (one for one in documents(folder) if one.name == "a.md")
+        replace_document(replaced.tenant_id, replaced.id, "mine.md", io.BytesIO(b"# Mine\n"), folder.parts)
+        if goes:
+            folder.delete("a.md")
+        else:
+            folder.write("a.md", b"# Changed\n")
+        folder.sync()
+
+        changed = [] if goes else [b"# Changed\n"]
+        assert folder.contents() == [*changed, b"# Keep\n", b"# Mine\n"]
 
     def test_a_document_that_is_uploaded_while_its_file_is_exchanged_stays(
         self, folder: Source, monkeypatch: pytest.MonkeyPatch

@@ -101,7 +101,7 @@ def precompute(
         hooks.under_way(())
     here = {key: size for key in named if (size := store.bytes_of(key))}
     # Asked after the look at the files: one that went to make room has a copy.
-    sizes = here | hooks.elsewhere([key for key in named if key not in here])
+    sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
     return Precomputed(
         entries, computed_tokens=done - reused, reused_tokens=reused, is_whole=len(entries) == len(named)

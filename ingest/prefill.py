@@ -92,7 +92,7 @@ class Prefiller:
                 over.batch_repeat_interleave(len(chunks))
                 self._model.base_model(padded(chunks, self._model.device), past_key_values=over)
             written.append(captured)
-        mean = mean_of(written)
+        mean = mean_of(written, [context.weight for context in writer.contexts])
         return [plain.prefix, *(self._cut(mean, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
 
     def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> "_Plain":
@@ -100,7 +100,7 @@ class Prefiller:
         for context in writer.contexts:
             cache = DynamicCache()
             with writer.disabled(), self._capture.recorded() as captured:
-                ids = padded([[*prefix_ids, *context]], self._model.device)
+                ids = padded([[*prefix_ids, *context.ids]], self._model.device)
                 self._model.base_model(ids, past_key_values=cache)
             caches.append(cache)
         return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), caches)

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -23,6 +24,14 @@ TRAINED_ON = "trained_on.json"
 """Digests of the chunks that a writer was trained on, where they were recorded."""
 EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 """The adapter that comes with ragkv, for the embedded model."""
+
+
+class StandIns(msgspec.Struct, frozen=True, kw_only=True):
+    """What stands in for the passages before a chunk. `contexts`: token ids of each. `share`: what the keys and values
+    behind them weigh, together, in the mean with those behind the bare prefix."""
+
+    contexts: Annotated[tuple[tuple[int, ...], ...], msgspec.Meta(min_length=1)]
+    share: Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,8 +80,8 @@ SUFFICIENT_KL = 0.06
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """The making of an adapter and its evaluation. `data`: what it was trained on, by name. `curve`: (samples, KL on
-    validation contexts). `stand_ins`: tokens of each context that chunks are written behind, 0 for the bare
-    prefix. `strength`: share of the trained change that is kept."""
+    validation contexts). `stand_ins`: tokens of each stand-in. `stand_in_share`: see `StandIns`. `strength`: share of
+    the trained change that is kept."""
 
     model: str
     model_fingerprint: str
@@ -84,6 +93,7 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     curve: tuple[tuple[int, float], ...]
     data: str = ""
     stand_ins: tuple[int, ...] = ()
+    stand_in_share: float = 0.0
     strength: float = 1.0
     gate: Gate | None = None
 
@@ -152,15 +162,14 @@ def write_card(folder: Path, card: Card) -> None:
     write_json(folder / CARD, card)
 
 
-def read_stand_ins(folder: Path) -> tuple[tuple[int, ...], ...]:
-    """Token ids of the contexts that stand in for the passages before a chunk; none for a folder without any. Raises
-    Rejected for a file that cannot be read."""
-    return read_json(folder / STAND_INS, tuple[tuple[int, ...], ...]) or ()
+def read_stand_ins(folder: Path) -> StandIns | None:
+    """The stand-ins of the writer in a folder, None for one without any. Raises Rejected for a file that cannot be
+    read."""
+    return read_json(folder / STAND_INS, StandIns)
 
 
-def write_stand_ins(folder: Path, stand_ins: Sequence[Sequence[int]]) -> None:
-    if stand_ins:
-        replace_file(folder / STAND_INS, msgspec.json.encode(stand_ins))
+def write_stand_ins(folder: Path, stand_ins: StandIns) -> None:
+    replace_file(folder / STAND_INS, msgspec.json.encode(stand_ins))
 
 
 def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
@@ -172,7 +181,7 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     card = read_whole(source)
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer was not put into use: " + "; ".join(objections))
-    stand_ins = [source / STAND_INS] if read_stand_ins(source) else []
+    stand_ins = [source / STAND_INS] if read_stand_ins(source) is not None else []
     trained_on = [source / TRAINED_ON] if (source / TRAINED_ON).is_file() else []
     _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *stand_ins, *trained_on])
     return card

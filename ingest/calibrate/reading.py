@@ -10,6 +10,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from ingest.capture import Capture, padded
 from ingest.writer.reading import KV, Reader, Tail, Writing, cache_of, load_model
+from ingest.writer.stand_ins import BARE
 from ragkv.parts import Parts
 from ragkv.span import Span
 from ragkv.stitch.rank import chunk_shares
@@ -18,7 +19,7 @@ from ragkv.stitch.rank import chunk_shares
 class NoWriter:
     """The plain model as a writer."""
 
-    contexts: tuple[tuple[int, ...], ...] = ((),)
+    contexts = BARE
 
     @contextmanager
     def disabled(self) -> Iterator[None]:

@@ -1,26 +1,22 @@
-"""The writer: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT, and stand-ins.
-
-Stand-ins are contexts that stand in for the passages which a chunk will have before it: it is written behind each of
-them, and the mean of its keys and values is kept. What a chunk's KV has from passages before it, whichever they are,
-is then in it; what it has from one of them in particular is averaged out. An empty one, the bare prefix, keeps the mean
-near to what a chunk alone has.
-"""
+"""The writer: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT, and stand-ins."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import torch
+from msgspec import structs
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.helpers import rescale_adapter_scale
 from peft.tuners.lora import Linear
 from torch import nn
 from transformers import PreTrainedModel
 
-from ragkv.writer import ADAPTER, CONFIG, read_stand_ins, write_stand_ins
+from ingest.writer.stand_ins import BARE, Context, contexts_of
+from ragkv.writer import ADAPTER, CONFIG, StandIns, read_stand_ins, write_stand_ins
 
 RANK = 16
 SCALE = 2.0
@@ -28,21 +24,20 @@ SCALE = 2.0
 
 
 class Adapter:
-    """A model with a writer, switched on by default. stand_ins: their token ids, also while it is switched off."""
+    """A model with a writer, switched on by default. stand_ins: None without any; kept while it is switched off."""
 
-    def __init__(self, model: PeftModel, stand_ins: Sequence[tuple[int, ...]]) -> None:
+    def __init__(self, model: PeftModel, stand_ins: StandIns | None) -> None:
         self._model = model
-        self.stand_ins = tuple(stand_ins)
+        self.stand_ins = stand_ins
         self._is_off = False
 
     @property
-    def contexts(self) -> tuple[tuple[int, ...], ...]:
-        """Token ids between the prefix and a chunk that is written: the stand-ins, or none without stand-ins and while
-        the writer is switched off."""
-        return ((),) if self._is_off or not self.stand_ins else self.stand_ins
+    def contexts(self) -> tuple[Context, ...]:
+        """What chunks are written behind. While the writer is switched off that is the bare prefix."""
+        return BARE if self._is_off or self.stand_ins is None else contexts_of(self.stand_ins)
 
     @classmethod
-    def new(cls, model: PreTrainedModel, rank: int = RANK, stand_ins: Sequence[tuple[int, ...]] = ()) -> "Adapter":
+    def new(cls, model: PreTrainedModel, rank: int = RANK, stand_ins: StandIns | None = None) -> "Adapter":
         """A writer whose weights change nothing yet: its second matrix is zero."""
         config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), lora_dropout=0.0, target_modules="all-linear")
         return cls(get_peft_model(model, config), stand_ins)
@@ -65,7 +60,8 @@ class Adapter:
             config.save_pretrained(place)
             for name in (ADAPTER, CONFIG):
                 (Path(place) / name).rename(folder / name)
-        write_stand_ins(folder, self.stand_ins)
+        if self.stand_ins is not None:
+            write_stand_ins(folder, self.stand_ins)
 
     @torch.no_grad()
     def round(self) -> None:
@@ -76,6 +72,11 @@ class Adapter:
     def at_strength(self, strength: float) -> AbstractContextManager[None]:
         """The writer with a share of its change to the weights, for the block."""
         return rescale_adapter_scale(self._model, strength)
+
+    def weigh_stand_ins(self, share: float) -> None:
+        """Give the stand-ins another share of the mean, if there are any."""
+        if self.stand_ins is not None:
+            self.stand_ins = structs.replace(self.stand_ins, share=share)
 
     @torch.no_grad()
     def weaken(self, strength: float) -> None:

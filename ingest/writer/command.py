@@ -20,6 +20,7 @@ from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, Card, Gate, install, re
 
 if TYPE_CHECKING:
     from ingest.writer.run import Plan, Run
+    from ingest.writer.settle import Setting
 
 FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 DOCUMENTS = click.option(
@@ -77,6 +78,11 @@ def writer() -> None:
     default=0,
     show_default=True,
     help="Number of stand-in contexts, four passages each, to prefill every chunk behind, besides the bare prefix; ingestion then costs as many more forward passes per chunk.",
+)
+@click.option(
+    "--stand-in-share",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Weight of the stand-ins in the mean with the bare prefix while the writer is trained; less may be kept.  [default: 0.5]",
 )
 @click.option(
     "--questions",
@@ -203,8 +209,9 @@ def _trained(run: "Run", console: Console) -> Card:
         def validated(samples: int, kl: float) -> None:
             bar.console.print(f"after {samples} contexts: KL {kl:.4f} on validation contexts", highlight=False)
 
-        def settling(strength: float) -> None:
-            bar.update(trained, description=f"choosing the strength: {strength:g}")
+        def settling(setting: "Setting") -> None:
+            with_stand_ins = f", stand-ins {setting.share:.2g}" if setting.share else ""
+            bar.update(trained, description=f"choosing the strength: {setting.strength:g}{with_stand_ins}")
 
         card = run.train(progress, validated, settling)
         bar.update(trained, total=card.samples, completed=card.samples)
@@ -219,8 +226,9 @@ def _show(card: Card, console: Console) -> None:
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
         "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
         "data": card.data or "-",
-        "stand-ins": ", ".join(f"{tokens} tokens" if tokens else "the bare prefix" for tokens in card.stand_ins)
-        or "none",
+        "stand-ins": f"{' and '.join(map(str, card.stand_ins))} tokens, {card.stand_in_share:.0%} of the mean"
+        if card.stand_ins
+        else "none",
         "strength": f"{card.strength:g} of what was trained",
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
     }

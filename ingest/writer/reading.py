@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, P
 from transformers.utils import logging
 
 from ingest.capture import ROTATE, Capture, Captured, mean_of, modules_with_rotation, padded
+from ingest.writer.stand_ins import Context
 from ragkv.arithmetic import computed_in
 
 KV = list[tuple[torch.Tensor, torch.Tensor]]
@@ -51,7 +52,7 @@ class Writing(Protocol):
     """The model with its writer: `disabled()` switches the writer off for the block, its stand-ins too."""
 
     @property
-    def contexts(self) -> Sequence[tuple[int, ...]]: ...
+    def contexts(self) -> Sequence[Context]: ...
 
     def disabled(self) -> AbstractContextManager[Any]: ...
 
@@ -186,7 +187,7 @@ class Reader:
         ]
 
     def _written(self, ids: torch.Tensor, weights: Weights | None, through: int | None = None) -> Captured:
-        """Keys and values of rows of tokens [rows, longest], each behind the prefix; the mean over the stand-ins.
+        """Keys and values of rows of tokens [rows, longest], each behind the prefix; with stand-ins the mean.
         Gradients as in `write_at`."""
         written = []
         for index, context in enumerate(self._contexts()):
@@ -199,14 +200,15 @@ class Reader:
                     with self._writing.disabled():
                         functional_call(self._trunk, dict(weights), (ids,), given)
             written.append(captured)
-        return mean_of(written)
+        return mean_of(written, [context.weight for context in self._writing.contexts])
 
     def _contexts(self) -> list[KV]:
         """KV that chunks are written behind, by the plain model: of the prefix, or of it and each of the stand-ins."""
-        for ids in self._writing.contexts:
+        contexts = [context.ids for context in self._writing.contexts]
+        for ids in contexts:
             if ids not in self._behind:
                 self._behind[ids] = self.prefill(ids)
-        return [self._behind[ids] for ids in self._writing.contexts]
+        return [self._behind[ids] for ids in contexts]
 
     @torch.no_grad()
     def _prefill(self, prefix_ids: Sequence[int]) -> KV:

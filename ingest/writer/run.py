@@ -1,10 +1,8 @@
 """One training run of a writer, from a collection's chunks to an adapter folder with its card."""
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -16,7 +14,8 @@ from ingest.writer.division import divide, read_record, write_record
 from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader, load_model
 from ingest.writer.samples import SIZES, Sample, Samples
-from ingest.writer.strength import settle
+from ingest.writer.settle import Setting, settle
+from ingest.writer.stand_ins import SHARE, draw_stand_ins
 from ingest.writer.train import Course, Tokens, Trainer
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
@@ -24,7 +23,7 @@ from ragkv.errors import NotFound, Rejected
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.tokenizer import Tokenizer
-from ragkv.writer import Card, Gate, read_whole, write_card
+from ragkv.writer import Card, Gate, StandIns, read_whole, write_card
 
 VALIDATION = 12
 EVERY = 40
@@ -33,23 +32,22 @@ SAVE_AFTER_S = 300.0
 """How much of a training is lost at most where it is broken off: with a large model 40 contexts take an hour."""
 CHUNK_TOKENS = 160
 """Tokens of a chunk that are trained on, at most: more cost more than they teach. It is evaluated as it is ingested."""
-STAND_IN_CHUNKS = 4
-"""Chunks of a context that stands in for the passages before a chunk."""
 STATE = "training.pt"
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
-    stand_ins: contexts that chunks are written behind, besides the bare prefix; a run that goes on keeps those that it
-    has. unanswered: share of the training's questions that the model answers itself. data: what is trained on, in
-    words. float32: compute in it, whatever the model's dtype."""
+    stand_ins: number of them; a run that goes on keeps those that it has. stand_in_share: theirs of the mean while they
+    are trained with; None for that of the run that goes on. unanswered: share of the training's questions that the
+    model answers itself. data: what is trained on, in words. float32: compute in it, whatever the model's dtype."""
 
     folder: Path
     course: Course
     held_out: int
     seed: int
     stand_ins: int = 0
+    stand_in_share: float | None = None
     unanswered: float = 0.0
     data: str = ""
     float32: bool = False
@@ -74,7 +72,7 @@ class Run:
             self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._training, plan))
         else:
             self._adapter = Adapter.load(model, plan.folder, trainable=True)
-        self._card = card or _new_card(parts, plan, self._adapter)
+        self._card = card or _new_card(parts, plan, self._adapter.stand_ins)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts)
         validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
@@ -89,10 +87,10 @@ class Run:
         self,
         progress: Callable[[int, float], None],
         validated: Callable[[int, float], None],
-        settling: Callable[[float], None],
+        settling: Callable[[Setting], None],
     ) -> Card:
-        """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` the strength
-        that is tried. Raises Rejected for a folder whose training cannot go on so, and for a training that diverges."""
+        """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` what is
+        tried. Raises Rejected for a folder whose training cannot go on so, and for a training that diverges."""
         self._go_on()
         sizes = (1, *SIZES)  # one chunk must stay as it was
         samples = Samples(self._training, self.plan.seed, sizes, known=self._known, unanswered=self.plan.unanswered)
@@ -127,6 +125,8 @@ class Run:
         state = self.plan.folder / STATE
         if state.is_file():
             self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
+            if self.plan.stand_in_share is not None:
+                self._adapter.weigh_stand_ins(self.plan.stand_in_share)
         elif self._card.samples:
             raise Rejected(
                 f"{self.plan.folder} holds a writer without the state of its training ({STATE}), so training cannot be resumed: "
@@ -143,13 +143,15 @@ class Run:
             )
         return kl
 
-    def _settled(self, settling: Callable[[float], None]) -> Card:
-        """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
-        state stays that of the training, which goes on at full strength."""
-        strength = settle(self._trainer, self._adapter, settling) if self._trainer.samples else 1.0
+    def _settled(self, settling: Callable[[Setting], None]) -> Card:
+        """The card of the trained adapter at the setting that suits it, as `save` rounds it, also on the disk. The
+        state stays that of the training, which goes on at full strength and with the plan's share."""
+        chosen = settle(self._trainer, self._adapter, settling)
         self._adapter.round()
         self._adapter.save(self.plan.folder)
-        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
+        self._card = msgspec.structs.replace(
+            self._card, strength=chosen.strength, stand_in_share=chosen.share, made_at=utc_now(), gate=None
+        )
         write_card(self.plan.folder, self._card)
         return self._card
 
@@ -194,15 +196,14 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
         return None
     if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
-    stand_ins = sum(map(bool, card.stand_ins))
-    if plan.stand_ins and stand_ins != plan.stand_ins:
+    if plan.stand_ins and len(card.stand_ins) != plan.stand_ins:
         raise Rejected(
-            f"{plan.folder} holds a writer with {stand_ins} stand-ins, not {plan.stand_ins}: choose another folder"
+            f"{plan.folder} holds a writer with {len(card.stand_ins)} stand-ins, not {plan.stand_ins}: choose another folder"
         )
     return card
 
 
-def _new_card(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
+def _new_card(parts: Parts, plan: Plan, stand_ins: StandIns | None) -> Card:
     return Card(
         model=public_name(parts.settings),
         model_fingerprint=parts.model_fingerprint,
@@ -212,7 +213,8 @@ def _new_card(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
         samples=0,
         seconds=0.0,
         curve=(),
-        stand_ins=tuple(map(len, adapter.stand_ins)),
+        stand_ins=tuple(map(len, stand_ins.contexts)) if stand_ins else (),
+        stand_in_share=stand_ins.share if stand_ins else 0.0,
     )
 
 
@@ -227,17 +229,10 @@ def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:
     return [chunk for chunk in shortened if chunk.text]
 
 
-def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> list[tuple[int, ...]]:
-    """Contexts of chunks of different neighbourhoods, as unlike each other as those of a question, behind an empty
-    one; none where none is planned."""
+def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> StandIns | None:
     if not plan.stand_ins:
-        return []
-    drawn = random.Random(plan.seed + 3)  # noqa: S311 - passages, not secrets
-    contexts: list[tuple[int, ...]] = [()]
-    for _ in range(plan.stand_ins):
-        chunks = [drawn.choice(some) for some in drawn.sample(near, min(STAND_IN_CHUNKS, len(near)))]
-        contexts.append(tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)))
-    return contexts
+        return None
+    return draw_stand_ins(near, plan.stand_ins, plan.stand_in_share or SHARE, plan.seed + 3)
 
 
 def _taken(near: Sequence[Sequence[Chunk]], count: int, seed: int) -> list[Sample]:

@@ -92,6 +92,7 @@ class Trainer:
         return {
             "weights": [parameter.detach() for parameter in self._adapter.parameters],
             "optimizer": self._optimizer.state_dict(),
+            "stand_in_share": self._adapter.stand_ins and self._adapter.stand_ins.share,
             "rate": self._course.rate,
             "samples": self.samples,
             "seconds": self.seconds,
@@ -103,6 +104,8 @@ class Trainer:
             raise Rejected(
                 f"the training began with --learning-rate {rate:g}: continue with that, or choose another folder"
             )
+        if share := state.get("stand_in_share"):
+            self._adapter.weigh_stand_ins(share)
         with torch.no_grad():
             for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
                 parameter.copy_(value)

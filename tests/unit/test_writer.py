@@ -14,7 +14,7 @@ from ingest.writer.division import read_record, write_record
 from ingest.writer.evaluate import evaluate, ratio_upper
 from ingest.writer.reading import Reader, Tail, distances, grouped
 from ingest.writer.samples import Sample, Samples
-from ingest.writer.strength import STRENGTHS, settle
+from ingest.writer.settle import SHARES, STRENGTHS, Setting, settle
 from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
@@ -26,7 +26,9 @@ from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.writer import (
     ADAPTER,
     CONFIG,
+    MAX_ONE_CHUNK_KL,
     Gate,
+    StandIns,
     install,
     note_written,
     read_card,
@@ -48,7 +50,7 @@ PREFIX = list(range(5, 12))
 CHUNKS = [tuple(range(20, 60)), tuple(range(60, 65)), tuple(range(30, 53))]
 TAILS = [Tail(tuple(range(1, 9)), (3, 4, 5)), Tail((7, 8), (9,))]
 CONTEXT = sum(CHUNKS, ())
-STAND_INS = (tuple(range(70, 90)), tuple(range(40, 47)))
+STAND_INS = StandIns(contexts=(tuple(range(70, 90)), tuple(range(40, 47))), share=0.6)
 
 
 class Fixed:
@@ -108,15 +110,15 @@ class TestPrefill:
         layout = layout_of(model.config, "float32")
         plain = Prefiller(copy.deepcopy(model), layout).prefill(PREFIX, CHUNKS)
         behind = [
-            Prefiller(copy.deepcopy(model), layout).prefill((*PREFIX, *stand_in), CHUNKS)[1:] for stand_in in STAND_INS
+            Prefiller(copy.deepcopy(model), layout).prefill((*PREFIX, *ids), CHUNKS)[1:] for ids in STAND_INS.contexts
         ]
 
         prefix, *chunks = Prefiller(model, layout, Adapter.new(model, stand_ins=STAND_INS)).prefill(PREFIX, CHUNKS)
 
         torch.testing.assert_close(prefix.keys, plain[0].keys)
-        for chunk, one, other in zip(chunks, *behind, strict=True):
+        for chunk, bare, one, other in zip(chunks, plain[1:], *behind, strict=True):
             for name in ("keys", "values", "initial", "local"):
-                mean = (getattr(one, name) + getattr(other, name)) / 2
+                mean = 0.4 * getattr(bare, name) + 0.3 * (getattr(one, name) + getattr(other, name))
                 torch.testing.assert_close(getattr(chunk, name), mean, atol=1e-5, rtol=1e-5)
 
     def test_without_chunks_there_is_the_prefix(self, model, adapter):
@@ -193,9 +195,9 @@ class TestReading:
 
 
 class TestTraining:
-    def trainer(self, model, course: Course) -> Trainer:
+    def trainer(self, model, course: Course, stand_ins: StandIns | None = None) -> Trainer:
         torch.manual_seed(0)
-        adapter = Adapter.new(model)
+        adapter = Adapter.new(model, stand_ins=stand_ins)
         return Trainer(Reader(model, adapter, PREFIX), adapter, Fixed(), course, [SAMPLE])
 
     def test_the_reader_comes_nearer_to_full_prefill(self, model):
@@ -230,11 +232,11 @@ class TestTraining:
         self, model, monkeypatch, kept: int
     ):
         monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
-        beside = Adapter.new(copy.deepcopy(model), stand_ins=((), *STAND_INS))
-        ours = Adapter.new(model, stand_ins=((), *STAND_INS))
+        beside = Adapter.new(copy.deepcopy(model), stand_ins=STAND_INS)
+        ours = Adapter.new(model, stand_ins=STAND_INS)
         for one in (beside, ours):
             awaken(one)
-        turns = len(ours.stand_ins)
+        turns = len(ours.contexts)
         course = Course(samples=turns, seconds=1e9, batch=2 * turns)
         learn_beside_the_weights(Reader(beside._model, beside, PREFIX))
 
@@ -277,6 +279,15 @@ class TestTraining:
         assert resumed.validate().kl == pytest.approx(whole.validate().kl, rel=1e-3)
         assert resumed.validate().hidden == pytest.approx(whole.validate().hidden, rel=1e-3)
 
+    def test_a_run_that_goes_on_has_the_share_of_its_stand_ins_that_it_was_trained_with(self, model):
+        trainer = self.trainer(model, Course(samples=0, seconds=600), STAND_INS)
+        state = trainer.state()
+        trainer._adapter.weigh_stand_ins(0.2)
+
+        trainer.resume(state)
+
+        assert trainer._adapter.stand_ins == STAND_INS
+
     def test_a_weakened_writer_changes_the_weights_by_a_share(self, model, adapter):
         awaken(adapter)
         plain = {name: weight.clone() for name, weight in Adapter.new(copy.deepcopy(model)).merged_weights().items()}
@@ -291,7 +302,7 @@ class TestTraining:
             torch.testing.assert_close(weight - plain[name], (whole[name] - plain[name]) / 4, atol=1e-6, rtol=1e-4)
 
     def test_of_the_strengths_that_pass_the_one_that_serves_several_chunks_best_is_kept(self, model, monkeypatch):
-        monkeypatch.setattr("ingest.writer.strength.MARGIN", 1e9)
+        monkeypatch.setattr("ingest.writer.settle.MARGIN", 1e9)
         trainer = self.trainer(model, Course(samples=40, seconds=600, rate=2e-3))
         trainer.run(Samples(NEAR, 0), lambda done, losses: None)
         kls, weights = [], []
@@ -301,16 +312,34 @@ class TestTraining:
                 weights.append(trainer._adapter.merged_weights())
         best = kls.index(min(kls))
 
-        assert settle(trainer, trainer._adapter) == STRENGTHS[best]
+        assert settle(trainer, trainer._adapter) == Setting(STRENGTHS[best], 0.0)
         for name, weight in trainer._adapter.merged_weights().items():
             torch.testing.assert_close(weight, weights[best][name])
 
     def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
-        monkeypatch.setattr("ingest.writer.strength.MARGIN", 0.0)
+        monkeypatch.setattr("ingest.writer.settle.MARGIN", 0.0)
+        trainer = self.trainer(model, Course(samples=2, seconds=600), STAND_INS)
+        trainer.run(Samples(NEAR, 0), lambda done, losses: None)
 
+        assert settle(trainer, trainer._adapter) == Setting(min(STRENGTHS), min(SHARES) * STAND_INS.share)
+
+    def test_stand_ins_have_the_largest_share_that_changes_a_chunk_alone_little_enough(self, model, monkeypatch):
+        trainer = self.trainer(model, Course(samples=0, seconds=600), STAND_INS)
+        trainer._adapter.weigh_stand_ins(SHARES[1] * STAND_INS.share)
+        just_passing = trainer.validate(alone=True).kl
+        trainer._adapter.weigh_stand_ins(STAND_INS.share)
+        monkeypatch.setattr("ingest.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
+
+        chosen = settle(trainer, trainer._adapter)
+
+        assert chosen == Setting(1.0, SHARES[1] * STAND_INS.share)
+        assert trainer._adapter.stand_ins is not None
+        assert trainer._adapter.stand_ins.share == chosen.share
+
+    def test_a_writer_that_changes_nothing_has_nothing_to_choose(self, model):
         trainer = self.trainer(model, Course(samples=0, seconds=600))
 
-        assert settle(trainer, trainer._adapter) == min(STRENGTHS)
+        assert settle(trainer, trainer._adapter) == Setting(1.0, 0.0)
 
     def test_the_gate_finds_no_difference_for_a_writer_that_changes_nothing(self, model, adapter):
         gate = evaluate(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE] * 3)
@@ -470,7 +499,7 @@ class TestInUse:
 
         (source / STAND_INS_FILE).unlink()
         install(source, place, "f")
-        assert read_stand_ins(place) == ()
+        assert read_stand_ins(place) is None
 
     def test_what_it_was_trained_on_goes_with_it(self, source: Path, tmp_path: Path):
         write_record(source, [[Chunk("c", "d", 0, "T", "text", 0, 4, None, (1, 2))]])
@@ -479,8 +508,11 @@ class TestInUse:
 
         assert read_record(tmp_path / "writer") == read_record(source) != frozenset()
 
-    def test_stand_ins_that_cannot_be_read_are_refused(self, source: Path, tmp_path: Path):
-        (source / STAND_INS_FILE).write_bytes(b'[["text"]]')
+    @pytest.mark.parametrize(
+        "content", [b'{"contexts": [["text"]], "share": 0.5}', b'{"contexts": [], "share": 0.5}', b"[[1, 2]]", b"{"]
+    )
+    def test_stand_ins_that_cannot_be_read_are_refused(self, source: Path, tmp_path: Path, content: bytes):
+        (source / STAND_INS_FILE).write_bytes(content)
 
         with pytest.raises(Rejected, match="stand_ins"):
             install(source, tmp_path / "writer", "f")

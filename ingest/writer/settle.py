@@ -1,0 +1,51 @@
+"""The setting that a trained writer is kept at: the share of its trained change, and that of its stand-ins.
+
+Weights between the plain model's and the trained ones (WiSE-FT, Wortsman et al., arXiv 2109.01903, section 3) are
+often as good on what was trained and better elsewhere. Of a writer, a chunk that is asked for alone shows it: its
+distance from full prefill falls with the square of the strength, while that of several chunks hardly changes near 1.
+The share of the stand-ins in the mean with the bare prefix is a second way between the plain model and the writer.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingest.writer.adapter import Adapter
+from ingest.writer.train import Trainer
+from ragkv.writer import MAX_ONE_CHUNK_KL
+
+STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6)
+SHARES = (1.0, 0.8, 0.6, 0.4)
+"""Of the share that the stand-ins had in the training."""
+MARGIN = 0.8
+"""Share of the gate's limit for one chunk that may be used up: the gate measures on other contexts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """strength: share of the trained change. share: the stand-ins' in the mean, 0 without any."""
+
+    strength: float
+    share: float
+
+
+def settle(trainer: Trainer, adapter: Adapter, progress: Callable[[Setting], None] = lambda setting: None) -> Setting:
+    """Give an adapter the setting with the least KL on the validation samples, of those at which one chunk alone passes
+    the gate with a margin, or the weakest. Returns it. `progress` is told each before it is tried.
+
+    Of each strength the largest share that passes is tried: KL falls with the share.
+    """
+    strengths = STRENGTHS if trainer.samples else STRENGTHS[:1]
+    shares = [0.0] if adapter.stand_ins is None else [share * adapter.stand_ins.share for share in SHARES]
+    passing = {}
+    for strength in strengths:
+        with adapter.at_strength(strength):
+            for setting in (Setting(strength, share) for share in shares):
+                progress(setting)
+                adapter.weigh_stand_ins(setting.share)
+                if trainer.validate(alone=True).kl < MARGIN * MAX_ONE_CHUNK_KL:
+                    passing[setting] = trainer.validate().kl
+                    break
+    chosen = min(passing, key=passing.__getitem__, default=Setting(strengths[-1], shares[-1]))
+    adapter.weigh_stand_ins(chosen.share)
+    adapter.weaken(chosen.strength)
+    return chosen

@@ -33,7 +33,7 @@ class Adapter:
 
     @property
     def contexts(self) -> tuple[Context, ...]:
-        """What chunks are written behind. While the writer is switched off that is the bare prefix."""
+        """Contexts that chunks are written behind: while the writer is switched off, the bare prefix alone."""
         return BARE if self._is_off or self.stand_ins is None else contexts_of(self.stand_ins)
 
     @classmethod

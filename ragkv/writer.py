@@ -27,8 +27,8 @@ EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 
 
 class StandIns(msgspec.Struct, frozen=True, kw_only=True):
-    """Contexts that stand in for the passages before a chunk. `contexts`: token ids of each. `share`: weight of the keys
-    and values behind them, together, in the mean with those behind the bare prefix."""
+    """Contexts that stand in for the passages before a chunk. `contexts`: token ids of each. `share`: weight of the
+    keys and values behind them, together, in the mean with those behind the bare prefix."""
 
     contexts: Annotated[tuple[tuple[int, ...], ...], msgspec.Meta(min_length=1)]
     share: Annotated[float, msgspec.Meta(gt=0, lt=1)]

@@ -1,7 +1,7 @@
 """Trains the writer so that stitched KV reproduces full prefill's output.
 
-Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus the distance of hidden states. After
-SemPIC (arXiv 2607.28069) and C2KV (arXiv 2607.17715).
+Loss of a sample: KL(full prefill || stitched) over the answers' tokens, plus the distance of hidden states, after
+SemPIC (arXiv 2607.28069) and C2KV (arXiv 2607.17715); and the same of its first chunk alone, whose plain KV is exact.
 """
 
 import time
@@ -136,9 +136,14 @@ class Trainer:
         with torch.no_grad():
             teacher = self._reader.stitched(whole, tails)
         writing = _Writing(self._reader, self._adapter, chunks, weights, turn=self.samples)
-        pairs = list(distances(teacher, self._reader.stitched(writing.context, tails)))
-        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
-        ((kl + HIDDEN_WEIGHT * hidden) / self._course.batch).backward()  # type: ignore[no-untyped-call]
+        kl, hidden = _means(teacher, self._reader.stitched(writing.context(chunks), tails))
+        loss = kl + HIDDEN_WEIGHT * hidden
+        if len(chunks) > 1:
+            alone = chunks[:1]
+            teacher = self._reader.full(alone[0], tails)
+            kl_alone, hidden_alone = _means(teacher, self._reader.stitched(writing.context(alone), tails))
+            loss = loss + kl_alone + HIDDEN_WEIGHT * hidden_alone
+        (loss / self._course.batch).backward()  # type: ignore[no-untyped-call]
         writing.backward()
         self.samples += 1
         if self.samples % self._course.batch == 0:
@@ -154,6 +159,11 @@ class Trainer:
         self._optimizer.step()
         self._optimizer.zero_grad()
         self._weights = None
+
+
+def _means(teacher: Sequence[Reading], student: Sequence[Reading]) -> list[torch.Tensor]:
+    """KL and the distance of hidden states, means over the tails."""
+    return [torch.stack(column).mean() for column in zip(*distances(teacher, student), strict=True)]
 
 
 class _Writing:
@@ -188,8 +198,11 @@ class _Writing:
             index: [(keys.detach().requires_grad_(), values.detach().requires_grad_()) for keys, values in piece]
             for index, piece in self._written.items()
         }
-        self.context: KV = reader.stitch([self._leaves[index] for index in range(len(chunks))])
-        """KV of prefix and chunks. Its gradients stop at the chunks', until `backward` takes them on."""
+
+    def context(self, chunks: Sequence[tuple[int, ...]]) -> KV:
+        """KV of the prefix and of the first chunks. Its gradients stop at the chunks', until `backward` takes them
+        on."""
+        return self._reader.stitch([self._leaves[index] for index in range(len(chunks))])
 
     def backward(self) -> None:
         """Take the gradients of the context's KV on to the adapter's matrices."""

@@ -352,9 +352,10 @@ class TestTraining:
 
 def learn_beside_the_weights(reader: Reader) -> None:
     """Gradients of a step of two samples, for one of them, through the adapter as PEFT runs it."""
-    pairs = list(distances(reader.full(CONTEXT, TAILS), reader.stitched(reader.write(CHUNKS), TAILS)))
-    kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
-    ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
+    for chunks in (CHUNKS, CHUNKS[:1]):
+        pairs = distances(reader.full(sum(chunks, ()), TAILS), reader.stitched(reader.write(chunks), TAILS))
+        kl, hidden = (torch.stack(column).mean() for column in zip(*pairs, strict=True))
+        ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
 
 
 def assert_same_gradients(one: Adapter, other: Adapter) -> None:

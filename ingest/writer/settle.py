@@ -29,23 +29,31 @@ class Setting:
 
 
 def settle(trainer: Trainer, adapter: Adapter, progress: Callable[[Setting], None] = lambda setting: None) -> Setting:
-    """Give an adapter the setting with the least KL on the validation samples, of those at which one chunk alone passes
-    the gate with a margin, or the weakest. Returns it. `progress` is told each before it is tried.
+    """Give an adapter the strongest setting at which one chunk alone of the validation samples passes the gate with a
+    margin, or the weakest. Returns it. `progress` is told each before it is tried.
 
-    Of each strength the largest share that passes is tried: KL falls with the share.
+    Less strength is tried only for a larger share of the stand-ins. Of several settings the one with the least KL on
+    the whole validation samples is taken.
     """
     strengths = STRENGTHS if trainer.samples else STRENGTHS[:1]
     shares = [0.0] if adapter.stand_ins is None else [share * adapter.stand_ins.share for share in SHARES]
-    passing = {}
+    passing: list[Setting] = []
     for strength in strengths:
-        with adapter.at_strength(strength):
-            for setting in (Setting(strength, share) for share in shares):
-                progress(setting)
-                adapter.weigh_stand_ins(setting.share)
-                if trainer.validate(alone=True).kl < MARGIN * MAX_ONE_CHUNK_KL:
-                    passing[setting] = trainer.validate().kl
-                    break
-    chosen = min(passing, key=passing.__getitem__, default=Setting(strengths[-1], shares[-1]))
+        larger = shares[: shares.index(passing[-1].share)] if passing else shares
+        for setting in (Setting(strength, share) for share in larger):
+            progress(setting)
+            if _validated(trainer, adapter, setting, alone=True) < MARGIN * MAX_ONE_CHUNK_KL:
+                passing.append(setting)
+                break
+    chosen = passing[0] if passing else Setting(strengths[-1], shares[-1])
+    if len(passing) > 1:
+        chosen = min(passing, key=lambda setting: _validated(trainer, adapter, setting, alone=False))
     adapter.weigh_stand_ins(chosen.share)
     adapter.weaken(chosen.strength)
     return chosen
+
+
+def _validated(trainer: Trainer, adapter: Adapter, setting: Setting, *, alone: bool) -> float:
+    adapter.weigh_stand_ins(setting.share)
+    with adapter.at_strength(setting.strength):
+        return trainer.validate(alone=alone).kl

@@ -301,20 +301,34 @@ class TestTraining:
             torch.testing.assert_close(weight, for_a_while[name])
             torch.testing.assert_close(weight - plain[name], (whole[name] - plain[name]) / 4, atol=1e-6, rtol=1e-4)
 
-    def test_of_the_strengths_that_pass_the_one_that_serves_several_chunks_best_is_kept(self, model, monkeypatch):
-        monkeypatch.setattr("ingest.writer.settle.MARGIN", 1e9)
+    def test_the_strongest_that_changes_a_chunk_alone_little_enough_is_kept(self, model, monkeypatch):
         trainer = self.trainer(model, Course(samples=40, seconds=600, rate=2e-3))
         trainer.run(Samples(NEAR, 0), lambda done, losses: None)
-        kls, weights = [], []
-        for strength in STRENGTHS:
-            with trainer._adapter.at_strength(strength):
-                kls.append(trainer.validate().kl)
-                weights.append(trainer._adapter.merged_weights())
-        best = kls.index(min(kls))
+        with trainer._adapter.at_strength(STRENGTHS[1]):
+            just_passing = trainer.validate(alone=True).kl
+            weights = trainer._adapter.merged_weights()
+        monkeypatch.setattr("ingest.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
 
-        assert settle(trainer, trainer._adapter) == Setting(STRENGTHS[best], 0.0)
+        assert settle(trainer, trainer._adapter) == Setting(STRENGTHS[1], 0.0)
         for name, weight in trainer._adapter.merged_weights().items():
-            torch.testing.assert_close(weight, weights[best][name])
+            torch.testing.assert_close(weight, weights[name])
+
+    def test_of_less_strength_and_a_lower_share_what_serves_several_chunks_best_is_kept(self, model, monkeypatch):
+        kls = {(1.0, 1.0): 9, (1.0, 0.8): 9, (1.0, 0.6): 1, (0.9, 1.0): 9, (0.9, 0.8): 1, (0.8, 1.0): 1}
+        whole = {(1.0, 0.6): 5, (0.9, 0.8): 3, (0.8, 1.0): 4}
+        tried = []
+
+        def validated(trainer: Trainer, adapter: Adapter, setting: Setting, *, alone: bool) -> float:
+            tried.append(setting)
+            return (kls if alone else whole)[setting.strength, round(setting.share / STAND_INS.share, 1)]
+
+        monkeypatch.setattr("ingest.writer.settle._validated", validated)
+        monkeypatch.setattr("ingest.writer.settle.MARGIN", 2 / MAX_ONE_CHUNK_KL)
+        trainer = self.trainer(model, Course(samples=2, seconds=600), STAND_INS)
+        trainer.run(Samples(NEAR, 0), lambda done, losses: None)
+
+        assert settle(trainer, trainer._adapter) == Setting(0.9, 0.8 * STAND_INS.share)
+        assert len(tried) == len(kls) + len(whole)
 
     def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
         monkeypatch.setattr("ingest.writer.settle.MARGIN", 0.0)

@@ -160,7 +160,7 @@ def revoke_key(key_id: str, database: Database, caller: Caller | None = None) ->
     """Refuse the key from now on. Returns its tenant's id. Raises NotFound for an unknown key, and for another tenant's
     than the caller's, where there is one."""
     with database.writing() as session:
-        row = session.get(ApiKeyRow, key_id) if _ID.fullmatch(key_id) else None
+        row = session.get(ApiKeyRow, key_id, with_for_update=True) if _ID.fullmatch(key_id) else None
         if row is None or (caller is not None and caller.tenant_id != row.tenant_id):
             raise NotFound(f"there is no API key {key_id[:80]!r}; `ragkv keys list` shows the ids")
         if row.revoked_at is None:

@@ -14,7 +14,7 @@ from ragkv.catalog.removal import remove_documents
 from ragkv.db.batches import timed
 from ragkv.db.collections import BY_NAME, collection_facts, collection_named, count_documents, document_ids_in, sizes_in
 from ragkv.db.data_sources import forget_data_sources_of
-from ragkv.db.database import Database, advisory_lock
+from ragkv.db.database import BESIDE_NEW_ROWS, Database, advisory_lock
 from ragkv.db.evaluations import forget_runs_about
 from ragkv.db.pages import rows_behind
 from ragkv.db.retention import forget_questions_about
@@ -156,7 +156,7 @@ def amend_collection(
     collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.writing() as session:
         advisory_lock(session, _names_of(tenant_id))
-        row = _find(session, collection_id)
+        row = _find(session, collection_id, lock=True)
         if name is not None and (cleaned := clean_name(name)) != row.name:
             _refuse_default(row)
             _refuse_taken(session, tenant_id, cleaned)
@@ -233,8 +233,9 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
     ]
 
 
-def _find(session: "Session", collection_id: str) -> CollectionRow:
-    row = session.get(CollectionRow, collection_id)
+def _find(session: "Session", collection_id: str, *, lock: bool = False) -> CollectionRow:
+    """The row of a collection, for the transaction to change alone with `lock`. Raises NotFound."""
+    row = session.get(CollectionRow, collection_id, with_for_update=BESIDE_NEW_ROWS if lock else None)
     if row is None:
         raise NotFound("the collection was deleted in the meantime")
     return row

@@ -183,7 +183,7 @@ def change_data_source(
     Raises NotFound, Rejected for an interval out of range, or an object store to be watched.
     """
     with database.writing() as session:
-        row = _find(session, tenant_id, data_source_id)
+        row = _find(session, tenant_id, data_source_id, lock=True)
         now = now_of(session)
         if interval_minutes is not None:
             _check_interval(interval_minutes)
@@ -262,8 +262,11 @@ def _check_watch(watch: bool, location: Location) -> None:
         raise Rejected("only folders can be watched: an object store is synced by its interval")
 
 
-def _find(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
+def _find(session: "Session", tenant_id: str, data_source_id: str, *, lock: bool = False) -> DataSourceRow:
+    """The row of a data source, for the transaction to change alone with `lock`. Raises NotFound."""
     found = data_source_by_id(tenant_id, data_source_id) if is_id(data_source_id) else None
+    if found is not None and lock:
+        found = found.with_for_update()
     row = None if found is None else session.scalars(found).one_or_none()
     if row is None:
         raise NotFound(f"there is no data source {data_source_id[:80]!r}")
@@ -272,7 +275,7 @@ def _find(session: "Session", tenant_id: str, data_source_id: str) -> DataSource
 
 def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
     """The data source, which a worker is to sync now. Raises NotFound, Conflict while it is paused."""
-    row = _find(session, tenant_id, data_source_id)
+    row = _find(session, tenant_id, data_source_id, lock=True)
     if row.paused:
         raise Conflict("the data source is paused: resume it first")
     row.next_at = now_of(session)

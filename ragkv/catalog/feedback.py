@@ -59,7 +59,7 @@ def give_feedback(
     passages = [] if found is None else _passages(tenant_id, answer_id, found, source)
     given = {"rating": rating, "correction": _text(correction), "comment": _text(comment), "updated_at": utc_now()}
     with database.writing() as session:
-        row = session.scalar(feedback_on(tenant_id, answer_id))
+        row = session.scalar(feedback_on(tenant_id, answer_id).with_for_update())
         if row is None:
             if found is None or session.get(CollectionRow, found.collection_id) is None:
                 raise NotFound(TOO_LATE)

@@ -72,7 +72,7 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: 
     `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
     """
     with parts.database.writing() as session:
-        row = _find(session, ref, batch_id)
+        row = _find(session, ref, batch_id, lock=True)
         was_cancelled, row.cancelled = row.cancelled, True
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
     if not was_cancelled:
@@ -82,8 +82,11 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: 
     return batch_of(ref, batch_id, parts.database)
 
 
-def _find(session: "Session", ref: CollectionRef, batch_id: str) -> FileBatchRow:
+def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
+    """The row of a batch, for the transaction to change alone with `lock`. Raises NotFound."""
     found = batch_by_id(ref.tenant_id, ref.collection_id, batch_id) if is_id(batch_id) else None
+    if found is not None and lock:
+        found = found.with_for_update(of=FileBatchRow)
     row = None if found is None else session.scalars(found).one_or_none()
     if row is None:
         raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")

@@ -12,6 +12,8 @@ from ragkv.db.postgres import READS, open_postgres
 from ragkv.db.sqlite import WRITES, open_sqlite
 from ragkv.errors import Rejected
 
+BESIDE_NEW_ROWS = {"key_share": True}
+"""How to lock a row for a change (`with_for_update`) that does not keep others from adding rows that refer to it."""
 _POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 
 

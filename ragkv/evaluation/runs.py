@@ -145,8 +145,7 @@ def report_of_run(tenant_id: str, run_id: str, database: Database) -> Evaluation
 def cancel_run(tenant_id: str, run_id: str, database: Database) -> EvaluationRun:
     """End a run, with the figures of what it has measured; one that has ended stays as it is. Raises NotFound."""
     with database.writing() as session:
-        row, _ = _find(session, tenant_id, run_id)
-        session.refresh(row, with_for_update=True)
+        row, _ = _find(session, tenant_id, run_id, lock=True)
         if row.state in OPEN:
             end_run(row, CANCELLED, session)
     return find_run(tenant_id, run_id, database)
@@ -228,8 +227,10 @@ def _logged(tenant_id: str, collection_id: str, wanted: Wanted, database: Databa
     return [question.id for question in sorted(by_text.values(), key=lambda one: one.asked_at, reverse=True)]
 
 
-def _find(session: "Session", tenant_id: str, run_id: str) -> tuple[EvaluationRow, str]:
-    found = session.execute(run_by_id(tenant_id, run_id)).one_or_none()
+def _find(session: "Session", tenant_id: str, run_id: str, *, lock: bool = False) -> tuple[EvaluationRow, str]:
+    """(run, its collection's name), the run for the transaction to change alone with `lock`. Raises NotFound."""
+    wanted = run_by_id(tenant_id, run_id)
+    found = session.execute(wanted.with_for_update(of=EvaluationRow) if lock else wanted).one_or_none()
     if found is None:
         raise NotFound(f"there is no evaluation {run_id[:80]!r}")
     row, name = found

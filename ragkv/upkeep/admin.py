@@ -11,7 +11,7 @@ from ragkv.catalog.collection import position_by_name
 from ragkv.catalog.documents import DocumentView, document_view, find_document
 from ragkv.catalog.requeue import enqueue
 from ragkv.db.collections import BY_NAME, pins_of_collections
-from ragkv.db.database import Database
+from ragkv.db.database import BESIDE_NEW_ROWS, Database
 from ragkv.db.documents import number_of, precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import (
@@ -203,10 +203,10 @@ def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str
 def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
     """Keep the KV of a document or a collection from being evicted to make room, or no longer.
 
-    Raises Conflict for more than the tenant may pin.
+    Raises NotFound, Conflict for more than the tenant may pin.
     """
     with parts.database.writing() as session:
-        _row(session, owner).kv_pinned = pinned
+        _row(session, owner, lock=True).kv_pinned = pinned
         session.flush()
         if pinned:
             check_pins(session, owner.tenant_id, parts.settings)
@@ -242,12 +242,14 @@ def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
     return queue_again(evicted_documents(owner), precompute_again, REBUILD, parts)
 
 
-def _row(session: "Session", owner: KVOwner) -> DocumentRow | CollectionRow:
+def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:
+    """The row of a document or a collection, for the transaction to change alone with `lock`. Raises NotFound."""
     row: DocumentRow | CollectionRow | None
+    for_update = BESIDE_NEW_ROWS if lock else None
     if owner.document_id is not None:
-        row = session.get(DocumentRow, owner.document_id)
+        row = session.get(DocumentRow, owner.document_id, with_for_update=for_update)
     else:
-        row = session.get(CollectionRow, owner.collection_id)
+        row = session.get(CollectionRow, owner.collection_id, with_for_update=for_update)
     if row is None:
         raise NotFound("it was deleted in the meantime")
     return row

@@ -10,6 +10,7 @@ from msgspec import Meta
 from ragkv.catalog.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
+from ragkv.db.database import BESIDE_NEW_ROWS
 from ragkv.db.jobs import KEEP
 from ragkv.db.kv_rules import documents_with_hot_chunks
 from ragkv.db.tables import CollectionRow
@@ -67,7 +68,7 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
     tokens, and computed where the rule did not want it before. KV that the new rule does not want stays until it is
     evicted. Raises NotFound."""
     with parts.database.writing() as session:
-        row = _row(session, owner)
+        row = _row(session, owner, lock=True)
         before = _rule(row, parts)
         if patch.format is not None:
             row.kv_format = None if patch.format == DEFAULT else patch.format
@@ -102,8 +103,9 @@ def keep_hot(parts: Parts) -> int:
         return sum(request_kv(session, *place, KEEP) for place in hot)
 
 
-def _row(session: "Session", owner: KVOwner) -> CollectionRow:
-    row = session.get(CollectionRow, owner.collection_id)
+def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> CollectionRow:
+    """The row of a collection, for the transaction to change alone with `lock`. Raises NotFound."""
+    row = session.get(CollectionRow, owner.collection_id, with_for_update=BESIDE_NEW_ROWS if lock else None)
     if row is None:
         raise NotFound("the collection was deleted in the meantime")
     return row

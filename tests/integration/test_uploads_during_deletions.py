@@ -15,26 +15,44 @@ import pytest
 from sqlalchemy import event, func, select, update
 from sqlalchemy.orm import Session
 
+from ragkv.access.keys import issue_key, revoke_key
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
 from ragkv.catalog.changes import retry_document
-from ragkv.catalog.collection import make_collection
-from ragkv.catalog.data_sources import add_data_source
+from ragkv.catalog.collection import amend_collection, make_collection
+from ragkv.catalog.data_sources import add_data_source, change_data_source, request_sync, retry_files
 from ragkv.catalog.documents import delete_document, document_file, label, store_document
+from ragkv.catalog.feedback import give_feedback
+from ragkv.catalog.file_batches import attach_batch, cancel_batch
 from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.mail_attachments import document_detail, settle_attachments
 from ragkv.catalog.metadata import Metadata
 from ragkv.catalog.stores import list_stores
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
+from ragkv.clock import utc_now
+from ragkv.db.base import Base
 from ragkv.db.documents import forget_documents, start_over
-from ragkv.db.tables import CollectionRow, DocumentRow, JobRow
+from ragkv.db.tables import (
+    ApiKeyRow,
+    CollectionRow,
+    DataSourceRow,
+    DocumentRow,
+    EvaluationRow,
+    FeedbackRow,
+    JobRow,
+)
 from ragkv.errors import Conflict, NotFound, Unavailable
+from ragkv.evaluation.runs import cancel_run
+from ragkv.ids import new_id
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.status import Status
+from ragkv.tenancy import CollectionRef, KVOwner
+from ragkv.upkeep.admin import pin
 from ragkv.upkeep.cleaning import clean
+from ragkv.upkeep.rules import KVRulePatch, change_rule
 from tests.qdrant_server import QdrantServer
 
 MOST_TRANSACTIONS = 40
@@ -288,3 +306,115 @@ def test_a_list_that_begins_at_a_collection_that_is_deleted_meanwhile_has_no_suc
 
     with before_transaction(2, delete, parts), suppress(NotFound):
         list_stores(tenant_id, PageRequest(after=made), parts.database)
+
+
+def deleted(kind: type[Base], found_id: str) -> Callable[[Session], None]:
+    return lambda session: session.delete(session.get_one(kind, found_id))
+
+
+def source_of(folder: Path, parts: Parts) -> str:
+    """The id of a data source."""
+    folder.mkdir()
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=str(folder))
+    ref = parts.default_collection
+    return add_data_source(ref.tenant_id, ref.collection_id, str(folder), 15, parts.database, parts.settings).id
+
+
+CHANGES_OF_A_DATA_SOURCE: list[Callable[..., object]] = [
+    partial(change_data_source, paused=True),
+    partial(request_sync, confirm=False),
+    retry_files,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES_OF_A_DATA_SOURCE, ids=["change", "sync", "retry"])
+def test_a_data_source_that_is_removed_while_it_is_changed_is_gone(
+    parts: Parts, tmp_path: Path, change: Callable[..., object]
+):
+    source_id = source_of(tmp_path / "inbox", parts)
+    changed = partial(change, parts.default_collection.tenant_id, source_id, database=parts.database)
+
+    with pytest.raises(NotFound):
+        beside(deleted(DataSourceRow, source_id), changed, parts)
+
+
+def test_a_collection_that_is_deleted_while_it_is_changed_is_gone(parts: Parts):
+    """Its name, its rule for KV, whether its KV is pinned, a batch of its files."""
+    tenant_id = parts.default_collection.tenant_id
+
+    def fresh() -> CollectionRef:
+        return CollectionRef(tenant_id, make_collection(tenant_id, "papers", parts.database).id, b"")
+
+    def owner(ref: CollectionRef) -> KVOwner:
+        return KVOwner(tenant_id, ref.collection_id)
+
+    def batch(ref: CollectionRef) -> Callable[[], object]:
+        file_id = keep_file(tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts).id
+        return partial(cancel_batch, ref, attach_batch(ref, [Attach(file_id)], parts).id, parts, lambda: None)
+
+    changes: list[Callable[[CollectionRef], Callable[[], object]]] = [
+        lambda ref: partial(amend_collection, tenant_id, ref.collection_id, parts.database, name="other"),
+        lambda ref: partial(change_rule, owner(ref), KVRulePatch(format="int8"), parts),
+        lambda ref: partial(pin, owner(ref), parts, pinned=True),
+        batch,
+    ]
+    for change in changes:
+        ref = fresh()
+        attempt = change(ref)
+        with pytest.raises(NotFound):
+            beside(deleted(CollectionRow, ref.collection_id), attempt, parts)
+
+
+def test_a_document_that_is_deleted_while_its_kv_is_pinned_is_gone(parts: Parts):
+    ref = parts.default_collection
+    document_id = stored("a.md", b"# A", parts)
+    pinned = partial(pin, KVOwner(ref.tenant_id, ref.collection_id, document_id), parts, pinned=True)
+
+    with pytest.raises(NotFound):
+        beside(lambda session: session.execute(forget_documents([document_id])), pinned, parts)
+
+
+def test_feedback_that_is_removed_while_it_is_changed_is_gone(parts: Parts):
+    ref, answer_id = parts.default_collection, new_id()
+    row = FeedbackRow(
+        answer_id=answer_id,
+        tenant_id=ref.tenant_id,
+        collection_id=ref.collection_id,
+        question="Who?",
+        answer="Ada.",
+        num_passages=0,
+        rating="up",
+        asked_at=utc_now(),
+    )
+    with parts.database.writing() as session:
+        session.add(row)
+    place = (parts.recent_answers, parts.source, parts.database)
+    given = partial(give_feedback, ref.tenant_id, answer_id, "down", None, None, *place)
+
+    with pytest.raises(NotFound):
+        beside(deleted(FeedbackRow, answer_id), given, parts)
+
+
+def test_an_evaluation_that_is_deleted_while_it_is_cancelled_is_gone(parts: Parts):
+    ref, run_id = parts.default_collection, new_id()
+    row = EvaluationRow(
+        id=run_id,
+        tenant_id=ref.tenant_id,
+        collection_id=ref.collection_id,
+        kind="retrieval",
+        source="given",
+        state="queued",
+        total=1,
+    )
+    with parts.database.writing() as session:
+        session.add(row)
+
+    with pytest.raises(NotFound):
+        beside(deleted(EvaluationRow, run_id), partial(cancel_run, ref.tenant_id, run_id, parts.database), parts)
+
+
+def test_a_key_that_is_removed_while_it_is_revoked_is_gone(parts: Parts):
+    key_id = issue_key(parts.default_collection.tenant_id, "old", ["read"], parts.database).view.id
+
+    with pytest.raises(NotFound):
+        beside(deleted(ApiKeyRow, key_id), partial(revoke_key, key_id, parts.database), parts)

@@ -23,7 +23,7 @@ from ragkv.db.data_sources import (
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow
-from ragkv.db.tenants import collection_ref, tenant_name
+from ragkv.db.tenants import collection_ref, hold_collection, tenant_name
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
 from ragkv.names import storable
@@ -125,6 +125,7 @@ def add_data_source(
     collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.writing() as session:
         advisory_lock(session, f"data sources {tenant_id}")
+        hold_collection(session, collection_id)
         there = session.scalars(data_sources_of(tenant_id)).all()
         if any((one.collection_id, one.location) == (collection_id, str(place)) for one in there):
             raise Conflict(f"{place} is already a data source of this collection")

@@ -8,7 +8,7 @@ import msgspec
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import WebhookDeliveryRow, WebhookRow
-from ragkv.db.tenants import collection_ref
+from ragkv.db.tenants import collection_ref, hold_collection
 from ragkv.db.webhooks import DELIVERY_KEYS, deliveries_of, webhook_by_id, webhooks_of
 from ragkv.errors import Conflict, NotFound
 from ragkv.ids import is_id, new_id
@@ -70,6 +70,8 @@ def make_webhook(
     row = WebhookRow(id=new_id(), tenant_id=tenant_id, collection_id=collection_id, url=url, secret=new_secret())
     with database.writing() as session:
         advisory_lock(session, f"webhooks {tenant_id}")
+        if collection_id is not None:
+            hold_collection(session, collection_id)
         if len(session.scalars(webhooks_of(tenant_id)).all()) >= MAX_WEBHOOKS:
             raise Conflict(f"the tenant already has {MAX_WEBHOOKS} webhooks: delete one")
         session.add(row)

@@ -5,6 +5,7 @@ from contextlib import suppress
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
 
 from ragkv.db.database import Database
 from ragkv.db.tables import CollectionRow, TenantRow
@@ -90,6 +91,13 @@ def collection_ref(tenant_id: str, collection: str, database: Database) -> Colle
             raise NotFound(f"there is no collection {collection[:80]!r}")
         secret, members = found
         return CollectionRef(tenant_id, members.id, secret)
+
+
+def hold_collection(session: Session, collection_id: str) -> None:
+    """Keep a collection from being deleted until this transaction ends. Raises NotFound if it is gone."""
+    there = select(CollectionRow.id).where(CollectionRow.id == collection_id)
+    if session.scalar(there.with_for_update(read=True, key_share=True)) is None:
+        raise NotFound("the collection was deleted in the meantime")
 
 
 def ensure_collection(database: Database, tenant: str = DEFAULT_TENANT) -> CollectionRef:

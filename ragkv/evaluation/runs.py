@@ -29,7 +29,7 @@ from ragkv.db.evaluations import (
 from ragkv.db.feedback import QuestionFilter, known_answers
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
-from ragkv.db.tenants import collection_ref
+from ragkv.db.tenants import collection_ref, hold_collection
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.evaluation.figures import fidelity_figures, retrieval_figures
 from ragkv.evaluation.known import known_answer, text_of
@@ -92,6 +92,7 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
     questions = _questions(run_id, tenant_id, ref.collection_id, wanted, database)
     with database.writing() as session:
         advisory_lock(session, f"evaluations {tenant_id}")
+        hold_collection(session, ref.collection_id)
         if (session.scalar(num_open(tenant_id)) or 0) >= MAX_OPEN:
             raise Conflict(f"{MAX_OPEN} evaluations are still queued or running: wait for one to end, or cancel one")
         if (session.scalar(num_runs(tenant_id)) or 0) >= MAX_RUNS:

@@ -29,6 +29,7 @@ from ragkv.catalog.metadata import Metadata
 from ragkv.catalog.stores import list_stores
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
+from ragkv.catalog.webhooks import make_webhook
 from ragkv.clock import utc_now
 from ragkv.db.base import Base
 from ragkv.db.documents import forget_documents, start_over
@@ -42,7 +43,8 @@ from ragkv.db.tables import (
     JobRow,
 )
 from ragkv.errors import Conflict, NotFound, Unavailable
-from ragkv.evaluation.runs import cancel_run
+from ragkv.evaluation.outcome import GivenQuestion
+from ragkv.evaluation.runs import Wanted, cancel_run, start_run
 from ragkv.ids import new_id
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
@@ -418,3 +420,32 @@ def test_a_key_that_is_removed_while_it_is_revoked_is_gone(parts: Parts):
 
     with pytest.raises(NotFound):
         beside(deleted(ApiKeyRow, key_id), partial(revoke_key, key_id, parts.database), parts)
+
+
+def test_what_is_made_for_a_collection_that_is_deleted_meanwhile_is_refused(parts: Parts, tmp_path: Path):
+    """A data source, a webhook, an evaluation: at each moment of making them."""
+    tenant_id = parts.default_collection.tenant_id
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=str(inbox))
+    given = Wanted("retrieval", "given", given=[GivenQuestion(question="Who?", gold=("Ada",))])
+    makers: list[Callable[[str], object]] = [
+        lambda to: add_data_source(tenant_id, to, str(inbox), 15, parts.database, parts.settings),
+        lambda to: make_webhook(tenant_id, "https://example.com/", to, frozenset(), parts.database),
+        lambda to: start_run(tenant_id, to, given, parts.database),
+    ]
+
+    def delete(collection_id: str) -> None:
+        with parts.database.writing() as session:
+            deleted(CollectionRow, collection_id)(session)
+
+    for make in makers:
+        for number in range(1, MOST_TRANSACTIONS):
+            made = make_collection(tenant_id, f"papers {number}", parts.database).id
+            with before_transaction(number, partial(delete, made), parts) as acted, suppress(NotFound):
+                make(made)
+            if not acted[0]:
+                break
+            with parts.database.reading() as session:
+                assert session.get(CollectionRow, made) is None
+        delete(made)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.engine import ExceptionContext
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
@@ -33,6 +33,7 @@ _AWAY = ("08", "28", "3D", "53", "57", "58")
 
 _DATA = "22"
 """The class of values that the server cannot read: its messages quote them."""
+_CONSTRAINT = "23"
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +72,12 @@ def translated() -> Iterator[None]:
 def may_pass(error: DBAPIError) -> bool:
     """Whether another try may succeed."""
     return _message(error) is not None
+
+
+def breaks_constraint(error: DBAPIError) -> bool:
+    """Whether a change was refused because a constraint would not hold. PostgreSQL's driver has an IntegrityError for
+    duplicates alone, not for a reference to a row that is gone."""
+    return isinstance(error, IntegrityError) or str(_fields_of(error.orig).get("C")).startswith(_CONSTRAINT)
 
 
 def reason(error: Exception) -> str:

@@ -16,6 +16,7 @@ from sqlalchemy import event, func, select, update
 from sqlalchemy.orm import Session
 
 from ragkv.access.keys import issue_key, revoke_key
+from ragkv.answer.question import Answer, Question, Timings, Usage
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
 from ragkv.catalog.changes import retry_document
 from ragkv.catalog.collection import amend_collection, make_collection
@@ -33,12 +34,15 @@ from ragkv.catalog.webhooks import make_webhook
 from ragkv.clock import utc_now
 from ragkv.db.base import Base
 from ragkv.db.documents import forget_documents, start_over
+from ragkv.db.feedback import add_feedback
+from ragkv.db.questions import record_question
 from ragkv.db.tables import (
     ApiKeyRow,
     CollectionRow,
     DataSourceRow,
     DocumentRow,
     EvaluationRow,
+    FeedbackPassageRow,
     FeedbackRow,
     JobRow,
 )
@@ -376,20 +380,24 @@ def test_a_document_that_is_deleted_while_its_kv_is_pinned_is_gone(parts: Parts)
         beside(lambda session: session.execute(forget_documents([document_id])), pinned, parts)
 
 
-def test_feedback_that_is_removed_while_it_is_changed_is_gone(parts: Parts):
-    ref, answer_id = parts.default_collection, new_id()
-    row = FeedbackRow(
+def feedback(answer_id: str, parts: Parts) -> FeedbackRow:
+    ref = parts.default_collection
+    return FeedbackRow(
         answer_id=answer_id,
         tenant_id=ref.tenant_id,
         collection_id=ref.collection_id,
         question="Who?",
         answer="Ada.",
-        num_passages=0,
+        num_passages=1,
         rating="up",
         asked_at=utc_now(),
     )
+
+
+def test_feedback_that_is_removed_while_it_is_changed_is_gone(parts: Parts):
+    ref, answer_id = parts.default_collection, new_id()
     with parts.database.writing() as session:
-        session.add(row)
+        session.add(feedback(answer_id, parts))
     place = (parts.recent_answers, parts.source, parts.database)
     given = partial(give_feedback, ref.tenant_id, answer_id, "down", None, None, *place)
 
@@ -449,3 +457,19 @@ def test_what_is_made_for_a_collection_that_is_deleted_meanwhile_is_refused(part
             with parts.database.reading() as session:
                 assert session.get(CollectionRow, made) is None
         delete(made)
+
+
+def test_feedback_on_an_answer_whose_document_is_deleted_meanwhile_is_refused(parts: Parts):
+    answer_id = new_id()
+    gone = FeedbackPassageRow(answer_id=answer_id, ordinal=0, document_id=new_id(), title="", text="Ada did.")
+
+    with pytest.raises(Conflict), parts.database.writing() as session:
+        add_feedback(session, feedback(answer_id, parts), [gone])
+
+
+def test_a_question_whose_collection_is_deleted_meanwhile_is_not_recorded(parts: Parts):
+    question = Question(parts.default_collection.tenant_id, new_id(), "Who?")
+    answer = Answer(question.id, "Ada.", "stop", (), (), Timings(*[1.0] * 7), Usage(*[1] * 7))
+
+    with pytest.raises(NotFound):
+        record_question(question, answer, "model", parts.database)

@@ -60,8 +60,13 @@ def due_data_source(now: datetime) -> Select[str]:
     """Ids of data sources to sync now, the longest due first; those of tenants that have none in work before others."""
     other = aliased(DataSourceRow)
     is_served = exists().where(other.tenant_id == DataSourceRow.tenant_id, other.lease_until > now)
-    is_due = (DataSourceRow.next_at <= now, ~DataSourceRow.paused, is_free(DataSourceRow.lease_until, now))
-    return select(DataSourceRow.id).where(*is_due).order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
+    due = select(DataSourceRow.id).where(is_due(now), is_free(DataSourceRow.lease_until, now))
+    return due.order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
+
+
+def is_due(now: datetime) -> ColumnElement[bool]:
+    """Whether a worker is to sync a data source."""
+    return and_(DataSourceRow.next_at <= now, ~DataSourceRow.paused)
 
 
 def watched_data_sources() -> Select[DataSourceRow]:
@@ -75,9 +80,9 @@ def watched_data_sources() -> Select[DataSourceRow]:
 
 def data_source_changed(data_source_id: str, now: datetime) -> Update:
     """Make a sync due, if none is: also one after the running sync."""
-    is_due = and_(DataSourceRow.next_at <= now, DataSourceRow.lease_until.is_(None))
+    is_waiting = and_(DataSourceRow.next_at <= now, DataSourceRow.lease_until.is_(None))
     mine = (DataSourceRow.id == data_source_id, DataSourceRow.watch, ~DataSourceRow.paused)
-    return update(DataSourceRow).where(*mine, or_(DataSourceRow.next_at.is_(None), ~is_due)).values(next_at=now)
+    return update(DataSourceRow).where(*mine, or_(DataSourceRow.next_at.is_(None), ~is_waiting)).values(next_at=now)
 
 
 def note_watch(data_source_id: str, error: str | None) -> Update:

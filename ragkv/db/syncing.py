@@ -21,6 +21,7 @@ from ragkv.db.data_sources import (
     forget_files,
     forget_version,
     held_data_source,
+    is_due,
     number_of_files,
     other_files_of,
     schedule_of,
@@ -59,10 +60,17 @@ class SyncLease:
 
     @classmethod
     def take_next(cls, database: Database, owner: str) -> "SyncLease | None":
-        """A hold on the data source whose sync is due. None when none is."""
+        """A hold on the data source whose sync is due. None when none is, or where it was paused, removed or taken by
+        another process just now."""
         with database.reading() as session:
             due = session.scalars(due_data_source(now_of(session)).limit(1)).first()
-        return None if due is None else cls.take(database, due, owner)
+        if due is None:
+            return None
+        with database.writing() as session:
+            now = now_of(session)
+            claim = claim_data_source(due, owner, now, now + LEASE).where(is_due(now))
+            source = session.get_one(DataSourceRow, due) if num_changed(session, claim) else None
+        return None if source is None else cls(database, source, owner)
 
     def known(self, keys: Sequence[str]) -> dict[str, DataSourceFileRow]:
         """Known files, by key."""

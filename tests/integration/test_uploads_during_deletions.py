@@ -20,7 +20,13 @@ from ragkv.answer.question import Answer, Question, Timings, Usage
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
 from ragkv.catalog.changes import retry_document
 from ragkv.catalog.collection import amend_collection, make_collection
-from ragkv.catalog.data_sources import add_data_source, change_data_source, request_sync, retry_files
+from ragkv.catalog.data_sources import (
+    add_data_source,
+    change_data_source,
+    remove_data_source,
+    request_sync,
+    retry_files,
+)
 from ragkv.catalog.documents import delete_document, document_file, label, store_document
 from ragkv.catalog.feedback import give_feedback
 from ragkv.catalog.file_batches import attach_batch, cancel_batch
@@ -36,6 +42,7 @@ from ragkv.db.base import Base
 from ragkv.db.documents import forget_documents, start_over
 from ragkv.db.feedback import add_feedback
 from ragkv.db.questions import record_question
+from ragkv.db.syncing import SyncLease
 from ragkv.db.tables import (
     ApiKeyRow,
     CollectionRow,
@@ -473,3 +480,20 @@ def test_a_question_whose_collection_is_deleted_meanwhile_is_not_recorded(parts:
 
     with pytest.raises(NotFound):
         record_question(question, answer, "model", parts.database)
+
+
+def test_a_data_source_that_is_paused_or_removed_while_a_worker_is_about_to_sync_it_is_left_alone(
+    parts: Parts, tmp_path: Path
+):
+    mine = parts.default_collection.tenant_id, source_of(tmp_path / "inbox", parts), parts.database
+
+    with before_transaction(2, partial(change_data_source, *mine, paused=True), parts) as acted:
+        assert SyncLease.take_next(parts.database, "worker") is None
+    assert acted[0]
+    with parts.database.reading() as session:
+        assert session.get_one(DataSourceRow, mine[1]).lease_owner is None
+
+    assert change_data_source(*mine, paused=False).status == "waiting"
+    with before_transaction(2, partial(remove_data_source, *mine), parts) as acted:
+        assert SyncLease.take_next(parts.database, "worker") is None
+    assert acted[0]

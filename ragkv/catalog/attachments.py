@@ -19,8 +19,8 @@ from ragkv.catalog.uploads import find_file
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
-from ragkv.db.documents import among, document_by_hash, documents_where
-from ragkv.db.file_tables import AttachmentRow
+from ragkv.db.documents import among, document_by_hash, documents_by_hash, documents_where, ids_of, locked
+from ragkv.db.file_tables import AttachmentRow, FileRow
 from ragkv.db.mail_attachments import leave_to_mails
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow, DocumentRow
@@ -202,17 +202,25 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
 
 def _attach_all(session: "Session", ref: CollectionRef, wanted: Sequence[Attach], parts: Parts) -> Sequence[str]:
     """Returns the ids of the documents that are to be queued."""
-    waiting = list(filter(None, (_attach(session, ref, one, parts.index_fingerprint) for one in wanted)))
+    files = [find_file(session, ref.tenant_id, one.file_id) for one in wanted]
+    there = documents_by_hash(ref.collection_id, [file.sha256 for file in files])
+    session.execute(ids_of(locked(there)))
+    attached = (
+        _attach(session, ref, file, one.metadata, parts.index_fingerprint)
+        for file, one in zip(files, wanted, strict=True)
+    )
+    waiting = list(filter(None, attached))
     if any(one.created for one in waiting):
         check_document_quota(session, ref.tenant_id, parts.settings)
     return list(dict.fromkeys(one.document_id for one in waiting))
 
 
-def _attach(session: "Session", ref: CollectionRef, wanted: Attach, index_fingerprint: str) -> Accepted | None:
+def _attach(
+    session: "Session", ref: CollectionRef, file: FileRow, given: Metadata | None, index_fingerprint: str
+) -> Accepted | None:
     """Returns the document if it is to be queued."""
-    file = find_file(session, ref.tenant_id, wanted.file_id)
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
-    metadata = None if wanted.metadata is None else checked(wanted.metadata)
+    metadata = None if given is None else checked(given)
     if document is None:
         document_id = insert_document(session, ref, file.name, file, metadata or {})
         session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))

@@ -131,6 +131,7 @@ def store_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
                 )
                 check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
+                session.execute(collection_changed(ref.collection_id))
             else:
                 found_id, was_attachment = found.id, found.is_attachment
                 found.is_attachment = False
@@ -235,7 +236,8 @@ def insert_document(
     is_attachment: bool = False,
     was_uploaded: bool = False,
 ) -> str:
-    """A document over bytes that are kept, or about to be, and its job. To be queued after the commit."""
+    """A document over bytes that are kept, or about to be, and its job. To be queued after the commit;
+    `collection_changed` belongs at the end of the transaction."""
     document = DocumentRow(
         id=new_id(),
         tenant_id=ref.tenant_id,
@@ -253,7 +255,6 @@ def insert_document(
     label(session, document, metadata)
     session.add(JobRow(tenant_id=ref.tenant_id, document_id=document.id, kind=INGEST))
     session.flush()
-    session.execute(collection_changed(ref.collection_id))
     return document.id
 
 

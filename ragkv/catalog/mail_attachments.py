@@ -11,6 +11,7 @@ from ragkv.access.audit import Change, add_change
 from ragkv.catalog.documents import DocumentView, find_document, insert_document, remove_orphans, revive, view_of
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.quotas import check_quota
+from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import document_by_hash
 from ragkv.db.mail_attachments import (
@@ -142,6 +143,8 @@ def _insert(
         document_id = found.id
         revive(session, found, parts.index_fingerprint)
     _note(session, mail, received.sha256, file, document_id=document_id)
+    if found is None:
+        session.execute(collection_changed(ref.collection_id))
     return document_id
 
 

@@ -82,6 +82,10 @@ def document_by_hash(collection_id: str, sha256: str) -> Select[DocumentRow]:
     return select(DocumentRow).where(DocumentRow.collection_id == collection_id, DocumentRow.sha256 == sha256)
 
 
+def documents_by_hash(collection_id: str, hashes: Sequence[str]) -> Select[DocumentRow]:
+    return select(DocumentRow).where(DocumentRow.collection_id == collection_id, one_of(DocumentRow.sha256, hashes))
+
+
 def documents_where(
     tenant_id: str,
     collection_id: str | None = None,

@@ -39,7 +39,8 @@ from ragkv.catalog.uploads import keep_file
 from ragkv.catalog.webhooks import make_webhook
 from ragkv.clock import utc_now
 from ragkv.db.base import Base
-from ragkv.db.documents import forget_documents, start_over
+from ragkv.db.collections import collection_changed
+from ragkv.db.documents import document_by_id, forget_documents, locked, start_over
 from ragkv.db.feedback import add_feedback
 from ragkv.db.questions import record_question
 from ragkv.db.syncing import SyncLease
@@ -236,14 +237,20 @@ def test_attachments_of_a_deleted_mail_go_with_the_sweep_if_the_index_goes_away_
     at_each_transaction(attempt)
 
 
-def beside(change: Callable[[Session], object], attempt: Callable[[], Any], parts: Parts) -> Any:
-    """What comes of an attempt that begins before the transaction of a change has ended."""
+def beside(
+    change: Callable[[Session], object],
+    attempt: Callable[[], Any],
+    parts: Parts,
+    then: Callable[[Session], object] = lambda session: None,
+) -> Any:
+    """What comes of an attempt that begins before the transaction of a change has ended; `then` is its last part."""
     with ThreadPoolExecutor(1) as threads:
         with parts.database.writing() as session:
             change(session)
             session.flush()
             attempted = threads.submit(attempt)
             wait([attempted], timeout=0.5)
+            then(session)
         return attempted.result(timeout=20)
 
 
@@ -497,3 +504,44 @@ def test_a_data_source_that_is_paused_or_removed_while_a_worker_is_about_to_sync
     with before_transaction(2, partial(remove_data_source, *mine), parts) as acted:
         assert SyncLease.take_next(parts.database, "worker") is None
     assert acted[0]
+
+
+def test_what_adds_documents_and_what_changes_one_do_not_wait_for_each_other(parts: Parts):
+    """A file that is attached, with one that is there; an attachment of a mail."""
+    ref = parts.default_collection
+    mail_id = stored("mail.eml", b"mail", parts)
+    with parts.database.reading() as session:
+        mail = session.get_one(DocumentRow, mail_id)
+    names = ("new.md", "there.md")
+    files = [keep_file(ref.tenant_id, name, "assistants", io.BytesIO(name.encode()), parts).id for name in names]
+    there = stored("there.md", b"there.md", parts)
+    attempts: dict[str, Callable[[], object]] = {
+        there: partial(attach_files, ref, [Attach(file_id) for file_id in files], parts),
+        mail_id: partial(settle_attachments, mail, [("a.md", b"# A")], parts),
+    }
+
+    for document_id, attempt in attempts.items():
+
+        def change(session: Session, one: str = document_id) -> None:
+            session.scalars(locked(document_by_id(ref.tenant_id, one))).one()
+
+        beside(change, attempt, parts, lambda session: session.execute(collection_changed(ref.collection_id)))
+    assert entry_of(ref, files[0], parts.database)
+    assert attachment_of(mail_id, parts)
+
+
+def test_files_that_are_attached_and_documents_that_are_changed_together_do_not_wait_for_each_other(parts: Parts):
+    ref = parts.default_collection
+    bodies = [b"# A", b"# B"]
+    of_body = {stored("a.md", body, parts): body for body in bodies}
+    first, second = sorted(of_body)
+    files = [
+        keep_file(ref.tenant_id, "a.md", "assistants", io.BytesIO(of_body[one]), parts).id for one in (second, first)
+    ]
+
+    def lock(document_id: str) -> Callable[[Session], object]:
+        return lambda session: session.scalars(locked(document_by_id(ref.tenant_id, document_id))).one()
+
+    attached = partial(attach_files, ref, [Attach(file_id, {"year": 2024}) for file_id in files], parts)
+    beside(lock(first), attached, parts, lock(second))
+    assert {entry_of(ref, file_id, parts.database).document.id for file_id in files} == {first, second}

@@ -1,7 +1,8 @@
 """Files in collections: attach, list, change metadata, detach.
 
 A file that is attached is a document there. Files with equal bytes are one document, which stays until the last of them
-is detached. A document that was uploaded to the collection itself stays then, and goes by its own id.
+is detached. A document that was uploaded to the collection itself stays then, and goes by its own id; one that a data
+source or a mail has stays as long as that does.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from ragkv.catalog.requeue import enqueue
 from ragkv.catalog.uploads import find_file
 from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
+from ragkv.db.data_sources import attribute, files_that_keep
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import among, document_by_hash, documents_by_hash, documents_where, ids_of, locked
 from ragkv.db.file_tables import AttachmentRow, FileRow
@@ -144,8 +146,8 @@ def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database:
 def detach_file(
     ref: CollectionRef, file_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
 ) -> None:
-    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's or a
-    mail's, or was uploaded too.
+    """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's, a
+    data source's or a mail's, or was uploaded too.
 
     `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
     Unavailable and the file stays attached: detach it again.
@@ -158,7 +160,10 @@ def detach_file(
         if not document_goes:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             session.flush()
-            session.execute(leave_to_mails([document.id]))
+            if (kept := session.execute(files_that_keep(document.id).limit(1)).first()) is not None:
+                attribute(document, *kept)
+            else:
+                session.execute(leave_to_mails([document.id]))
     if not document_goes:
         when_changed()
         return

@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 
+from ragkv.data_sources.location import location_of
+from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.leases import is_free
 from ragkv.db.lists import one_of
 from ragkv.db.mail_attachments import is_in_mail
@@ -159,6 +161,28 @@ def other_files_of(document_id: str, data_source_id: str, keys: Sequence[str]) -
     """Files of the same bytes: those of the document but for some of one data source."""
     these = and_(DataSourceFileRow.data_source_id == data_source_id, one_of(DataSourceFileRow.key, keys))
     return select(DataSourceFileRow).where(DataSourceFileRow.document_id == document_id, ~these)
+
+
+def files_that_keep(document_id: str) -> Select[DataSourceFileRow, str]:
+    """(file, its data source's location) of files with the document's bytes; none while it is an uploaded or an
+    attached file too."""
+    is_file = exists().where(AttachmentRow.document_id == DocumentRow.id)
+    return (
+        select(DataSourceFileRow, DataSourceRow.location)
+        .join(DataSourceRow, DataSourceRow.id == DataSourceFileRow.data_source_id)
+        .join(DocumentRow, DocumentRow.id == DataSourceFileRow.document_id)
+        .where(DocumentRow.id == document_id, ~DocumentRow.was_uploaded, ~is_file)
+    )
+
+
+def is_in_data_source() -> ColumnElement[bool]:
+    """Whether a file of a data source has the document's bytes."""
+    return exists().where(DataSourceFileRow.document_id == DocumentRow.id)
+
+
+def attribute(document: DocumentRow, file: DataSourceFileRow, location: str) -> None:
+    """Say that a document comes from a file of a data source at this location from now on."""
+    document.data_source_id, document.origin = file.data_source_id, location_of(location).of_file(file.key)
 
 
 def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:

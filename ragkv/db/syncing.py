@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from ragkv.data_sources.location import location_of
 from ragkv.db.clock import now_of
 from ragkv.db.data_sources import (
+    attribute,
     claim_data_source,
     confirmed_since,
     documents_synced,
@@ -30,7 +30,7 @@ from ragkv.db.database import Database
 from ragkv.db.leases import RELEASED, num_changed
 from ragkv.db.mail_attachments import leave_to_mails
 from ragkv.db.pages import rows_behind
-from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
+from ragkv.db.tables import DataSourceFileRow, DataSourceRow
 from ragkv.errors import Conflict, NotFound
 
 LEASE = timedelta(seconds=120)
@@ -132,7 +132,7 @@ class SyncLease:
                 if other is None:
                     going.append(document.id)
                 else:
-                    _attribute(session, document, other)
+                    attribute(document, other, session.get_one(DataSourceRow, other.data_source_id).location)
             return _without_those_of_mails(session, going)
 
     def strays(self, limit: int) -> list[str]:
@@ -181,11 +181,6 @@ class SyncLease:
 
 
 _KEY = DataSourceFileRow.key.expression
-
-
-def _attribute(session: Session, document: DocumentRow, file: DataSourceFileRow) -> None:
-    source = session.get_one(DataSourceRow, file.data_source_id)
-    document.data_source_id, document.origin = source.id, location_of(source.location).of_file(file.key)
 
 
 def _without_those_of_mails(session: Session, document_ids: Sequence[str]) -> list[str]:

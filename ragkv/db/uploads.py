@@ -5,6 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Delete, Select, and_, delete, exists, func, or_, select
 
+from ragkv.db.data_sources import is_in_data_source
 from ragkv.db.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.db.lists import one_of
 from ragkv.db.mail_attachments import is_in_mail
@@ -83,9 +84,9 @@ def attachment(document_id: str, file_id: str) -> Select[AttachmentRow]:
 
 def goes_with(file_id: str) -> ColumnElement[bool]:
     """Whether a document goes when this file, which may be the document by its own id, is detached: it is no other
-    file's and no mail's, and was not uploaded itself."""
+    file's, no data source's and no mail's, and was not uploaded itself."""
     is_anothers = exists().where(AttachmentRow.document_id == DocumentRow.id, AttachmentRow.file_id != file_id)
-    came_with_it = and_(~DocumentRow.was_uploaded, ~is_in_mail())
+    came_with_it = and_(~DocumentRow.was_uploaded, ~is_in_data_source(), ~is_in_mail())
     return and_(~is_anothers, or_(came_with_it, DocumentRow.id == file_id))
 
 

@@ -26,7 +26,7 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.attachments import Attach, attach_files, entry_of
+from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of
 from ragkv.catalog.changes import replace_document
 from ragkv.catalog.data_sources import (
     MAX_DATA_SOURCES,
@@ -472,6 +472,28 @@ class TestDeletions:
         folder.write("a.md", b"# Changed\n")
         folder.sync()
         assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
+
+    @pytest.mark.parametrize("attached_first", [True, False])
+    def test_a_document_stays_when_its_attached_file_goes_and_goes_with_its_file_here(
+        self, folder: Source, attached_first: bool
+    ):
+        ref = folder.parts.default_collection
+        file = keep_file(ref.tenant_id, "a.md", "assistants", io.BytesIO(b"# A\n"), folder.parts)
+        folder.write("keep.md", b"# Keep\n")
+        folder.write("a.md", b"# A\n")
+        if not attached_first:
+            folder.sync()
+        attach_files(ref, [Attach(file.id)], folder.parts)
+        if attached_first:
+            folder.sync()
+        detach_file(ref, file.id, folder.parts)
+        assert folder.contents() == [b"# A\n", b"# Keep\n"]
+        assert {one.data_source_id for one in documents(folder)} == {folder.view.id}
+        assert all(one.origin is not None and one.origin.endswith(one.name) for one in documents(folder))
+
+        folder.delete("a.md")
+        folder.sync()
+        assert folder.contents() == [b"# Keep\n"]
 
     @pytest.mark.parametrize("goes", [True, False])
     def test_a_document_whose_file_was_replaced_by_an_upload_stays(self, folder: Source, goes: bool):

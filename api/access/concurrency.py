@@ -10,6 +10,7 @@ from api.http.forms import BoundedFormRequest
 from api.http.holding import hold
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
+from ragkv.counts import plural
 from ragkv.settings import Settings
 
 STATE = "concurrency_limits"
@@ -24,11 +25,14 @@ class ConcurrencyLimits:
         questions, uploads = settings.max_questions, settings.max_uploads
         share = -(-uploads // 2)
         self._questions = Places(
-            questions, f"at most {questions} questions of a tenant at once: wait, or raise RAGKV_MAX_QUESTIONS"
+            questions,
+            f"at most {plural(questions, 'question')} of a tenant at once: wait, or raise RAGKV_MAX_QUESTIONS",
         )
-        self._uploads = Places(uploads, f"at most {uploads} uploads at once: wait, or raise RAGKV_MAX_UPLOADS")
+        self._uploads = Places(
+            uploads, f"at most {plural(uploads, 'upload')} at once: wait, or raise RAGKV_MAX_UPLOADS"
+        )
         self._of_tenant = Places(
-            share, f"at most {share} uploads of a tenant at once: wait, or raise RAGKV_MAX_UPLOADS"
+            share, f"at most {plural(share, 'upload')} of a tenant at once: wait, or raise RAGKV_MAX_UPLOADS"
         )
 
     @contextmanager

@@ -5,6 +5,8 @@ from datetime import datetime
 
 from markupsafe import Markup
 
+from ragkv.counts import plural
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 _FEW = 10
@@ -52,11 +54,6 @@ def percent(share: float) -> str:
 def faster(times: float) -> str:
     """Times that something is faster than what it is compared with: 2.3 times faster, 1.4 times slower."""
     return f"{times:.1f}× faster" if times >= 1 else f"{1 / times:.1f}× slower"
-
-
-def plural(count: int, noun: str) -> str:
-    """A count with its noun: 1 document, 2 documents."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 FILTERS: dict[str, Callable[..., str]] = {"number": number, "size": size, "moment": moment, "plural": plural}

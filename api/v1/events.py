@@ -20,6 +20,7 @@ from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.catalog.documents import document_view
 from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
+from ragkv.counts import plural
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 
@@ -114,4 +115,4 @@ async def collection_events(
 
 
 def _refusal(limit: int, whose: str) -> str:
-    return f"at most {limit} concurrent progress streams with {whose}: close one, or raise RAGKV_MAX_STREAMS"
+    return f"at most {plural(limit, 'concurrent progress stream')} with {whose}: close one, or raise RAGKV_MAX_STREAMS"

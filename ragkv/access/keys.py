@@ -20,6 +20,7 @@ from msgspec import Meta
 from ragkv.access.audit import MAX_CHARS
 from ragkv.access.caller import Caller
 from ragkv.clock import utc_now
+from ragkv.counts import plural
 from ragkv.db.database import Database
 from ragkv.db.keys import BY_AGE, BY_VALIDITY, keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.db.pages import rows_behind
@@ -109,7 +110,7 @@ def issue_key(
         raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
     if days is not None and days > maker.max_days:
         raise Rejected(
-            f"this key may last {maker.max_days} days at most: a key created by a person who signed in expires within "
+            f"this key may last {plural(maker.max_days, 'day')} at most: a key created by a person who signed in expires within "
             "RAGKV_OIDC_KEY_DAYS, and a key created with such a key expires no later than it does. Give fewer days, "
             "or omit them for the longest lifetime"
         )

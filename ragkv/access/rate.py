@@ -4,6 +4,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
+from ragkv.counts import plural
 from ragkv.errors import Throttled, Unavailable
 from ragkv.observe import metrics
 from ragkv.redis_client import reporting
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TOO_MANY_OF_A_KEY = "more than {} requests a minute with one key: wait, or raise RAGKV_REQUESTS_PER_MINUTE"
+TOO_MANY_OF_A_KEY = "more than {} a minute with one key: wait, or raise RAGKV_REQUESTS_PER_MINUTE"
 TOO_MANY_OF_A_TENANT = (
-    "more than {} requests a minute with all keys of a tenant: wait, or raise RAGKV_TENANT_REQUESTS_PER_MINUTE"
+    "more than {} a minute with all keys of a tenant: wait, or raise RAGKV_TENANT_REQUESTS_PER_MINUTE"
 )
 TOO_MANY_FAILED_LOGINS = "too many failed logins from this address: wait a minute"
 
@@ -39,7 +40,7 @@ return 0
 class RateLimit:
     """A bucket of `per_minute` requests for each name, which refills evenly within a minute. 0: no limit.
 
-    refusal: message of a refused request; `{}` stands for the limit.
+    refusal: message of a refused request; `{}` stands for the limit, as 60 requests.
 
     When Redis is away: with `fails_open` requests pass, and are counted in `passed_unchecked` and logged; without it
     `take` raises Unavailable.
@@ -51,7 +52,7 @@ class RateLimit:
         self._take = client.register_script(_TAKE)
         self._per_minute = per_minute
         self._fails_open = fails_open
-        self._refusal = refusal.format(per_minute)
+        self._refusal = refusal.format(plural(per_minute, "request"))
         self._lock = threading.Lock()
         self.passed_unchecked = 0
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from ragkv.counts import plural
 from ragkv.db.database import Database
 from ragkv.db.questions import keep_log, log_days_of
 from ragkv.errors import Rejected
@@ -29,7 +30,9 @@ def keep_question_log(tenant_id: str, days: int | None, service_days: int, datab
     Raises Rejected for longer than the service keeps questions.
     """
     if days is not None and service_days and days > service_days:
-        raise Rejected(f"the service keeps questions for {service_days} days at most (RAGKV_QUESTION_RETENTION_DAYS)")
+        raise Rejected(
+            f"the service keeps questions for {plural(service_days, 'day')} at most (RAGKV_QUESTION_RETENTION_DAYS)"
+        )
     with database.writing() as session:
         session.execute(keep_log(tenant_id, days))
     return question_log(tenant_id, service_days, database)

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from ragkv.counts import plural
 from ragkv.db.documents import bytes_of_tenant, documents_where, number_of
 from ragkv.errors import QuotaExceeded
 from ragkv.settings import Settings
@@ -20,7 +21,7 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
     most = settings.max_tenant_bytes  # 0 is no limit
     if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
         raise QuotaExceeded(
-            f"the file has {num_bytes:,} bytes, but only {max(most - kept + num_bytes, 0):,} of the tenant's {most:,} "
+            f"the file has {plural(num_bytes, 'byte')}, but only {max(most - kept + num_bytes, 0):,} of the tenant's {most:,} "
             "are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
     check_document_quota(session, tenant_id, settings)
@@ -31,5 +32,5 @@ def check_document_quota(session: "Session", tenant_id: str, settings: Settings)
     most = settings.max_tenant_documents
     if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:
         raise QuotaExceeded(
-            f"a tenant may have at most {most:,} documents: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
+            f"a tenant may have at most {plural(most, 'document')}: delete some, or raise RAGKV_MAX_TENANT_DOCUMENTS"
         )

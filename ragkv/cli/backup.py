@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from ragkv.cli.opened import opened_parts
+from ragkv.counts import plural
 from ragkv.upkeep.backup import backup as write_backup
 from ragkv.upkeep.restore import restore as put_back
 
@@ -26,7 +27,9 @@ def backup(folder: Path) -> None:
     with opened_parts() as parts:
         manifest = write_backup(folder, parts.database, parts.files)
     documents, mib = manifest.rows_in("documents"), manifest.num_bytes / 2**20
-    click.echo(f"{documents:,} documents and {manifest.num_files:,} files of {mib:,.1f} MiB are in {folder}.")
+    click.echo(
+        f"{plural(documents, 'document')} and {plural(manifest.num_files, 'file')} of {mib:,.1f} MiB are in {folder}."
+    )
     if manifest.lost_files:
         click.echo(
             f"{len(manifest.lost_files):,} files that the database names were missing or damaged: run ragkv fsck.",

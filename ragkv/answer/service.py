@@ -170,7 +170,7 @@ class Answerer:
         began = time.perf_counter()
         keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
         asked, room = await self._threads.run(self._room, question)
-        found, vectors = await asyncio.gather(self._retrieve(question), self._vectors(question, asked, keys))
+        found, vectors = await self._found_with_vectors(question, asked, keys)
         best_first = fitting(found, room)
         retrieved = time.perf_counter()
         read = self._to_read(question, best_first)
@@ -222,6 +222,18 @@ class Answerer:
         """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""
         asked = question_in_prompt(question)
         return asked, self._prompts.room_for_chunks(asked, self._answer_tokens(question))
+
+    async def _found_with_vectors(
+        self, question: Question, asked: str, keys: KeyMaker
+    ) -> tuple[list[Passage], torch.Tensor | None]:
+        """The passages and the question's vectors, at the same time. If one fails the other ends."""
+        finding = asyncio.create_task(self._retrieve(question))
+        computing = asyncio.create_task(self._vectors(question, asked, keys))
+        try:
+            return await asyncio.gather(finding, computing)
+        finally:
+            finding.cancel()
+            computing.cancel()
 
     async def _retrieve(self, question: Question) -> list[Passage]:
         place, limits = (

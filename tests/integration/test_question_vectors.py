@@ -1,0 +1,25 @@
+"""The question's vectors, which the engine computes while retrieval runs."""
+
+import asyncio
+
+import pytest
+
+from ragkv.answer.question import Question
+from ragkv.errors import NotFound
+from ragkv.parts import Parts
+from tests.echo_engine import EchoEngine
+
+
+def test_they_are_given_up_if_retrieval_finds_nothing(parts: Parts, engine: EchoEngine):
+    engine.started, engine.token_s = True, 10.0
+    ref = parts.default_collection
+    question = Question(ref.tenant_id, ref.collection_id, "Who wrote it?", policy="initial")
+
+    async def ask() -> set[asyncio.Task[object]]:
+        with pytest.raises(NotFound):
+            await anext(parts.answerer.stream(question))
+        await asyncio.sleep(0.1)
+        return asyncio.all_tasks() - {asyncio.current_task()}
+
+    assert asyncio.run(ask()) == set()
+    assert engine.running == 0

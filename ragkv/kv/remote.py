@@ -51,7 +51,7 @@ class Remote(Protocol):
         """
 
     def put(self, key: str, path: Path) -> None:
-        """Upload a file. Raises FileNotFoundError if it is gone."""
+        """Upload a file. Raises FileNotFoundError if it is gone, OSError if it cannot be read."""
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects, whether they are there or not."""
@@ -99,7 +99,7 @@ class ObjectStore:
 
     def put(self, key: str, path: Path) -> None:
         self._claim()
-        with path.open("rb") as file, self._asking():
+        with path.open("rb") as file, self._asking((BaseError, ValueError)):  # an OSError is the file's
             try:
                 obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
             except FileNotFoundError as error:  # the bucket is gone, not the file
@@ -168,7 +168,7 @@ class ObjectStore:
         return True
 
     @contextmanager
-    def _asking(self) -> Iterator[None]:
+    def _asking(self, errors: tuple[type[Exception], ...] = (BaseError, ValueError, OSError)) -> Iterator[None]:
         """Errors of the store as Unavailable. Nothing is asked for a while after several in a row."""
         if time.monotonic() < self._paused_until:
             raise Unavailable(self._trouble)
@@ -177,7 +177,7 @@ class ObjectStore:
         except (NotFound, FileNotFoundError):
             self._failures = 0
             raise
-        except (BaseError, ValueError, OSError) as error:
+        except errors as error:
             with self._lock:
                 self._failures += 1
                 self._trouble = told_of(error)

@@ -85,8 +85,11 @@ class Uploader:
             remote.put(key, self._parts.kv_store.path(key))
         except FileNotFoundError:  # evicted meanwhile
             return "gone"
-        except (Unavailable, OSError) as error:
+        except Unavailable as error:
             self._log.warning("KV stays on this disk alone until the object store can be written: %s", error)
+            return "failed"
+        except OSError as error:
+            self._log.warning("KV is not uploaded until its file can be read: %s", error)
             return "failed"
         return "copied"
 

@@ -4,6 +4,7 @@ import re
 import time
 from dataclasses import replace
 from itertools import chain, repeat
+from pathlib import Path
 
 import httpx
 import obstore
@@ -141,6 +142,15 @@ def test_a_store_that_is_away_is_not_asked_again_at_once(s3_place, store, free_p
     with pytest.raises(Unavailable):
         away.put(KEY, store.path(KEY))
     assert time.perf_counter() - began < 0.05
+
+
+def test_a_file_that_cannot_be_read_is_no_fault_of_the_store(store, remote):
+    store.put(KEY, some_kv())
+    for _ in range(FAILURES):
+        with pytest.raises(OSError, match="Errno"):
+            remote.put(OTHER_KEY, Path("/proc/self/mem"))
+    remote.put(KEY, store.path(KEY))
+    assert [each.key for each in remote.objects()] == [KEY]
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://host/x", "az://account/container/x"])

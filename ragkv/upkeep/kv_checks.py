@@ -78,12 +78,12 @@ def _upload_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 KV_CHECKS = (
     Check(
-        "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
-        lambda grace, parts: missing_objects(parts), _upload_again,
-    ),
-    Check(
         "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV recomputed by a worker",
         entries_without_file, _make_again,
+    ),
+    Check(
+        "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
+        lambda grace, parts: missing_objects(parts), _upload_again,
     ),
     Check(
         "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",

@@ -20,6 +20,7 @@ from ragkv.db.kv_tiers import all_remote
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.db.tenants import tenant_ids
 from ragkv.files import FileStore, StoredFile
+from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
@@ -73,12 +74,17 @@ def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
 
 
 def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]:
-    """(key, bytes) of KV entries with neither a file nor an object: their chunks are recomputed with each question."""
+    """(key, bytes) of KV entries with neither a file nor an object: their chunks are recomputed with each question.
+
+    With an object store, what was not uploaded and is not on this disk may be on another host's: it is not missing.
+    """
     with database.reading() as session:
-        entries = [(key, int(size)) for key, size in session.execute(all_entries())]
-    absent = [entry for entry in entries if entry[0] not in kv_store]
-    copied = {found.key for found in kv_store.remote.objects()} if absent and kv_store.remote is not None else set()
-    return [entry for entry in absent if entry[0] not in copied]
+        absent = {key: int(size) for key, size in session.execute(all_entries()) if key not in kv_store}
+    if kv_store.remote is None or not absent:
+        return list(absent.items())
+    uploaded = sizes_of_remote(database, list(absent))
+    copied = {found.key for found in kv_store.remote.objects()}
+    return [(key, absent[key]) for key in uploaded if key not in copied]
 
 
 def missing_objects(parts: Parts) -> list[str]:

@@ -25,7 +25,7 @@ from ragkv.catalog.documents import delete_document, document_view, store_docume
 from ragkv.clock import utc_now
 from ragkv.db.kv_rules import BACK_AFTER
 from ragkv.db.kv_tiers import DISK, REMOTE
-from ragkv.db.tables import ChunkRow, KVEntryRow
+from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import collection_ref, ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
@@ -389,6 +389,25 @@ def test_what_was_left_or_lost_in_the_bucket_is_found_and_mended(hosts: Hosts):
     Uploader(worker).upload_due()
     assert objects(worker) == kv_files(worker)
     assert [finding.check for finding in examine(WHILE_STOPPED, api) if finding.found] == ["documents_without_file"]
+
+
+def test_checks_take_no_kv_for_lost_that_may_be_on_another_hosts_disk_alone(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    uploaded = kv_files(worker)
+    young = ready(ingest, b"# Bridges\n\n" + LONG.replace(b"ngine", b"ridge"), "bridges.md")
+    alone = kv_files(worker) - uploaded
+    assert "kv_without_file" not in {finding.check for finding in examine(WHILE_STOPPED, api) if finding.found}
+
+    assert worker.kv_remote is not None and alone
+    lost = min(uploaded)
+    worker.kv_remote.delete([lost])
+    mended = {finding.check: finding.found for finding in repair(WHILE_STOPPED, api) if finding.mended}
+    assert mended["kv_without_file"] == [lost]
+    assert {key for key, tier in tiers(worker).items() if tier == DISK} == alone
+    with worker.database.reading() as session:
+        assert not session.get_one(DocumentRow, young).kv_evicted
 
 
 def test_verifying_on_a_host_without_files_reads_the_objects(hosts: Hosts):

@@ -42,8 +42,9 @@ class Captured:
 
 
 def mean_of(captures: Sequence[Captured], weights: Sequence[float]) -> Captured:
-    """The mean of captures of the same tokens, tensor by tensor. The weights' sum is 1."""
-    if len(captures) == 1:
+    """The mean of captures of the same tokens, tensor by tensor. The weights' sum is 1, or less for shares of some in a
+    mean of more."""
+    if list(weights) == [1.0]:
         return captures[0]
 
     def mean(tensors: Sequence[torch.Tensor]) -> torch.Tensor:

@@ -163,12 +163,15 @@ class Reader:
         chunks: Sequence[Sequence[int]],
         weights: Weights | None = None,
         through: int | None = None,
+        *,
+        alone: bool = False,
     ) -> list[KV]:
         """KV of each chunk as `write` makes it, its first token at that position. In one forward for each context.
 
-        Gradients go through the forward behind the context of index `through`, or through all of them.
+        Gradients go through the forward behind the context of index `through`, or through all of them. `alone`: no
+        other runs, and the KV is its share of the mean, whose gradients are the same.
         """
-        captured = self._written(padded(chunks, self._device), weights, through)
+        captured = self._written(padded(chunks, self._device), weights, through, alone=alone)
         pieces = []
         for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
             positions = torch.arange(start, start + len(chunk), device=self._device)
@@ -186,11 +189,15 @@ class Reader:
             for keys, values in (zip(*layer, strict=True) for layer in layers)
         ]
 
-    def _written(self, ids: torch.Tensor, weights: Weights | None, through: int | None = None) -> Captured:
+    def _written(
+        self, ids: torch.Tensor, weights: Weights | None, through: int | None = None, *, alone: bool = False
+    ) -> Captured:
         """Keys and values of rows of tokens [rows, longest], each behind the prefix; with stand-ins the mean.
         Gradients as in `write_at`."""
-        written = []
+        written, shares = [], []
         for index, context in enumerate(self._contexts()):
+            if alone and index != through:
+                continue
             given = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
             is_followed = torch.is_grad_enabled() and through in {None, index}
             with torch.set_grad_enabled(is_followed), self._capture.recorded() as captured:
@@ -200,7 +207,8 @@ class Reader:
                     with self._writing.disabled():
                         functional_call(self._trunk, dict(weights), (ids,), given)
             written.append(captured)
-        return mean_of(written, [context.weight for context in self._writing.contexts])
+            shares.append(self._writing.contexts[index].weight)
+        return mean_of(written, shares)
 
     def _contexts(self) -> list[KV]:
         """KV that chunks are written behind, by the plain model: of the prefix, or of it and each of the stand-ins."""

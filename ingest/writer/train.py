@@ -174,7 +174,7 @@ class _Writing:
     bounded (gradient caching, Gao et al., arXiv 2101.06983).
 
     Behind several contexts the gradients of each group go through one of them, in turn: on average the same, at the
-    price of one.
+    price of one, which alone is written behind once more.
     """
 
     def __init__(
@@ -211,12 +211,12 @@ class _Writing:
                 pieces = [self._written.pop(index) for index in group]
             else:
                 with self._adapter.followed():
-                    pieces = self._write(group, through)
+                    pieces = self._write(group, through, alone=True)
             leaves = chain.from_iterable(chain.from_iterable(self._leaves[index]) for index in group)
             # Of the mean that part alone is followed which the one context has: it stands for those of all.
             gradients = [self._num_contexts * cast("torch.Tensor", leaf.grad) for leaf in leaves]
             torch.autograd.backward([tensor for piece in pieces for tensor in chain.from_iterable(piece)], gradients)
 
-    def _write(self, group: Sequence[int], through: int) -> list[KV]:
-        starts = [self._starts[index] for index in group]
-        return self._reader.write_at(starts, [self._chunks[index] for index in group], self._weights, through)
+    def _write(self, group: Sequence[int], through: int, *, alone: bool = False) -> list[KV]:
+        starts, chunks = [self._starts[index] for index in group], [self._chunks[index] for index in group]
+        return self._reader.write_at(starts, chunks, self._weights, through, alone=alone)

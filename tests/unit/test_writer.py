@@ -12,7 +12,7 @@ from ingest.prefill import Prefiller
 from ingest.writer.adapter import Adapter
 from ingest.writer.division import read_record, write_record
 from ingest.writer.evaluate import evaluate, ratio_upper
-from ingest.writer.reading import Reader, Tail, distances, grouped
+from ingest.writer.reading import TOKENS_AT_ONCE, Reader, Tail, distances, grouped
 from ingest.writer.samples import Sample, Samples
 from ingest.writer.settle import SHARES, STRENGTHS, Setting, settle
 from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
@@ -245,6 +245,19 @@ class TestTraining:
         )
 
         assert_same_gradients(beside, ours)
+
+    def test_what_is_written_twice_is_written_behind_one_context_the_second_time(self, model, monkeypatch):
+        monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", 0)
+        trainer = self.trainer(model, Course(samples=1, seconds=1e9), STAND_INS)
+        trainer._step(SAMPLE)  # from here on the KV of the contexts is there
+        runs: list[object] = []
+        model.base_model.register_forward_hook(lambda *given: runs.append(given[0]))
+        contexts, groups = len(trainer._adapter.contexts), len(list(grouped(CHUNKS, TOKENS_AT_ONCE)))
+
+        trainer._step(SAMPLE)
+
+        readings = 3  # of the whole context, and of the tails over it and over the stitched KV
+        assert len(runs) == readings + groups * contexts + groups
 
     @pytest.mark.parametrize(
         ("lengths", "groups"),

@@ -45,10 +45,11 @@ def _keep_kv_by(
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
 
-    def kept(entries: Sequence[KVEntry]) -> None:
+    def kept(entries: Sequence[KVEntry], is_computed: bool) -> None:
         lease.keep(named.kept(entries))
+        ingest.counters.tokens(**{"computed" if is_computed else "reused": _tokens(entries)})
         ingest.kept()
-        turn.computed(sum(entry.tokens for entry in entries))
+        turn.computed(_tokens(entries))
 
     def has_room(tokens: int) -> bool:
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
@@ -69,14 +70,20 @@ def _keep_kv_by(
                 Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way, elsewhere),
                 ingest.compressor,
             )  # fmt: skip
-        ingest.counters.tokens(computed=done.computed_tokens, reused=done.reused_tokens)
+        counted = lease.kv_keys()
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks
-        return lease.finish(
+        is_done = lease.finish(
             named.kept(done.entries), parts.kv_fingerprint(rule), rule, parts.settings.kv_rule, is_whole=is_whole
         )
     except Conflict:
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise
+    ingest.counters.tokens(reused=_tokens([entry for entry in done.entries if entry.key not in counted]))
+    return is_done
+
+
+def _tokens(entries: Sequence[KVEntry]) -> int:
+    return sum(entry.tokens for entry in entries)
 
 
 class _Named:

@@ -26,11 +26,9 @@ class KVEntry:
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """The result of a run. Tokens are chunk tokens without the prefix. `is_whole`: no chunk was left out."""
+    """The result of a run. `is_whole`: no chunk was left out."""
 
     entries: tuple[KVEntry, ...]
-    computed_tokens: int
-    reused_tokens: int
     is_whole: bool
 
 
@@ -38,15 +36,16 @@ class Precomputed:
 class Hooks:
     """Callbacks of a run.
 
-    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store. Either may raise:
-    what is in the store stays there, and the next run goes on from it. has_room: for so many tokens; where there is
-    none for a batch, its half is tried, and the rest is left out. under_way: these batches are computed and stored now,
-    one after the other; it is told before each, and of none at the end. elsewhere: bytes of those among the keys that
-    the object store has: their files may go from this disk to make room.
+    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store, and whether it was
+    computed, not quantised. Either may raise: what is in the store stays there, and the next run goes on from it.
+    has_room: for so many tokens; where there is none for a batch, its half is tried, and the rest is left out.
+    under_way: these batches are computed and stored now, one after the other; it is told before each, and of none at
+    the end. elsewhere: bytes of those among the keys that the object store has: their files may go from this disk to
+    make room.
     """
 
     progress: TokenProgress = lambda done, total: None
-    kept: Callable[[Sequence[KVEntry]], None] = lambda entries: None
+    kept: Callable[[Sequence[KVEntry], bool], None] = lambda entries, is_computed: None
     has_room: Callable[[int], bool] = lambda tokens: True
     under_way: Callable[[Sequence[Batch]], None] = lambda batches: None
     elsewhere: Callable[[Sequence[str]], Mapping[str, int]] = lambda keys: {}
@@ -75,12 +74,12 @@ def precompute(
     copied = hooks.elsewhere(absent)
     todo = {key: named[key] for key in absent if key not in copied}
     total = sum(chunk.num_tokens for chunk in named.values())
-    done = reused = total - sum(chunk.num_tokens for chunk in todo.values())
+    done = total - sum(chunk.num_tokens for chunk in todo.values())
     hooks.progress(done, total)
     for key, chunk in _quantised(todo, keys, store, hooks.has_room):
-        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))])
+        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))], False)
         del todo[key]
-        reused, done = reused + chunk.num_tokens, done + chunk.num_tokens
+        done += chunk.num_tokens
         hooks.progress(done, total)
     if not todo and keys.prefix() not in store:
         _compute([], keys, prefiller(), store, compressor)
@@ -92,7 +91,7 @@ def precompute(
             model = prefiller()
             hooks.under_way([fitting, *batches[number + 1 :]])
             _compute(fitting, keys, model, store, compressor)
-            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting])
+            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting], True)
             done += _tokens(fitting)
             hooks.progress(done, total)
             if len(fitting) < len(batch):
@@ -103,9 +102,7 @@ def precompute(
     # Asked after the look at the files: one that went to make room has a copy.
     sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
-    return Precomputed(
-        entries, computed_tokens=done - reused, reused_tokens=reused, is_whole=len(entries) == len(named)
-    )
+    return Precomputed(entries, is_whole=len(entries) == len(named))
 
 
 def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:

@@ -16,7 +16,7 @@ from ragkv.db.collections import collection_of_document_changed, mark_chunks_wri
 from ragkv.db.database import Database
 from ragkv.db.documents import claim, held
 from ragkv.db.jobs import INGEST, REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
-from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, recall_uses, unshared_keys
+from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, keys_of_documents, recall_uses, unshared_keys
 from ragkv.db.kv_rules import is_to_keep, rule_of, tried
 from ragkv.db.leases import RELEASED, num_changed
 from ragkv.db.tables import DocumentRow, JobRow
@@ -155,6 +155,11 @@ class Lease:
             if rule.when is not KVWhen.UPLOAD and session.scalars(open_kind(self.document_id, REBUILD)).first() is None:
                 wanted = wanted.where(is_to_keep(rule))
             return [to_chunk(row) for row in session.scalars(wanted)]
+
+    def kv_keys(self) -> set[str]:
+        """KV keys that the document's chunks use already."""
+        with self.database.reading() as session:
+            return set(session.scalars(keys_of_documents([self.document_id])))
 
     def finish(
         self,

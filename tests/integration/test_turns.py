@@ -138,11 +138,12 @@ class TestWorker:
         assert stuck_ids(parts.database) == []
 
     def test_a_large_document_lets_others_in_between_its_batches(
-        self, parts: Parts, ingest: IngestParts, monkeypatch: pytest.MonkeyPatch
+        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ):
         """What was computed stays, and no attempt is counted."""
         monkeypatch.setattr(turn, "TURN_TOKENS", 1)
         parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        ingest.counters = parts.worker_counters
         large = store_document(parts.default_collection, "large.md", text("Large", 40), parts).document_id
         small = store_document(ensure_collection(parts.database, "other"), "small.md", text("Small"), parts).document_id
 
@@ -154,6 +155,9 @@ class TestWorker:
         assert outcomes.count((large, IngestOutcome.YIELDED)) >= 2
         with parts.database.reading() as session:
             assert session.get_one(DocumentRow, large).attempts <= 1
+            tokens = sum(session.get_one(DocumentRow, one).num_tokens for one in (large, small))
+        counted = {field: amount for field, amount in parts.worker_counters.read().items() if "tokens:" in field}
+        assert counted == {"tokens:computed": tokens, "tokens:reused": 0}, "each token once"
 
     def test_alone_a_document_is_read_in_one_turn(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
         accepted = accept_document(parts.default_collection, "mine.md", text("Mine"), parts).document_id

@@ -60,6 +60,10 @@ class FaultyRemote:
         self._asked()
         self._remote.put(key, path)
 
+    def has(self, key: str) -> bool:
+        self._asked()
+        return self._remote.has(key)
+
     def delete(self, keys: Iterable[str]) -> None:
         self._asked()
         self._remote.delete(keys)

@@ -53,6 +53,9 @@ class Remote(Protocol):
     def put(self, key: str, path: Path) -> None:
         """Upload a file. Raises FileNotFoundError if it is gone, OSError if it cannot be read."""
 
+    def has(self, key: str) -> bool:
+        """Whether there is an object."""
+
     def delete(self, keys: Iterable[str]) -> None:
         """Remove objects, whether they are there or not."""
 
@@ -104,6 +107,16 @@ class ObjectStore:
                 obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
             except FileNotFoundError as error:  # the bucket is gone, not the file
                 raise BaseError(str(error)) from None
+
+    def has(self, key: str) -> bool:
+        if not self._has_marker():
+            return False
+        with self._asking():
+            try:
+                obstore.head(self._store, _name(key))
+            except FileNotFoundError:
+                return False
+        return True
 
     def delete(self, keys: Iterable[str]) -> None:
         if not self._has_marker():

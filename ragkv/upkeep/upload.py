@@ -1,6 +1,7 @@
 """Upload of KV to the object store: KV that is only on this disk is copied there."""
 
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -10,7 +11,7 @@ from ragkv.batched import BATCH
 from ragkv.clock import utc_now
 from ragkv.db.kv_entries import keys_with_entries
 from ragkv.db.kv_rules import is_to_upload
-from ragkv.db.kv_tiers import REMOTE, moved, on_disk_alone
+from ragkv.db.kv_tiers import REMOTE, moved, on_disk_alone, tenants_with_remote
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.parts import Parts
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from ragkv.kv.remote import Remote
 
 AT_ONCE = 8
+PREFIXES_S = 3600.0
+"""Time after which prefixes are looked for in the object store again: a question that finds one damaged removes it."""
 
 Outcome = Literal["copied", "gone", "failed"]
 
@@ -40,9 +43,14 @@ class Uploader:
         self._parts = parts
         self._log = ThrottledLog(log)
         self._prefixes: set[str] = set()
+        self._look_at = 0.0
 
     def upload_due(self) -> Uploaded:
-        """Upload what is due by the collections' rules. Raises Unavailable when the database is away."""
+        """Upload what is due by the collections' rules, and now and then the prefixes that the object store has lost.
+        Raises Unavailable when the database is away."""
+        if self._parts.kv_remote is not None and time.monotonic() >= self._look_at:
+            self._look_at = time.monotonic() + PREFIXES_S
+            self._upload_lost_prefixes(self._parts.kv_remote)
         return self.upload(due_alone=True)
 
     def upload(self, *, due_alone: bool = False) -> Uploaded:
@@ -70,8 +78,19 @@ class Uploader:
             failed += sum(outcome == "failed" for outcome in outcomes.values())
         return Uploaded(files, num_bytes, failed)
 
+    def _upload_lost_prefixes(self, remote: "Remote") -> None:
+        """Upload prefixes that are no longer in the object store. While it is away they wait for the next time."""
+        with self._parts.database.reading() as session:
+            tenants = set(session.scalars(tenants_with_remote()))
+        try:
+            self._prefixes = {key for tenant in tenants if remote.has(key := self._parts.keys_of(tenant).prefix())}
+        except Unavailable as error:
+            self._log.warning("prefixes are not looked for in the object store: %s", error)
+            return
+        self._upload_prefixes(tenants, remote)
+
     def _upload_prefixes(self, tenants: set[str], remote: "Remote") -> None:
-        """Prefixes have no entries: each is uploaded once by each process."""
+        """Prefixes have no entries: each is uploaded once by each process, and again if it is lost."""
         keys = [key for tenant in tenants if (key := self._parts.keys_of(tenant).prefix()) not in self._prefixes]
         outcomes = self._copy(keys, remote)
         self._prefixes.update(key for key, outcome in outcomes.items() if outcome == "copied")

@@ -374,6 +374,24 @@ def test_a_damaged_object_is_recomputed_and_uploaded_again(hosts: Hosts):
     assert ask(api)[0].usage.failed_chunks == 0
 
 
+def test_a_damaged_prefix_is_uploaded_again_though_no_other_kv_waits(hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ragkv.upkeep.upload.PREFIXES_S", 0.0)
+    worker, ingest, api = hosts
+    ready(ingest)
+    uploader = Uploader(worker)
+    uploader.upload_due()
+    prefix = worker.keys_of(worker.default_collection.tenant_id).prefix()
+    assert worker.kv_remote is not None
+    (worker.settings.data_dir / "junk").write_bytes(b"junk")
+    worker.kv_remote.put(prefix, worker.settings.data_dir / "junk")
+    ask(api)
+    assert prefix not in api.kv_store and not worker.kv_remote.has(prefix)
+
+    assert uploader.upload_due().files == 0
+    ask(api)
+    assert prefix in api.kv_store
+
+
 def test_what_was_left_or_lost_in_the_bucket_is_found_and_mended(hosts: Hosts):
     worker, ingest, api = hosts
     ready(ingest)

@@ -11,7 +11,6 @@ from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.format import duration
 from api.admin.questions import PERIODS
 from api.admin.shell import AdminRequest, page
-from ragkv.clock import utc_now
 from ragkv.evaluation.outcome import EvaluationRun
 from ragkv.evaluation.runs import MAX_QUESTIONS, list_runs, report_of_run
 from ragkv.page import MAX_PAGE
@@ -36,7 +35,6 @@ def evaluations_page(
     chosen = chosen_collection(collections, collection)
     name = chosen.id if chosen else None
     latest = list_runs(tenant_id, name, MAX_PAGE, None, parts.database).items
-    now = utc_now()
     return page(
         request,
         "evaluations.html",
@@ -47,7 +45,7 @@ def evaluations_page(
         retrieval=next((one for one in latest if one.retrieval), None),
         fidelity_chart=fidelity_chart(latest),
         retrieval_chart=retrieval_chart(latest),
-        periods={period: (now - length).isoformat(timespec="seconds") for period, length in PERIODS.items()},
+        periods=PERIODS,
         max_questions=MAX_QUESTIONS,
         cursor=cursor,
         polled=any(one.is_open for one in latest),

@@ -1,6 +1,7 @@
 """Evaluations of uploaded sets in the browser. That of rated questions is part of the first day (test_first_day.py)."""
 
 import json
+from datetime import datetime, timedelta
 
 import httpx
 import pytest
@@ -8,6 +9,7 @@ from playwright.sync_api import Route, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.clock import utc_now
 from tests.browser.visit import Visit
 from tests.over_http import upload
 
@@ -64,3 +66,16 @@ def test_the_button_that_starts_keeps_the_focus_and_starts_once(visit: Visit):
     held[0].continue_()
     expect(page.locator("#evaluation .badge").first).to_have_text("done")
     assert len(held) == 1
+
+
+def test_a_period_ends_when_the_evaluation_is_started(visit: Visit):
+    page = visit.page
+    page.route("**/v1/evaluations", lambda route: route.fulfill(json={"id": "../evaluations"}))
+    page.goto("/admin/evaluations")
+    page.evaluate("() => { const now = Date.now; Date.now = () => now() + 48 * 3600e3; }")
+    page.get_by_label("Questions").select_option("logged")
+    page.get_by_label("Asked").select_option("Last day")
+    with page.expect_request("**/v1/evaluations") as started:
+        page.get_by_role("button", name="Start").click()
+    since = datetime.fromisoformat(started.value.post_data_json["since"])
+    assert timedelta(hours=23) < since - utc_now() < timedelta(hours=25)

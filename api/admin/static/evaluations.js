@@ -1,4 +1,5 @@
-// The form that starts an evaluation: its fields as JSON, and the lines of a chosen file as its questions.
+// The form that starts an evaluation: its fields as JSON, the lines of a chosen file as its questions, and a period, which
+// is the seconds before now.
 
 import { send } from "./api.js";
 import { isBusy, showBusy } from "./busy.js";
@@ -21,6 +22,7 @@ form.addEventListener("submit", async (event) => {
       wanted.questions = await questionsIn(file.files[0]);
       delete wanted.since;
     }
+    if (wanted.since) wanted.since = new Date(Date.now() - wanted.since * 1000).toISOString();
     const run = await send("POST", "/v1/evaluations", wanted);
     location.assign(`/admin/evaluations/${run.id}`);
   } catch (error) {

@@ -164,14 +164,14 @@ class Reader:
         weights: Weights | None = None,
         through: int | None = None,
         *,
-        alone: bool = False,
+        part: bool = False,
     ) -> list[KV]:
         """KV of each chunk as `write` makes it, its first token at that position. In one forward for each context.
 
-        Gradients go through the forward behind the context of index `through`, or through all of them. `alone`: no
-        other runs, and the KV is its share of the mean, whose gradients are the same.
+        Gradients go through the forward behind the context of index `through`, or through all of them. `part`: no
+        other runs, and the KV is its part of the mean, whose gradients are the same.
         """
-        captured = self._written(padded(chunks, self._device), weights, through, alone=alone)
+        captured = self._written(padded(chunks, self._device), weights, through, part=part)
         pieces = []
         for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
             positions = torch.arange(start, start + len(chunk), device=self._device)
@@ -190,13 +190,13 @@ class Reader:
         ]
 
     def _written(
-        self, ids: torch.Tensor, weights: Weights | None, through: int | None = None, *, alone: bool = False
+        self, ids: torch.Tensor, weights: Weights | None, through: int | None = None, *, part: bool = False
     ) -> Captured:
         """Keys and values of rows of tokens [rows, longest], each behind the prefix; with stand-ins the mean.
         Gradients as in `write_at`."""
         written, shares = [], []
         for index, context in enumerate(self._contexts()):
-            if alone and index != through:
+            if part and index != through:
                 continue
             given = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
             is_followed = torch.is_grad_enabled() and through in {None, index}

@@ -211,12 +211,12 @@ class _Writing:
                 pieces = [self._written.pop(index) for index in group]
             else:
                 with self._adapter.followed():
-                    pieces = self._write(group, through, alone=True)
+                    pieces = self._write(group, through, part=True)
             leaves = chain.from_iterable(chain.from_iterable(self._leaves[index]) for index in group)
             # Of the mean that part alone is followed which the one context has: it stands for those of all.
             gradients = [self._num_contexts * cast("torch.Tensor", leaf.grad) for leaf in leaves]
             torch.autograd.backward([tensor for piece in pieces for tensor in chain.from_iterable(piece)], gradients)
 
-    def _write(self, group: Sequence[int], through: int, *, alone: bool = False) -> list[KV]:
+    def _write(self, group: Sequence[int], through: int, *, part: bool = False) -> list[KV]:
         starts, chunks = [self._starts[index] for index in group], [self._chunks[index] for index in group]
-        return self._reader.write_at(starts, chunks, self._weights, through, alone=alone)
+        return self._reader.write_at(starts, chunks, self._weights, through, part=part)

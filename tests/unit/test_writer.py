@@ -256,7 +256,7 @@ class TestTraining:
 
         trainer._step(SAMPLE)
 
-        readings = 2 * 3  # of the context and of its first chunk alone: itself, and the tails over it and over stitched KV
+        readings = 2 * 3  # the context, the tails over it and over stitched KV; the same of its first chunk alone
         assert len(runs) == readings + groups * contexts + groups
 
     @pytest.mark.parametrize(

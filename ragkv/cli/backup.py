@@ -48,8 +48,8 @@ def restore(folder: Path, replace: bool) -> None:
     """
     with opened_parts() as parts:
         restored = put_back(folder, parts, replace=replace)
-    points = "" if restored.points is None else f", {restored.points:,} vectors"
-    click.echo(f"{restored.documents:,} documents and {restored.files:,} files are restored{points}.")
+    points = "" if restored.points is None else f", {plural(restored.points, 'vector')}"
+    click.echo(f"Restored: {plural(restored.documents, 'document')} and {plural(restored.files, 'file')}{points}.")
     if restored.lost_files:
         click.echo(
             f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair lists them.", err=True

@@ -324,8 +324,8 @@ def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: 
     put_back = CliRunner().invoke(restore_command, [folder], env=_environment(empty))
 
     assert written.exit_code == put_back.exit_code == 0, written.output + put_back.output
-    assert "1 documents and 1 files" in written.output and "secrets of tenants" in written.output
-    assert "1 documents and 1 files are restored" in put_back.output and "Restart the API" in put_back.output
+    assert "1 document and 1 file" in written.output and "secrets of tenants" in written.output
+    assert "Restored: 1 document and 1 file" in put_back.output and "Restart the API" in put_back.output
 
 
 def _backup(parts: Parts, tmp_path: Path, *, upload: bool = True) -> Path:

@@ -467,7 +467,7 @@ class TestVectorStores:
             files = [client.files.create(file=(f"{n}.md", b"%d" % n), purpose="assistants").id for n in range(2)]
             service.parts.settings = msgspec.structs.replace(settings, max_tenant_documents=1)
             try:
-                with pytest.raises(openai.APIStatusError, match="at most 1 documents") as raised:
+                with pytest.raises(openai.APIStatusError, match="at most 1 document:") as raised:
                     client.vector_stores.create(name="full", file_ids=files)
                 made = client.vector_stores.create(name="full", file_ids=files[:1])
             finally:

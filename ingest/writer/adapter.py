@@ -73,6 +73,11 @@ class Adapter:
         """The writer with a share of its change to the weights, for the block."""
         return rescale_adapter_scale(self._model, strength)
 
+    @property
+    def stand_in_share(self) -> float:
+        """The stand-ins' share of the mean, 0 without any."""
+        return 0.0 if self.stand_ins is None else self.stand_ins.share
+
     def weigh_stand_ins(self, share: float) -> None:
         """Give the stand-ins another share of the mean, if there are any."""
         if self.stand_ins is not None:

@@ -72,7 +72,7 @@ class Run:
             self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._training, plan))
         else:
             self._adapter = Adapter.load(model, plan.folder, trainable=True)
-        self._card = card or _new_card(parts, plan, self._adapter.stand_ins)
+        self._card = card or _new_card(parts, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts)
         validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
@@ -181,6 +181,7 @@ class Run:
             curve=tuple(curve),
             made_at=utc_now(),
             strength=1.0,
+            stand_in_share=self._adapter.stand_in_share,
             gate=None,
         )
         write_card(folder, self._card)
@@ -203,7 +204,7 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
     return card
 
 
-def _new_card(parts: Parts, plan: Plan, stand_ins: StandIns | None) -> Card:
+def _new_card(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
     return Card(
         model=public_name(parts.settings),
         model_fingerprint=parts.model_fingerprint,
@@ -213,8 +214,8 @@ def _new_card(parts: Parts, plan: Plan, stand_ins: StandIns | None) -> Card:
         samples=0,
         seconds=0.0,
         curve=(),
-        stand_ins=tuple(map(len, stand_ins.contexts)) if stand_ins else (),
-        stand_in_share=stand_ins.share if stand_ins else 0.0,
+        stand_ins=tuple(map(len, adapter.stand_ins.contexts)) if adapter.stand_ins else (),
+        stand_in_share=adapter.stand_in_share,
     )
 
 

@@ -36,7 +36,8 @@ def settle(trainer: Trainer, adapter: Adapter, progress: Callable[[Setting], Non
     the whole validation samples is taken.
     """
     strengths = STRENGTHS if trainer.samples else STRENGTHS[:1]
-    shares = [0.0] if adapter.stand_ins is None else [share * adapter.stand_ins.share for share in SHARES]
+    planned = adapter.stand_in_share
+    shares = [share * planned for share in SHARES] if planned else [0.0]
     passing: list[Setting] = []
     for strength in strengths:
         larger = shares[: shares.index(passing[-1].share)] if passing else shares

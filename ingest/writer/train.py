@@ -92,7 +92,7 @@ class Trainer:
         return {
             "weights": [parameter.detach() for parameter in self._adapter.parameters],
             "optimizer": self._optimizer.state_dict(),
-            "stand_in_share": self._adapter.stand_ins and self._adapter.stand_ins.share,
+            "stand_in_share": self._adapter.stand_in_share,
             "rate": self._course.rate,
             "samples": self.samples,
             "seconds": self.seconds,

@@ -25,7 +25,8 @@ from ragkv.db.documents import among, document_by_hash, documents_by_hash, docum
 from ragkv.db.file_tables import AttachmentRow, FileRow
 from ragkv.db.mail_attachments import leave_to_mails
 from ragkv.db.pages import Position, rows_of
-from ragkv.db.tables import CollectionRow, DocumentRow
+from ragkv.db.tables import DocumentRow
+from ragkv.db.tenants import known_collection
 from ragkv.db.uploads import (
     ENTRY_KEYS,
     attachment,
@@ -75,8 +76,7 @@ def attach_files(
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
-        if session.get(CollectionRow, ref.collection_id) is None:
-            raise NotFound("the collection was deleted in the meantime")
+        known_collection(session, ref.collection_id)
         waiting = _attach_all(session, ref, wanted, parts)
         also(session)
         session.execute(collection_changed(ref.collection_id))

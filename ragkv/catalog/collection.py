@@ -14,12 +14,12 @@ from ragkv.catalog.removal import remove_documents
 from ragkv.db.batches import timed
 from ragkv.db.collections import BY_NAME, collection_facts, collection_named, count_documents, document_ids_in, sizes_in
 from ragkv.db.data_sources import forget_data_sources_of
-from ragkv.db.database import BESIDE_NEW_ROWS, Database, advisory_lock
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.evaluations import forget_runs_about
 from ragkv.db.pages import rows_behind
 from ragkv.db.retention import forget_questions_about
 from ragkv.db.tables import CollectionRow
-from ragkv.db.tenants import collection_ref
+from ragkv.db.tenants import collection_ref, known_collection
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.names import clean_name, storable
@@ -156,7 +156,7 @@ def amend_collection(
     collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.writing() as session:
         advisory_lock(session, _names_of(tenant_id))
-        row = _find(session, collection_id, lock=True)
+        row = known_collection(session, collection_id, lock=True)
         if name is not None and (cleaned := clean_name(name)) != row.name:
             _refuse_default(row)
             _refuse_taken(session, tenant_id, cleaned)
@@ -186,7 +186,7 @@ def delete_in_batches(
     """
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id
     with parts.database.reading() as session:
-        _refuse_default(_find(session, collection_id))
+        _refuse_default(known_collection(session, collection_id))
     with parts.database.writing() as session:  # or their syncs would bring documents back meanwhile
         forgotten = session.connection().execute(forget_data_sources_of(collection_id)).rowcount
     if forgotten:
@@ -218,7 +218,7 @@ def _delete_some(tenant_id: str, collection_id: str, parts: Parts, when_changed:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
             return 1
-        session.delete(_find(session, collection_id))
+        session.delete(known_collection(session, collection_id))
     when_changed()
     return 0
 
@@ -231,14 +231,6 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
     return [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS] or [
         document_id for document_id, _ in sizes[:1]
     ]
-
-
-def _find(session: "Session", collection_id: str, *, lock: bool = False) -> CollectionRow:
-    """The row of a collection, for the transaction to change alone with `lock`. Raises NotFound."""
-    row = session.get(CollectionRow, collection_id, with_for_update=BESIDE_NEW_ROWS if lock else None)
-    if row is None:
-        raise NotFound("the collection was deleted in the meantime")
-    return row
 
 
 def _refuse_default(row: CollectionRow) -> None:

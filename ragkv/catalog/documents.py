@@ -27,7 +27,8 @@ from ragkv.db.documents import (
 )
 from ragkv.db.jobs import INGEST
 from ragkv.db.mail_attachments import is_orphan, orphans_in
-from ragkv.db.tables import CollectionRow, DocumentLabelRow, DocumentRow, JobRow
+from ragkv.db.tables import DocumentLabelRow, DocumentRow, JobRow
+from ragkv.db.tenants import known_collection
 from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
@@ -123,8 +124,7 @@ def store_document(
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:
             advisory_lock(session, uploads_lock(ref.tenant_id))
-            if session.get(CollectionRow, ref.collection_id) is None:
-                raise NotFound("the collection was deleted in the meantime")
+            known_collection(session, ref.collection_id)
             found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
             if found is None:
                 found_id = insert_document(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ragkv.db.database import Database
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.tables import CollectionRow
-from ragkv.db.tenants import collection_of, collection_ref
+from ragkv.db.tenants import collection_ref, find_collection
 from ragkv.db.uploads import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
 from ragkv.errors import NotFound
 from ragkv.page import Page, PageRequest
@@ -45,10 +45,8 @@ def list_stores(tenant_id: str, page: PageRequest, database: Database) -> Page[S
     that is not there."""
 
     def place_of(collection_id: str) -> Position:
-        found = session.execute(collection_of(tenant_id, collection_id)).one_or_none()
-        if found is None:
-            raise NotFound(f"there is no collection {collection_id[:80]!r}")
-        return found[1].created_at, found[1].id
+        _, row = find_collection(session, tenant_id, collection_id)
+        return row.created_at, row.id
 
     with database.reading() as session:
         found = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, page, place_of)

@@ -34,6 +34,7 @@ _AWAY = ("08", "28", "3D", "53", "57", "58")
 _DATA = "22"
 """The class of values that the server cannot read: its messages quote them."""
 _CONSTRAINT = "23"
+"""The class of constraints that would not hold."""
 
 log = logging.getLogger(__name__)
 
@@ -74,12 +75,6 @@ def may_pass(error: DBAPIError) -> bool:
     return _message(error) is not None
 
 
-def breaks_constraint(error: DBAPIError) -> bool:
-    """Whether a change was refused because a constraint would not hold. PostgreSQL's driver has an IntegrityError for
-    duplicates alone, not for a reference to a row that is gone."""
-    return isinstance(error, IntegrityError) or str(_fields_of(error.orig).get("C")).startswith(_CONSTRAINT)
-
-
 def reason(error: Exception) -> str:
     """One line, for operators."""
     original = error.orig if isinstance(error, DBAPIError) else error
@@ -104,6 +99,8 @@ def _discard_broken(context: ExceptionContext) -> None:
         kept = {field: fields[field] for field in shown if field in fields}
         raised.args = (str(raised.args[0]).replace(str(fields), str(kept)),)
         error.args = (kept,)
+        if str(fields.get("C")).startswith(_CONSTRAINT):  # the driver tells so of duplicates alone
+            raise IntegrityError(raised.statement, raised.params, error, raised.hide_parameters)
 
 
 def _message(error: Exception) -> str | None:

@@ -6,10 +6,9 @@ from datetime import datetime
 from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Select, SQLColumnExpression, or_, select
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from ragkv.db.failures import breaks_constraint
 from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow, QuestionRow
 from ragkv.errors import Conflict
@@ -43,9 +42,7 @@ def add_feedback(session: Session, feedback: FeedbackRow, passages: Sequence[Fee
         session.flush()
         session.add_all(passages)
         session.flush()
-    except DBAPIError as error:
-        if not breaks_constraint(error):
-            raise
+    except IntegrityError:
         raise Conflict("documents of the answer are being changed, or it is being rated elsewhere: try again") from None
 
 

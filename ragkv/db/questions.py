@@ -3,12 +3,11 @@
 from datetime import datetime
 
 from sqlalchemy import Select, Update, select, update
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import IntegrityError
 
 from ragkv.answer.origins import tokens_by_tier
 from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
-from ragkv.db.failures import breaks_constraint
 from ragkv.db.tables import QuestionRow, TenantRow
 from ragkv.errors import NotFound
 from ragkv.names import storable
@@ -55,9 +54,7 @@ def record_question(question: Question, answer: Answer, model: str, database: Da
             if session.scalars(log_days_of(question.tenant_id)).one_or_none() == 0:
                 row.text = ""
             session.add(row)
-    except DBAPIError as error:
-        if not breaks_constraint(error):
-            raise
+    except IntegrityError:
         raise NotFound("the collection was deleted in the meantime") from None
 
 

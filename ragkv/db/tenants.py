@@ -7,7 +7,7 @@ from sqlalchemy import Select, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from ragkv.db.database import Database
+from ragkv.db.database import BESIDE_NEW_ROWS, Database
 from ragkv.db.tables import CollectionRow, TenantRow
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
@@ -15,6 +15,7 @@ from ragkv.names import one_spelling, storable
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, CollectionRef
 
 SECRET_BYTES = 32
+_GONE = "the collection was deleted in the meantime"
 
 
 def collection_by_names(tenant: str, collection: str) -> Select[TenantRow, CollectionRow]:
@@ -86,18 +87,32 @@ def _tenant(tenant_id: str, database: Database) -> TenantRow:
 def collection_ref(tenant_id: str, collection: str, database: Database) -> CollectionRef:
     """A tenant's collection, by its id or its name. Raises NotFound."""
     with database.reading() as session:
-        found = session.execute(collection_of(tenant_id, collection)).one_or_none()
-        if found is None:
-            raise NotFound(f"there is no collection {collection[:80]!r}")
-        secret, members = found
+        secret, members = find_collection(session, tenant_id, collection)
         return CollectionRef(tenant_id, members.id, secret)
+
+
+def find_collection(session: Session, tenant_id: str, collection: str) -> tuple[bytes, CollectionRow]:
+    """(the tenant's secret, its collection, by its id or its name). Raises NotFound."""
+    found = session.execute(collection_of(tenant_id, collection)).one_or_none()
+    if found is None:
+        raise NotFound(f"there is no collection {collection[:80]!r}")
+    secret, members = found
+    return secret, members
+
+
+def known_collection(session: Session, collection_id: str, *, lock: bool = False) -> CollectionRow:
+    """A collection that was there, for the transaction to change alone with `lock`. Raises NotFound if it is gone."""
+    row = session.get(CollectionRow, collection_id, with_for_update=BESIDE_NEW_ROWS if lock else None)
+    if row is None:
+        raise NotFound(_GONE)
+    return row
 
 
 def hold_collection(session: Session, collection_id: str) -> None:
     """Keep a collection from being deleted until this transaction ends. Raises NotFound if it is gone."""
     there = select(CollectionRow.id).where(CollectionRow.id == collection_id)
     if session.scalar(there.with_for_update(read=True, key_share=True)) is None:
-        raise NotFound("the collection was deleted in the meantime")
+        raise NotFound(_GONE)
 
 
 def ensure_collection(database: Database, tenant: str = DEFAULT_TENANT) -> CollectionRef:

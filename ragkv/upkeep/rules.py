@@ -10,11 +10,11 @@ from msgspec import Meta
 from ragkv.catalog.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
-from ragkv.db.database import BESIDE_NEW_ROWS
 from ragkv.db.jobs import KEEP
 from ragkv.db.kv_rules import documents_with_hot_chunks
 from ragkv.db.tables import CollectionRow
-from ragkv.errors import NotFound, Unavailable
+from ragkv.db.tenants import known_collection
+from ragkv.errors import Unavailable
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.parts import Parts
@@ -104,11 +104,8 @@ def keep_hot(parts: Parts) -> int:
 
 
 def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> CollectionRow:
-    """The row of a collection, for the transaction to change alone with `lock`. Raises NotFound."""
-    row = session.get(CollectionRow, owner.collection_id, with_for_update=BESIDE_NEW_ROWS if lock else None)
-    if row is None:
-        raise NotFound("the collection was deleted in the meantime")
-    return row
+    assert owner.collection_id is not None, "rules are of collections"
+    return known_collection(session, owner.collection_id, lock=lock)
 
 
 def _own(row: CollectionRow) -> dict[Field, Any]:

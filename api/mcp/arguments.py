@@ -110,7 +110,7 @@ class RateArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 
 class AddSourceArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A data source to keep a collection in step with."""
+    """A data source to keep a collection in sync with."""
 
     location: Annotated[
         str,

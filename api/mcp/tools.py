@@ -232,7 +232,7 @@ TOOLS = {
         Tool(
             "add_data_source",
             "Connect a data source",
-            "Keep a collection in step with a folder or an object store: its files are read in the background, and again "
+            "Keep a collection in sync with a folder or an object store: its files are read in the background, and again "
             "when they change. data_sources shows the progress.",
             "admin",
             AddSourceArguments,

@@ -41,7 +41,7 @@ TAGS = {
     "kv": "Inspect, pin, evict, rebuild and verify stored KV: the attention keys and values of chunks.",
     "keys": "Create, list and revoke the tenant's API keys.",
     "webhooks": "Tell other programs when a document is ready or has failed.",
-    "data sources": "Keep collections in step with folders and object stores.",
+    "data sources": "Keep collections in sync with folders and object stores.",
     "audit": "List who changed what, and when.",
     "statistics": "Latency, token counts and cache hit rates of the tenant's questions.",
     "health": "Liveness, readiness and metrics.",

@@ -70,7 +70,7 @@ DOCUMENT = {
     "tokens": "Number of tokens in all chunks.",
     "metadata": METADATA,
     "kv_pinned": "Whether the document's KV is pinned: evicted only on request, never to free space.",
-    "data_source_id": "Id of the data source that the document is kept in step with; null if it was uploaded.",
+    "data_source_id": "Id of the data source that the document is kept in sync with; null if it was uploaded.",
     "origin": "Place of its file in the data source; null if it was uploaded.",
 }
 UPLOAD = {"collection": COLLECTION, "metadata": "Metadata of the document, a JSON object as text."}

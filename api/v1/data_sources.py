@@ -77,7 +77,7 @@ def create(
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DataSourceView:
-    """Create a data source: a collection is kept in step with the files of a folder, or of a prefix of an object store.
+    """Create a data source: a collection is kept in sync with the files of a folder, or of a prefix of an object store.
 
     The service's setting `RAGKV_DATA_SOURCES_ALLOWED` lists the locations that may be read; others are refused with
     403. A worker begins the first sync within seconds.

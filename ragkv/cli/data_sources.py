@@ -31,7 +31,7 @@ ID = click.argument("data_source_id", metavar="ID")
 
 @click.group(name="data-sources", cls=Group)
 def data_sources() -> None:
-    """Keep collections in step with folders and object stores.
+    """Keep collections in sync with folders and object stores.
 
     RAGKV_DATA_SOURCES_ALLOWED names the locations that may be connected.
     """

@@ -1,1 +1,1 @@
-"""Folders and object stores that collections are kept in step with."""
+"""Folders and object stores that collections are kept in sync with."""

@@ -106,7 +106,7 @@ class DocumentRow(Base):
     changed_in: the collection's generation that began with that.
     index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
     encoder_fingerprint: of the encoder of its vectors; empty if that was not recorded.
-    data_source_id: of the data source that it is kept in step with, which may be gone; None if it was uploaded.
+    data_source_id: of the data source that it is kept in sync with, which may be gone; None if it was uploaded.
     origin: the place of its file there.
     is_attachment: it came as an attachment of mails alone, and goes with the last of them.
     was_uploaded: to the collection itself; it stays when files of its bytes are detached.
@@ -453,7 +453,7 @@ class EvaluationQuestionRow(Base):
 
 
 class DataSourceRow(Base):
-    """A folder or a prefix of an object store that a collection is kept in step with. A process syncs it only while it
+    """A folder or a prefix of an object store that a collection is kept in sync with. A process syncs it only while it
     holds the lease.
 
     interval_minutes: from one sync to the next; 0: only when somebody asks for it.

@@ -29,5 +29,6 @@ def playground_page(
         question=question,
         policies=POLICIES,
         recompute=parts.recomputing.default(written=True),
+        named_ratio=parts.recomputing.default(written=False).ratio,  # a policy that is named is to be seen
         settings=parts.settings,
     )

@@ -173,8 +173,8 @@ def test_an_empty_collection_says_what_to_do(visit: Visit):
 
 
 def test_options_are_sent_and_what_is_left_out_is_not(playground: Page, parts: Parts):
-    playground.get_by_label("Recompute").select_option("head")
-    playground.get_by_label("Share in percent").fill("25")
+    playground.get_by_label("Recompute", exact=True).select_option("head")
+    playground.get_by_label("Share recomputed, %").fill("25")
     playground.get_by_text("More options").click()
     playground.get_by_label("Passages", exact=True).fill("3")
     with playground.expect_request("**/v1/ask") as sent:
@@ -190,6 +190,13 @@ def test_options_are_sent_and_what_is_left_out_is_not(playground: Page, parts: P
         "top_k": 3,
     }
     expect(state(playground)).to_have_text("done")
+
+
+def test_the_share_shown_is_the_one_that_the_policy_recomputes(playground: Page):
+    share = playground.get_by_label("Share recomputed, %")
+    for policy, percent in ("none", "0"), ("head", "10"), ("", "10"):
+        playground.get_by_label("Recompute", exact=True).select_option(policy)
+        expect(share).to_have_attribute("placeholder", percent)
 
 
 def test_a_session_asks_as_well(document: str, logged_in: Page):

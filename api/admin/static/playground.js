@@ -22,6 +22,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   begin([form.elements.mode.value], {});
 });
+form.elements.policy.addEventListener("change", showShare);
 compare.addEventListener("click", () => {
   if (!running && form.reportValidity()) begin(["stitched", "full"], { answer_cache: false });
 });
@@ -71,6 +72,12 @@ async function run(answer, body, signal) {
     if (error.name === "AbortError") answer.stop();
     else answer.fail(error instanceof Problem ? error.message : BROKEN);
   }
+}
+
+/** The share that applies when none is given: a policy that is named recomputes, also where the default does not. */
+function showShare() {
+  const { policy, ratio } = form.elements;
+  ratio.placeholder = policy.selectedOptions[0].dataset.share;
 }
 
 /** The request body but for the mode: the form's values, without fields left to the settings. */

@@ -73,7 +73,8 @@ def api(
 ) -> None:
     """Measure a running service: its overhead over retrieval and engine, and its behaviour under many clients.
 
-    Requests are limited by key: if the service requires keys, raise RAGKV_REQUESTS_PER_MINUTE, or most will be refused.
+    Requests are limited by key: if the service requires keys, set RAGKV_REQUESTS_PER_MINUTE and
+    RAGKV_TENANT_REQUESTS_PER_MINUTE to 0, or most will be refused.
     """
     check_folder("--json", json_file)
     report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))

@@ -45,7 +45,10 @@ def of_service(command: Any) -> Any:
 @click.option("--kind", type=click.Choice(get_args(Kind)), default="fidelity", show_default=True)
 @click.option("--logged", is_flag=True, help="Ask all logged questions, not only those that were rated.")
 @click.option(
-    "--data", "data_file", type=click.Path(path_type=Path), help="Ask these: JSON lines of question, answers."
+    "--data",
+    "data_file",
+    type=click.Path(path_type=Path),
+    help="Ask these: JSON lines of question, answers; for retrieval also passages or gold.",
 )
 @click.option("--since", help="Only questions asked at this time or later, ISO 8601.")
 @click.option(

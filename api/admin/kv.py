@@ -68,14 +68,14 @@ def collections_shown(collections: Sequence[CollectionKV], chosen: str) -> list[
 
 
 def tier_bars(seen: KVOverview) -> list[Bar]:
-    """Bars for device, host, disk and object store on one scale."""
+    """Bars for device, page cache, disk and object store on one scale."""
     device, host, disk = seen.tiers.device.capacity_bytes, seen.tiers.host.bytes, seen.tiers.disk.bytes
     used = seen.tiers.device.used_bytes
     in_use = "" if used is None else f"; {size(used)} in use now"
     remote = seen.tiers.remote
     rows = [
         ("computed", "Device", f"size of the engine's own cache, shared by all tenants{in_use}", device),
-        ("cached", "Host", "the part of the files that is in this machine's memory", host),
+        ("cached", "Page cache", "the part of the files that is in this machine's memory", host),
         ("stitched", "Disk", "all files" if remote is None else "files on this machine", disk),
     ]
     if remote is not None:

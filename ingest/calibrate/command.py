@@ -35,7 +35,7 @@ from ragkv.tenancy import DEFAULT_COLLECTION
     help="Highest KL to accept.",
 )
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--layers", help="Check these layers, written as in RAGKV_CHOOSING_LAYERS, instead of the best.")
+@click.option("--layers", help="Check and use these layers, written as in RAGKV_CHOOSING_LAYERS.")
 @click.option(
     "--sink-aware/--no-sink-aware", default=True, show_default=True, help="Check --layers with attention to the prefix."
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from bench.serving.load import percentile
 from ragkv.errors import Rejected, Unavailable
+from ragkv.lines import lines_of
 
 WARM_UP = 3
 """Questions that are not counted: they open the connection and load what is loaded when first used."""
@@ -164,7 +165,7 @@ async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
 
 async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
     name = ""
-    async for line in response.aiter_lines():
+    async for line in lines_of(response.aiter_bytes()):
         field, _, value = line.partition(": ")
         if field == "event":
             name = value

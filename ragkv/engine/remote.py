@@ -19,6 +19,7 @@ from ragkv.engine.again import asked_again
 from ragkv.engine.protocol import EngineLost, Generate, Output, Report
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
+from ragkv.lines import lines_of
 from ragkv.shown_settings import without_secrets
 
 log = logging.getLogger(__name__)
@@ -175,7 +176,7 @@ def _body(request: Generate, tag: str) -> dict[str, Any]:
 async def _events(response: httpx.Response) -> AsyncIterator[_Event]:
     """Each server-sent event. Raises EngineLost for an error in mid-stream, and for an event that was cut off or is not
     vLLM's: so a router ends its answer when the engine behind it goes away."""
-    async for line in response.aiter_lines():
+    async for line in lines_of(response.aiter_bytes()):
         data = line.removeprefix("data: ")
         if data in {line, "[DONE]"}:
             continue

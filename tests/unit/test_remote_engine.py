@@ -101,6 +101,17 @@ def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any)
     assert run(scenario, first, WHOLE) == 1
 
 
+def test_line_separators_of_unicode_within_a_text_end_no_line() -> None:
+    """vLLM sends them as they are."""
+    text = "a\u2028b\u2029c\x85d"
+    event = json.dumps(output(text, "stop"), ensure_ascii=False)
+
+    async def scenario(engine: RemoteEngine) -> None:
+        assert await ask(engine) == text
+
+    assert run(scenario, [f"data: {event}\r\n\r\n".encode(), USAGE]) == 1
+
+
 BROKEN = [
     b'data: {"choices": [{"te',
     b'data: {"choices": [{}]}\n\n',

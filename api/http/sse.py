@@ -1,10 +1,18 @@
 """Server-sent events, each with a name and a JSON value."""
 
+import asyncio
+import contextvars
+from collections.abc import AsyncGenerator
+from typing import TypeVar
+
 import msgspec
 from litestar.response import ServerSentEventMessage
 
+T = TypeVar("T")
+
 KEEP_ALIVE = ServerSentEventMessage(data=None, comment="still here", sep="\n")
 """Sent to keep proxies from closing a silent connection."""
+KEEP_ALIVE_EVERY_S = 15.0
 
 
 class Encoded(ServerSentEventMessage):
@@ -20,3 +28,30 @@ class Encoded(ServerSentEventMessage):
 
 def event_message(name: str, value: object) -> ServerSentEventMessage:
     return ServerSentEventMessage(event=name, data=msgspec.json.encode(value), sep="\n")
+
+
+async def with_silences(events: AsyncGenerator[T, None], every_s: float) -> AsyncGenerator[T | None, None]:
+    """The events, and None whenever none has come for `every_s`. Closing it closes them, also while one is awaited."""
+    context, step = contextvars.copy_context(), None
+    try:
+        while True:
+            step = step or asyncio.create_task(_next(events), context=context)
+            done, _ = await asyncio.wait({step}, timeout=every_s)
+            if not done:
+                yield None
+                continue
+            event, step = step.result(), None
+            if event is None:
+                return
+            yield event
+    finally:
+        if step is None or step.done():
+            await events.aclose()
+        else:  # ends the events where they wait
+            step.cancel()
+            await asyncio.wait({step})
+
+
+async def _next(events: AsyncGenerator[T, None]) -> T | None:
+    """The next event, None behind the last."""
+    return await anext(events, None)

@@ -12,7 +12,8 @@ from litestar.openapi.spec.enums import OpenAPIType
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.http.disconnect import unless_disconnected
-from api.v1.ask import EVENT_STREAM, Events
+from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, with_silences
+from api.v1.ask import EVENT_STREAM, Events, KeptAlive
 from ragkv.answer.question import Answer, Delta
 from ragkv.catalog.attachments import Entry
 
@@ -45,19 +46,20 @@ class StreamingOperation(Operation):
 async def streamed(
     events: Events, request: Request[Any, Any, Any], encoder: EventEncoder, find_sources: FindSources
 ) -> Response[Any]:
-    """A stream of the encoded events. A failure before the first is an ordinary error response;
-    later, `encoder.error`."""
-    first = await unless_disconnected(request, anext(events))
-    return ServerSentEvent(_encoded(first, events, encoder, find_sources))
+    """A stream of the encoded events. A failure before the first, or before the first silence, is an ordinary error
+    response; later, `encoder.error`."""
+    kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
+    first = await unless_disconnected(request, anext(kept_alive))
+    return ServerSentEvent(_encoded(first, kept_alive, encoder, find_sources))
 
 
 async def _encoded(
-    first: Delta | Answer,
-    events: Events,
+    first: Delta | Answer | None,
+    events: KeptAlive,
     encoder: EventEncoder,
     find_sources: FindSources,
 ) -> AsyncIterator[ServerSentEventMessage]:
-    async with aclosing(events):  # type: ignore[type-var]
+    async with aclosing(events):
         try:
             for message in (*encoder.start(), *await _messages(first, encoder, find_sources)):
                 yield message
@@ -69,7 +71,9 @@ async def _encoded(
                 yield message
 
 
-async def _messages(event: Delta | Answer, encoder: EventEncoder, find_sources: FindSources) -> Messages:
+async def _messages(event: Delta | Answer | None, encoder: EventEncoder, find_sources: FindSources) -> Messages:
+    if event is None:
+        return (KEEP_ALIVE,)
     if isinstance(event, Delta):
         return encoder.delta(event.text)
     return encoder.finish(event, await asyncio.to_thread(find_sources, event))

@@ -1,7 +1,7 @@
 """/v1/ask: answers to questions, whole or streamed."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -17,7 +17,7 @@ from api.access.auth import reading
 from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
-from api.http.sse import event_message
+from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
 from api.v1.pages import boxes_path, text_path
 from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
 from ragkv.access.caller import Caller
@@ -37,7 +37,9 @@ OPTIONS = (
 )  # fmt: skip
 """Fields of the body that a `Question` has too."""
 
-Events = AsyncIterator[Delta | Answer]
+Events = AsyncGenerator[Delta | Answer, None]
+KeptAlive = AsyncGenerator[Delta | Answer | None, None]
+"""Events as `with_silences` gives them."""
 
 
 class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -197,15 +199,16 @@ async def ask(
     """
     events = parts.answerer.stream(await asyncio.to_thread(question_of, caller, data, parts))
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
-        first = await unless_disconnected(request, anext(events))  # a failure until here is an ordinary error response
-        return ServerSentEvent(_messages(first, events))
+        kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
+        first = await unless_disconnected(request, anext(kept_alive))  # a failure until here is an ordinary error
+        return ServerSentEvent(_messages(first, kept_alive))
     answer = await unless_disconnected(request, whole_answer(events))
     return Response(AnswerView.of(answer), media_type=MediaType.JSON)
 
 
 async def whole_answer(events: Events) -> Answer:
     """The answer that a stream of events ends with."""
-    async with aclosing(events) as closing:  # type: ignore[type-var]
+    async with aclosing(events) as closing:
         async for event in closing:
             if isinstance(event, Answer):
                 return event
@@ -220,8 +223,8 @@ def question_of(caller: Caller, body: AskBody, parts: Parts) -> Question:
     return body.to_question(caller, ref, chosen_documents(ref, body.filter, body.document_ids, parts))
 
 
-async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[ServerSentEventMessage]:
-    async with aclosing(events) as closing:  # type: ignore[type-var]
+async def _messages(first: Delta | Answer | None, events: KeptAlive) -> AsyncIterator[ServerSentEventMessage]:
+    async with aclosing(events) as closing:
         yield _message(first)
         try:
             async for event in closing:
@@ -230,5 +233,7 @@ async def _messages(first: Delta | Answer, events: Events) -> AsyncIterator[Serv
             yield event_message("error", problem_of(error))
 
 
-def _message(event: Delta | Answer) -> ServerSentEventMessage:
+def _message(event: Delta | Answer | None) -> ServerSentEventMessage:
+    if event is None:
+        return KEEP_ALIVE
     return event_message("delta", event) if isinstance(event, Delta) else event_message("done", AnswerView.of(event))

@@ -9,11 +9,10 @@ from litestar.response import ServerSentEventMessage
 from api.access.admission import Confirmation
 from api.http.draining import Draining
 from api.http.errors import problem_of
-from api.http.sse import KEEP_ALIVE, Encoded, event_message
+from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, Encoded, event_message
 from api.v1.watching import Subscription, Update
 from ragkv.errors import NotFound, RagKVError
 
-KEEP_ALIVE_EVERY_S = 15.0
 BATCH_BYTES = 64 * 1024
 """Size of a message of many events: what slow clients have not read yet is kept once for all of them."""
 

@@ -168,6 +168,42 @@ class TestAsking:
         assert [name for name, _ in events] == ["delta", "delta", "error"]
         assert events[-1][1]["status"] == 503
 
+    def test_a_stream_begins_without_a_token_and_is_kept_alive(
+        self, client: Client, answerable: str, engine: EchoEngine, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("api.v1.ask.KEEP_ALIVE_EVERY_S", 0.05)
+        engine.piece_s = 0.5
+        asked = {"question": "Who?", "stream": True}
+        whole = client.post("/v1/ask", json=asked).text
+        engine.fail_after = 0
+        failed = client.post("/v1/ask", json=asked)
+
+        assert whole.startswith(": still here\n\n: still here\n\n")
+        shown = [name for name, _ in events_of(whole.replace(": still here\n\n", ""))]
+        assert shown == ["delta"] * len(engine.words) + ["done"]
+        assert failed.status_code == 200
+        (last,) = events_of(failed.text.replace(": still here\n\n", ""))
+        assert (last[0], last[1]["status"]) == ("error", 503)
+
+    def test_closing_a_stream_that_has_no_token_yet_stops_the_generation(
+        self,
+        parts: Parts,
+        engine: EchoEngine,
+        redis_server: EmbeddedRedis,
+        ingest: IngestParts,
+        monkeypatch: pytest.MonkeyPatch,
+    ):
+        monkeypatch.setattr("api.v1.ask.KEEP_ALIVE_EVERY_S", 0.1)
+        engine.piece_s = 30.0
+        with serving(parts) as client:
+            ingest_document(str(upload(client).json()["id"]), ingest)
+            body = {"question": "Who wrote the first program?", "stream": True}
+            with client.stream("POST", "/v1/ask", json=body) as response:
+                received = response.iter_raw()
+                assert next(received) == b": still here\n\n"
+                wait_until(lambda: engine.running == 1)
+            wait_until(lambda: engine.closed == 1 and engine.running == 0, seconds=20)
+
     @pytest.mark.parametrize("stream", [True, False])
     def test_closing_the_request_stops_the_generation(
         self, parts: Parts, engine: EchoEngine, redis_server: EmbeddedRedis, ingest: IngestParts, stream: bool

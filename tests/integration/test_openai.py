@@ -203,6 +203,18 @@ class TestChat:
         with pytest.raises(openai.APIError, match="the engine failed"):
             list(client.chat.completions.create(model=model, messages=QUESTION, stream=True))
 
+    def test_a_stream_without_a_token_is_kept_alive(
+        self, client: OpenAI, service: OpenAIService, model: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr("api.openai.streaming.KEEP_ALIVE_EVERY_S", 0.05)
+        service.engine.piece_s = 0.3
+        chunks = list(client.chat.completions.create(model=model, messages=QUESTION, stream=True))
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+        assert text == " ".join(service.engine.words)
+        service.engine.fail_after = 0
+        with pytest.raises(openai.APIError, match="the engine failed"):
+            list(client.chat.completions.create(model=model, messages=QUESTION, stream=True))
+
     @pytest.mark.parametrize("stream", [True, False])
     @pytest.mark.parametrize("way", ["chat/completions", "responses"])
     def test_closing_the_request_stops_the_generation(

@@ -1,7 +1,7 @@
 """Probes of the service's components, in a separate pool, each with a timeout.
 
 `/readyz` is public, so each probe runs at most once at a time and concurrent callers share its result; a component that
-hangs costs one thread.
+hangs costs one thread, or one task for the engine.
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from ragkv.parts import Parts
-from ragkv.statistics.engine import PATIENCE_S, SILENT, status_of
+from ragkv.statistics.engine import PATIENCE_S, SILENT
 from ragkv.upkeep import condition
 
 Look = Callable[[Parts], str]
@@ -33,13 +33,17 @@ class Probes:
         self._running: dict[str, asyncio.Future[str]] = {}
 
     async def look(self) -> dict[str, str]:
-        found = await asyncio.gather(status_of(self._parts.engine), *map(self._outcome, LOOKS))
-        return dict(zip(("engine", *LOOKS), found, strict=True))
+        names = ("engine", *LOOKS)
+        return dict(zip(names, await asyncio.gather(*map(self._outcome, names)), strict=True))
 
     async def _outcome(self, name: str) -> str:
         running = self._running.get(name)
         if running is None or running.done():
-            loop = asyncio.get_running_loop()
-            running = self._running[name] = loop.run_in_executor(self._threads, LOOKS[name], self._parts)
+            running = self._running[name] = self._begun(name)
         done, _ = await asyncio.wait({running}, timeout=PATIENCE_S)
         return running.result() if done else SILENT
+
+    def _begun(self, name: str) -> asyncio.Future[str]:
+        if name == "engine":
+            return asyncio.ensure_future(self._parts.engine.status())
+        return asyncio.get_running_loop().run_in_executor(self._threads, LOOKS[name], self._parts)

@@ -1,5 +1,6 @@
 """Health as operators see it: what is away, what waits, and what hangs."""
 
+import asyncio
 import threading
 import time
 from contextlib import closing
@@ -26,6 +27,7 @@ from ragkv.observe.heartbeats import this_worker
 from ragkv.parts import Parts
 from ragkv.status import JobStatus
 from ragkv.upkeep import condition
+from tests.echo_engine import EchoEngine
 from tests.over_http import HERE, Client, wait_until
 from workers.alive import trouble
 from workers.pulse import Pulse
@@ -215,3 +217,23 @@ class TestPatience:
         finally:
             release.set()
         wait_until(lambda: readiness(client)[1].disk == "ok")
+
+    @pytest.mark.anyio
+    async def test_an_engine_that_hangs_is_asked_once(self, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+        asked, release = [], asyncio.Event()
+
+        class Hanging(EchoEngine):
+            async def status(self) -> str:
+                asked.append("engine")
+                await release.wait()
+                return "ok"
+
+        parts.engine = Hanging(parts.settings.max_model_len)
+        monkeypatch.setattr(probes, "PATIENCE_S", 0.2)
+        looked = probes.Probes(parts)
+        found = await asyncio.gather(*(looked.look() for _ in range(3)))
+
+        assert [seen["engine"] for seen in found] == [probes.SILENT] * 3
+        assert len(asked) == 1
+        release.set()
+        assert (await looked.look())["engine"] == "ok"

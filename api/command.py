@@ -67,6 +67,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     _check_keys(parts)
     _check_sign_in(settings)
     parts.prepare(log.info)
+    parts.check_answering()
     # vLLM and its processes log in our format, unless the environment configures their logs.
     vllm_logging = settings.data_dir / "vllm-logging.json"
     level = os.environ.get("VLLM_LOGGING_LEVEL", settings.log_level)

@@ -100,6 +100,15 @@ class Parts:
         self.choice  # noqa: B018 - see above
         self.prepare_database()
 
+    def check_answering(self) -> None:
+        """Check the settings that only answers need, before a service starts with them: no model is loaded.
+
+        Raises Rejected for an engine, heads or a reranker that cannot be used.
+        """
+        self.engine  # noqa: B018 - raises
+        self.ranking_heads  # noqa: B018 - raises
+        self.reranker_folder  # noqa: B018 - raises
+
     def prepare_database(self) -> None:
         """The newest schema and the default scope."""
         migrate(self.settings.database)
@@ -381,8 +390,12 @@ class Parts:
         return lru_cache(EMBEDDED_KEPT)(partial(embed_question, self.question_encoder))
 
     @cached_property
+    def reranker_folder(self) -> Path | None:
+        return reranker_folder(self.settings)
+
+    @cached_property
     def reranker(self) -> "Reranker | None":
-        folder = reranker_folder(self.settings)
+        folder = self.reranker_folder
         if folder is None:
             return None
         from transformers.utils import logging

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import Litestar
@@ -53,7 +53,7 @@ from api.v1.statistics import statistics
 from api.v1.webhooks import webhooks_router
 from api.v1.writer import writer_router
 from ingest.page_views import PageViews
-from ragkv.errors import RagKVError
+from ragkv.errors import RagKVError, Unavailable
 from ragkv.parts import Parts
 from ragkv.threads import FairPool
 from ragkv.upkeep.eviction import remove_unnamed_files
@@ -156,7 +156,9 @@ def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[L
 
 async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
     """Load what questions need, then start the engine, even if that failed: it is loaded again when needed."""
-    await _logged(asyncio.to_thread(_build, parts, when_built), "the index and the models are not loaded yet")
+    with suppress(Unavailable):  # it is logged
+        await parts.loading.finished(patience_s=None)
+        await asyncio.to_thread(when_built)
     if parts.kv_remote is not None:  # this host may have no worker, which sweeps
         await _logged(asyncio.to_thread(remove_unnamed_files, parts), "KV files that nothing names stay on this disk")
         await _logged(asyncio.to_thread(parts.kv_disk.make_room, 0), "KV still takes more of this disk than it may")
@@ -175,11 +177,3 @@ async def _logged(work: Awaitable[object], problem: str) -> bool:
     else:
         return True
     return False
-
-
-def _build(parts: Parts, when_built: Callable[[], None]) -> None:
-    """Import and load what takes seconds, before the first question needs it."""
-    parts.engine  # noqa: B018 - loads it
-    parts.answerer  # noqa: B018 - loads it
-    parts.keys_of(parts.default_collection.tenant_id)
-    when_built()

@@ -34,6 +34,7 @@ from ragkv.kv_disk import KVDisk, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule
 from ragkv.kv_use import KVUse
+from ragkv.loading import Loading
 from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
@@ -549,6 +550,27 @@ class Parts:
         from ragkv.answer_cache.caching import CachingAnswerer
 
         return CachingAnswerer(self.uncached_answerer, self.answer_cache, self.recent_answers)
+
+    @cached_property
+    def loading(self) -> Loading:
+        """Loading of everything that questions need, for callers in the event loop, which it would hold up for
+        seconds."""
+        return Loading(self._load)
+
+    def _load(self) -> None:
+        self.engine  # noqa: B018 - loads it
+        self.answerer  # noqa: B018 - loads it
+        self.keys_of(self.default_collection.tenant_id)
+
+    async def loaded_answerer(self) -> "CachingAnswerer":
+        """`answerer`, for the event loop. Raises Unavailable, see `Loading.finished`."""
+        await self.loading.finished()
+        return self.answerer
+
+    async def loaded_searcher(self) -> "Searcher":
+        """`searcher`, likewise."""
+        await self.loading.finished()
+        return self.searcher
 
     @cached_property
     def command_answerer(self) -> "Answerer | CachingAnswerer":

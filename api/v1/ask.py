@@ -197,7 +197,8 @@ async def ask(
     Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then
     one `done` event with the whole answer, or one `error` event.
     """
-    events = parts.answerer.stream(await asyncio.to_thread(question_of, caller, data, parts))
+    question = await asyncio.to_thread(question_of, caller, data, parts)
+    events = (await parts.loaded_answerer()).stream(question)
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
         first = await unless_disconnected(request, anext(kept_alive))  # a failure until here is an ordinary error

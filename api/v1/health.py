@@ -13,7 +13,7 @@ from api.http.draining import SERVED_WHILE_DRAINING, Draining
 from api.v1.probes import Probes
 from ragkv.upkeep.condition import OK
 
-NEEDED = ("engine", "database", "redis", "index")
+NEEDED = ("engine", "database", "redis", "index", "service")
 """Components without which no question is answered: 503."""
 DEGRADING = ("worker", "queue", "disk")
 """Components without which questions are answered, but documents wait."""
@@ -55,13 +55,13 @@ async def healthz() -> Health:
         503: ResponseSpec(
             Readiness,
             generate_examples=False,
-            description="A required component is unavailable, or the service is shutting down.",
+            description="A required component is unavailable, or the service could not load its models or is shutting down.",
         )
     },
 )
 async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Draining]) -> Response[Readiness]:
-    """Check that questions can be answered: engine, database, Redis and index respond, and the service is not shutting
-    down.
+    """Check that questions can be answered: engine, database, Redis and index respond, and the service neither failed
+    to load its models nor is shutting down.
 
     Problems that only affect ingestion are listed in `degraded` and do not change the status: no worker, a stalled
     worker, a long queue or an almost full disk.

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+from ragkv.loading import FAILED
 from ragkv.parts import Parts
 from ragkv.statistics.engine import PATIENCE_S, SILENT
 from ragkv.upkeep import condition
@@ -34,7 +35,8 @@ class Probes:
 
     async def look(self) -> dict[str, str]:
         names = ("engine", *LOOKS)
-        return dict(zip(names, await asyncio.gather(*map(self._outcome, names)), strict=True))
+        found = dict(zip(names, await asyncio.gather(*map(self._outcome, names)), strict=True))
+        return found | {"service": FAILED if self._parts.loading.has_failed() else condition.OK}
 
     async def _outcome(self, name: str) -> str:
         running = self._running.get(name)

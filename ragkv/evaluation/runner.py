@@ -98,6 +98,7 @@ class Runner:
         """
         if not await self._threads.run(self._has_work) or not await self._parts.engine.ready():
             return False
+        await self._parts.loading.finished()
         held = await self._threads.run(self._take)
         if held is None:
             return False

@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
-from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
@@ -51,7 +50,6 @@ INTERNAL = frozenset({Corrupt})
 """These never leave the service; one that does is a bug and shows as 500."""
 
 MEDIA_TYPE = "application/problem+json"
-TOO_LARGE = "the request is too large: shorten the question; split the file, or raise RAGKV_MAX_UPLOAD_BYTES"
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,8 +109,7 @@ def _problem_of(error: Exception) -> Problem:
         return Problem(status.phrase, status, str(error))
     if isinstance(error, HTTPException):
         title = responses.get(error.status_code, "Client Closed Request")  # 499 is in no standard
-        detail = TOO_LARGE if isinstance(error, RequestEntityTooLarge) else error.detail
-        return Problem(title, error.status_code, detail)
+        return Problem(title, error.status_code, error.detail)
     if isinstance(error, RecursionError):  # from reading a body: what is kept and sent has a limited depth
         return Problem(HTTPStatus.BAD_REQUEST.phrase, HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
     log.error("unexpected error", exc_info=error)

@@ -31,6 +31,7 @@ from mcp.types import Tool as ToolOnTheWire
 from api.access.auth import reading
 from api.access.concurrency import uploading_large
 from api.access.session import Connection, own_pages_only
+from api.http.bodies import ADVICE
 from api.http.disconnect import unless_disconnected
 from api.http.errors import problem_of
 from api.mcp.results import Pictured
@@ -136,6 +137,7 @@ class MCPServer:
     status_code=200,
     guards=[own_pages_only, reading, uploading_large],
     request_max_body_size=BODY_BYTES,
+    opt={ADVICE: "upload a large file with POST /v1/documents"},
     include_in_schema=False,
 )
 async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:

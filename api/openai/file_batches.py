@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from api.access.auditing import note_change
 from api.access.auth import reading, writing
+from api.access.concurrency import uploading_large
 from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
 from api.openai.fields import Attributes, AutoChunking, Id
@@ -25,6 +26,8 @@ from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 MAX_FILES = 500
+BODY_BYTES = 8 * 1024 * 1024
+"""Files with all the attributes that they may have take 5 MB, in ASCII."""
 NOT_FOUND = "No such vector store, or no such batch of files in it."
 
 
@@ -52,11 +55,14 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 @post(
     "/",
     status_code=HTTPStatus.OK,
-    guards=[writing],
+    guards=[writing, uploading_large],
+    request_max_body_size=BODY_BYTES,
     summary="Attach several files",
     responses=errors(
         NOT_FOUND="No such vector store, or no such file. No file is attached.",
-        REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents. No file is attached.",
+        REQUEST_ENTITY_TOO_LARGE=(
+            "The body is too large, or the tenant has no room for more documents. No file is attached."
+        ),
     ),
     sync_to_thread=True,
 )

@@ -15,6 +15,7 @@ from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.attachment import attachment
+from api.http.bodies import OF_UPLOADS
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.paging import After, Order, page_fields
@@ -175,4 +176,6 @@ def remove(
 def files_router(settings: Settings) -> Router:
     handlers = [create, index, show, content, remove]
     limit = settings.max_upload_bytes + FORM_BYTES
-    return Router("/v1/files", route_handlers=handlers, tags=["openai: files"], request_max_body_size=limit)
+    return Router(
+        "/v1/files", route_handlers=handlers, tags=["openai: files"], request_max_body_size=limit, opt=OF_UPLOADS
+    )

@@ -18,6 +18,7 @@ from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.attachment import attachment
+from api.http.bodies import OF_UPLOADS
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
@@ -308,7 +309,9 @@ def documents_router(settings: Settings) -> Router:
     limit = settings.max_upload_bytes + FORM_BYTES
     upload_many.request_max_body_size = BATCH_UPLOADS * limit
     handlers = [upload, upload_many, index, show, amend, replace, remove, retry, download, chunks]
-    return Router("/v1/documents", route_handlers=handlers, tags=["documents"], request_max_body_size=limit)
+    return Router(
+        "/v1/documents", route_handlers=handlers, tags=["documents"], request_max_body_size=limit, opt=OF_UPLOADS
+    )
 
 
 def _accept(ref: CollectionRef, file: UploadFile, metadata: Metadata, parts: Parts) -> tuple[HTTPStatus, DocumentView]:

@@ -61,7 +61,17 @@ class TestDocuments:
 
     def test_too_large_a_file_is_refused(self, client: Client, settings: Settings):
         assert_problem(upload(client, b"x" * (settings.max_upload_bytes + 1)), 413, "RAGKV_MAX_UPLOAD_BYTES")
-        assert_problem(upload(client, b"x" * 1_000_000), 413)
+        assert_problem(upload(client, b"x" * 1_000_000), 413, "RAGKV_MAX_UPLOAD_BYTES")
+
+    @pytest.mark.parametrize(
+        ("path", "limit"),
+        [("/v1/search", "256 KiB"), ("/v1/ask", "1 MiB"), ("/v1/evaluations", "8 MiB"), ("/v1/webhooks", "1 MiB")],
+    )
+    def test_too_large_a_body_is_refused_with_the_limit_of_its_path(self, client: Client, path: str, limit: str):
+        refused = client.post(path, json={"x": "x" * 9_000_000})
+
+        assert_problem(refused, 413, f"at most {limit}: shorten it")
+        assert "RAGKV" not in refused.text
 
 
 def test_plain_handlers_and_dependencies_run_in_the_fair_pool_for_their_tenant(client: Client, parts: Parts):

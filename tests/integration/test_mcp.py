@@ -404,7 +404,7 @@ class TestLimits:
     def test_a_body_is_bounded(self, service: OpenAIService):
         for content in (b" " * (BODY_BYTES + 1), iter([b" " * (BODY_BYTES // 2)] * 3)):
             refused = service.http.post("/mcp", content=content, headers=_headers(service.key))
-            assert_problem(refused, 413)
+            assert_problem(refused, 413, "at most 8 MiB: upload a large file with POST /v1/documents")
 
     @pytest.mark.parametrize(
         "body", [b"[" * 300_000, b'{"x": ' + b"[" * 300_000, b'{"params": ' + b" " * 300_000 + b"{}}", None]

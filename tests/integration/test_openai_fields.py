@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.openai.file_batches import MAX_FILES
 from ingest.parts import IngestParts
 from tests.over_http import upload
 from tests.over_openai import OpenAIService, openai_service
@@ -222,6 +223,15 @@ def test_what_has_no_effect_is_accepted(service: OpenAIService):
     assert chat(service, **NO_EFFECT, **others, **nulls).status_code == 200
     likewise = {"text": {"format": {"type": "text"}}, "truncation": "disabled", "background": False, "reasoning": None}
     assert respond(service, **NO_EFFECT, **likewise, tool_choice="auto").status_code == 200
+
+
+def test_a_batch_may_have_all_the_files_and_attributes_that_its_schema_allows(service: OpenAIService, store: str):
+    attributes = {f"{number:064}": "x" * 512 for number in range(16)}
+    files = [{"file_id": f"{number:032}", "attributes": attributes} for number in range(MAX_FILES)]
+    answer = service.http.post(f"/v1/vector_stores/{store}/file_batches", json={"files": files})
+
+    assert answer.status_code == 404, answer.text
+    assert "file" in answer.json()["error"]["message"]
 
 
 def test_two_limits_that_differ_are_refused(service: OpenAIService):

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ragkv.errors import Throttled
-from ragkv.observe import metrics
 
 RETRY_AFTER_S = 2.0
 
@@ -25,7 +24,6 @@ class Places:
     def taken(self, owner: str) -> Iterator[None]:
         """One of the owner's places, for as long as the block lasts. Raises Throttled if there is none."""
         if self._limit and self._taken[owner] >= self._limit:
-            metrics.throttled()
             raise Throttled(self._refusal, RETRY_AFTER_S)
         self._taken[owner] += 1
         try:

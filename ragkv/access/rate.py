@@ -80,5 +80,4 @@ class RateLimit:
             log.warning("requests are not counted (%d so far): %s", self.passed_unchecked, error)
             return
         if wait_us:
-            metrics.throttled()
             raise Throttled(self._refusal, retry_after_s=wait_us / 1e6)

@@ -4,6 +4,7 @@ Every name is explained in docs/OPERATIONS.md. Labels are few and known beforeha
 """
 
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from itertools import accumulate
 from typing import Literal
 
@@ -51,7 +52,7 @@ _request_seconds = _seconds(
     "ragkv_http_request_seconds", "Time from a request to the end of its response.", "method", "route"
 )
 _in_flight = Gauge("ragkv_http_requests_in_flight", "HTTP requests that are being answered.", registry=OURS)
-_throttled = _counter("ragkv_http_requests_throttled", "Requests refused because their key sent too many.")
+_throttled = _counter("ragkv_http_requests_throttled", "HTTP requests that were answered with 429.")
 _unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was unavailable.")
 
 _asks = _counter("ragkv_asks", "Questions, by outcome.", "mode", "outcome")
@@ -86,15 +87,13 @@ def requested(method: str, route: str, status: int, seconds: float) -> None:
     method = method if method in _METHODS else "OTHER"
     _requests.labels(method, route, str(status)).inc()
     _request_seconds.labels(method, route).observe(seconds)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        _throttled.inc()
 
 
 def in_flight(change: int) -> None:
     """More or fewer requests are being answered."""
     _in_flight.inc(change)
-
-
-def throttled() -> None:
-    _throttled.inc()
 
 
 def unchecked() -> None:

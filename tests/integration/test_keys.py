@@ -22,6 +22,7 @@ from ragkv.db.tables import ApiKeyRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
+from ragkv.observe import metrics
 from ragkv.page import all_pages
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
@@ -33,6 +34,11 @@ from tests.over_http import ADA, Client, assert_problem, client_of, upload
 @pytest.fixture
 def tenant_id(database: Database) -> str:
     return ensure_collection(database).tenant_id
+
+
+def throttled() -> float:
+    """Requests answered with 429 so far, by this process."""
+    return metrics.OURS.get_sample_value("ragkv_http_requests_throttled_total") or 0
 
 
 def bearer(key: str) -> dict[str, str]:
@@ -253,9 +259,11 @@ class TestOverHttp:
         headers = bearer(issue_key_by_name("default", "x", ["read"], parts.database).key)
         with client_of(parts) as client:
             codes = [client.get("/v1/documents/none", headers=headers).status_code for _ in range(3)]
+            counted = throttled()
             last = client.get("/v1/documents/none", headers=headers)
 
         assert codes == [404, 404, 429]
+        assert throttled() == counted + 1, "also one that is refused by memory alone"
         assert_problem(last, 429, "RAGKV_REQUESTS_PER_MINUTE")
         assert 1 <= int(last.headers["retry-after"]) <= 30
 

@@ -42,7 +42,7 @@ def exposed():
     """Families by name, each with a sample."""
     metrics.requested("GET", "/v1/documents", 200, 0.02)
     metrics.in_flight(0)
-    metrics.throttled()
+    metrics.requested("POST", "/v1/ask", 429, 0.01)
     metrics.unchecked()
     metrics.asked("stitched", "answered")
     metrics.answered_in("stitched", ttft=250, engine_ttft=200, retrieve=30, plan=5, total=900)
@@ -119,3 +119,14 @@ def test_methods_that_nobody_knows_share_a_label():
 
     assert 'method="OTHER"' in metrics.render(FULL).decode()
     assert "BREW" not in metrics.render(FULL).decode()
+
+
+def test_every_request_answered_with_429_counts_as_throttled():
+    def throttled() -> float:
+        return metrics.OURS.get_sample_value("ragkv_http_requests_throttled_total")
+
+    before = throttled()
+    for status in (200, 429, 503, 429):
+        metrics.requested("GET", "/v1/documents", status, 0.02)
+
+    assert throttled() == before + 2

@@ -18,6 +18,9 @@ NEEDED = ("engine", "database", "redis", "index", "service")
 DEGRADING = ("worker", "queue", "disk")
 """Components without which questions are answered, but documents wait."""
 
+RETRY_AFTER_S = 5
+"""As of other responses while a component is away."""
+
 
 class Readiness(msgspec.Struct, frozen=True):
     """The state of each component: "ok", or a description of the problem."""
@@ -71,7 +74,10 @@ async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Drai
         readiness = msgspec.structs.replace(
             readiness, ready=False, service="shutting down: use another instance, or try again later"
         )
-    return Response(readiness, status_code=HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE)
+    if readiness.ready:
+        return Response(readiness, status_code=HTTPStatus.OK)
+    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    return Response(readiness, status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 
 HEADS = [

@@ -141,7 +141,7 @@ def evaluation(
     no longer all stored are omitted.
     """
     ref = collection_ref(caller.tenant_id, collection, parts.database)
-    return json_lines(evaluation_set(ref, parts.database)[0], "evaluation.jsonl")
+    return json_lines(filter(None, evaluation_set(ref, parts.database)), "evaluation.jsonl")
 
 
 @get("/retention", summary="Get the retention of the question log", responses=problems(), sync_to_thread=True)

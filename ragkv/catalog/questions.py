@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,6 +13,9 @@ from ragkv.db.pages import rows_behind
 from ragkv.db.tables import FeedbackRow
 from ragkv.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor
 from ragkv.tenancy import CollectionRef
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 
 class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,26 +74,33 @@ def all_questions(wanted: QuestionFilter, database: Database) -> Iterator[Logged
     return all_pages(lambda cursor: list_questions(wanted, MAX_PAGE, cursor, database))
 
 
-def evaluation_set(ref: CollectionRef, database: Database) -> tuple[list[SetQuestion], int]:
-    """A collection's questions with known answers, the oldest first, and the number of those left out.
+def evaluation_set(ref: CollectionRef, database: Database) -> Iterator[SetQuestion | None]:
+    """A collection's questions with known answers, the oldest first, read a page at a time. None for each left out.
 
     An answer is known if it was corrected, or rated up. Left out are those with an empty answer, and those without
     all the passages of their prompt: a document was deleted, or replaced before the feedback.
     """
-    made, left_out = [], 0
-    with database.reading() as session:
-        found = session.scalars(known_answers(ref.tenant_id, ref.collection_id).order_by(*_OLDEST_FIRST)).all()
-        for row in found:
-            passages = tuple(SetPassage(title, text) for title, text in session.execute(passages_of(row.answer_id)))
-            answer = row.correction or row.answer
-            if answer and passages and len(passages) == row.num_passages:
-                made.append(SetQuestion(row.answer_id, row.question, (answer,), passages))
-            else:
-                left_out += 1
-    return made, left_out
+    known = known_answers(ref.tenant_id, ref.collection_id)
+    after: tuple[datetime, str] | None = None
+    more = True
+    while more:
+        with database.reading() as session:
+            page = rows_behind(session, known, _OLDEST_FIRST, MAX_PAGE, after)
+            made = [_set_question(row.FeedbackRow, session) for row in page.items]
+            positions = [(row.FeedbackRow.asked_at, row.FeedbackRow.answer_id) for row in page.items]
+        yield from made
+        more, after = page.more, positions[-1] if positions else None
 
 
-_OLDEST_FIRST = (FeedbackRow.asked_at, FeedbackRow.answer_id)
+_OLDEST_FIRST = (FeedbackRow.asked_at.expression, FeedbackRow.answer_id.expression)
+
+
+def _set_question(row: FeedbackRow, session: "Session") -> SetQuestion | None:
+    passages = tuple(SetPassage(title, text) for title, text in session.execute(passages_of(row.answer_id)))
+    answer = row.correction or row.answer
+    if answer and passages and len(passages) == row.num_passages:
+        return SetQuestion(row.answer_id, row.question, (answer,), passages)
+    return None
 
 
 def _position(row: Any) -> tuple[datetime, str]:

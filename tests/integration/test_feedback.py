@@ -1,5 +1,6 @@
 """Feedback on answers, the log of questions, and the evaluation set that becomes of both."""
 
+import itertools
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from sqlalchemy import select, update
 from bench.export import export
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog.questions import evaluation_set
 from ragkv.clock import utc_now
 from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import EmbeddedRedis
@@ -162,6 +164,21 @@ def test_rated_questions_are_an_evaluation_set_that_fidelity_reads(client: Clien
         (good, ("Ada Lovelace wrote it.",)),
     ]
     assert "Charles Babbage" in questions[0].passages[0].text
+
+
+@pytest.mark.usefixtures("answerable")
+def test_an_evaluation_set_is_read_a_page_at_a_time(client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ragkv.catalog.questions.MAX_PAGE", 2)
+    monkeypatch.setattr("api.http.download.MAX_PAGE", 2)
+    rated = [ask(client, f"{QUESTION} {word}") for word in ("one", "two", "three", "four", "five")]
+    for answer_id in rated:
+        rate(client, answer_id)
+    rows = evaluation_set(parts.default_collection, parts.database)
+
+    assert [question.id for question in itertools.islice(rows, 2) if question] == rated[:2]
+    rate(client, rated[2], "down")
+    assert [question.id for question in rows if question] == rated[3:], "the others are read later"
+    assert [question["id"] for question in evaluation(client)] == [*rated[:2], *rated[3:]]
 
 
 def test_deleting_a_document_takes_its_passages_out_of_feedback(client: Client, answerable: str):

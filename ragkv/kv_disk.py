@@ -1,20 +1,23 @@
 """The KV folder as this host's cache of the object store: bounded, least recently used first out.
 
 Other hosts with folders of their own may share database and bucket. What lies here is known by the files alone, and so
-is when it was last used: the time of a file. Only files with a copy in the object store go.
+is when it was last used: the time of a file. Only files with a copy in the object store go, and those of KV that has no
+entry any more: another host evicted it.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ragkv.batched import batched
+from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.kv_tiers import DISK, moved, remote_entries
-from ragkv.disk import check_room, default_kv_limit
+from ragkv.db.kv_tiers import DISK, REMOTE, moved, remote_entries, tiers_of
+from ragkv.disk import check_room, default_kv_limit, written_before
 from ragkv.errors import OutOfSpace
 from ragkv.settings import Settings
 
@@ -25,6 +28,8 @@ LOW_WATER = 0.9
 """Share of the limit down to which files are removed, so that not every file has to make room for itself."""
 LOOK_EVERY_S = 60.0
 """Other processes of the host write to the folder too."""
+ENTRY_WITHIN = timedelta(hours=1)
+"""Files get their entries soon after they were written: older ones without are of KV that was evicted or removed."""
 LOOKING_SHARE = 0.01
 """Share of the time, at most, that goes into looking at large folders."""
 
@@ -32,12 +37,16 @@ LOOKING_SHARE = 0.01
 class KVDisk:
     """One per process, for any number of threads."""
 
-    def __init__(self, kv_store: "KVStore", database: Database, settings: Settings) -> None:
+    def __init__(
+        self, kv_store: "KVStore", database: Database, settings: Settings, prefixes: Callable[[], Collection[str]]
+    ) -> None:
+        """prefixes: keys that have no entry and stay."""
         self.dropped: Callable[[Sequence[str]], None] = lambda keys: None
         """Is told the keys whose files went."""
         self._store = kv_store
         self._database = database
         self._settings = settings
+        self._prefixes = prefixes
         self._lock = threading.Lock()
         self._kept = self._reserved = 0
         self._look_at = self._full_until = 0.0
@@ -118,13 +127,12 @@ class KVDisk:
             self._full_until = now + min(max(1.0, (now - began) / LOOKING_SHARE), LOOK_EVERY_S)
 
     def _drop(self, files: "list[KVFile]", excess: int) -> None:
-        """Drop the least recently used files that have a copy, until `excess` bytes are gone."""
-        for some in batched(sorted(files)):
+        """Drop the least recently used files that may go, until `excess` bytes are gone."""
+        kept = self._prefixes()
+        for some in batched(sorted(file for file in files if file.key not in kept)):
             if excess <= 0:
                 return
-            with self._database.reading() as session:
-                copied = {key for key, _ in session.execute(remote_entries([file.key for file in some]))}
-            droppable = [file for file in some if file.key in copied]
+            droppable = self._droppable(some)
             before = accumulate((file.num_bytes for file in droppable), initial=0)
             chosen = [file for file, gone in zip(droppable, before, strict=False) if gone < excess]
             self._store.drop(file.key for file in chosen)
@@ -132,6 +140,18 @@ class KVDisk:
             freed = sum(file.num_bytes for file in chosen)
             self._kept -= freed
             excess -= freed
+
+    def _droppable(self, files: "Sequence[KVFile]") -> "list[KVFile]":
+        """Those that have a copy, and those that have no entry and had time to get one."""
+        keys, before = [file.key for file in files], utc_now() - ENTRY_WITHIN
+        with self._database.reading() as session:
+            tiers = dict(session.execute(tiers_of(keys)).all())
+        return [
+            file
+            for file in files
+            if (tier := tiers.get(file.key)) == REMOTE
+            or (tier is None and written_before(self._store.path(file.key), before))
+        ]
 
 
 def sizes_of_remote(database: Database, keys: Sequence[str]) -> dict[str, int]:

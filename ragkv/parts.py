@@ -25,7 +25,7 @@ from ragkv.db.database import Database
 from ragkv.db.kv_rules import rule_of_collection
 from ragkv.db.migrate import migrate
 from ragkv.db.sources import DatabaseSource, MadeWith
-from ragkv.db.tenants import ensure_collection, tenant_secret
+from ragkv.db.tenants import ensure_collection, tenant_ids, tenant_secret
 from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import FINGERPRINTS, Fingerprints
@@ -292,7 +292,7 @@ class Parts:
     @cached_property
     def kv_disk(self) -> KVDisk:
         """The folder of KV as a cache of the object store."""
-        return KVDisk(self.kv_store, self.database, self.settings)
+        return KVDisk(self.kv_store, self.database, self.settings, self.prefixes)
 
     @cached_property
     def load_cost(self) -> "LoadCost":
@@ -440,6 +440,12 @@ class Parts:
                 self.settings.kv_format,
             )
         return self._keys[tenant_id]
+
+    def prefixes(self) -> set[str]:
+        """The KV keys of all tenants' prefixes, which no entry and no chunk names."""
+        with self.database.reading() as session:
+            tenants = session.scalars(tenant_ids()).all()
+        return {self.keys_of(tenant_id).prefix() for tenant_id in tenants}
 
     @cached_property
     def source(self) -> DatabaseSource:

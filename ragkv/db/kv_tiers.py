@@ -15,6 +15,11 @@ def remote_entries(keys: Sequence[str]) -> Select[str, int]:
     return select(KVEntryRow.key, KVEntryRow.num_bytes).where(one_of(KVEntryRow.key, keys), KVEntryRow.tier == REMOTE)
 
 
+def tiers_of(keys: Sequence[str]) -> Select[str, str]:
+    """(key, tier) of those among these keys that have an entry."""
+    return select(KVEntryRow.key, KVEntryRow.tier).where(one_of(KVEntryRow.key, keys))
+
+
 def all_remote() -> Select[str]:
     """Keys of all tenants that the object store has."""
     return select(KVEntryRow.key).where(KVEntryRow.tier == REMOTE)

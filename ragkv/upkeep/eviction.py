@@ -81,7 +81,8 @@ def collect_garbage(parts: Parts) -> Freed:
     parts.kv_store.delete(gone)
     parts.worker_counters.evicted("unused", freed.files, freed.bytes)
     remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
-    parts.kv_store.delete(unnamed_objects(utc_now() - FILE_GRACE, parts))
+    if parts.kv_remote is not None:  # files of these keys may have been made anew
+        parts.kv_remote.delete(unnamed_objects(utc_now() - FILE_GRACE, parts))
     return freed
 
 

@@ -69,6 +69,11 @@ def _remove(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     evict_entries([(key, 0) for key in keys], parts.database, parts.kv_store)
 
 
+def _remove_objects(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
+    if parts.kv_remote is not None:
+        parts.kv_remote.delete(keys)
+
+
 def _upload_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Workers upload what lies on a disk alone."""
     for some in batched(keys):
@@ -98,9 +103,9 @@ KV_CHECKS = (
         lambda grace, parts: unnamed_kv(grace.kv_before, parts), _remove,
     ),
     Check(
-        "unnamed_objects", "KV in the object store that nothing refers to", "removed",
+        "unnamed_objects", "KV in the object store without a record", "removed",
         lambda grace, parts: unnamed_objects(grace.kv_before, parts),
-        lambda keys, grace, parts: parts.kv_store.delete(keys),
+        _remove_objects,
     ),
     Check(
         "partial_kv", "KV files that were never finished", "removed",

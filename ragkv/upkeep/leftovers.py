@@ -7,10 +7,10 @@ is named then can be removed. Removal: `ragkv.upkeep.eviction.collect_garbage`, 
 All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragkv.batched import batched
 from ragkv.db.database import Database
@@ -18,13 +18,17 @@ from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
 from ragkv.db.kv_tiers import all_remote
 from ragkv.db.stored_files import named_files, named_files_among
-from ragkv.db.tenants import tenant_ids
 from ragkv.files import FileStore, StoredFile
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
+    from sqlalchemy import Select
+
     from ragkv.kv.store import KVStore
+
+_Naming = Callable[[Sequence[str]], "Select[Any]"]
+"""A statement of those among some keys that are named."""
 
 
 def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
@@ -55,21 +59,24 @@ def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
 
 
 def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
-    """Like `unnamed_kv`, of KV in the object store, if there is one."""
+    """Keys of objects without an entry, if there is an object store: they are never loaded, whether or not a chunk names
+    them. The present prefixes have none, and are left out."""
     if parts.kv_remote is None:
         return []
-    return unnamed((found.key for found in parts.kv_remote.objects() if found.modified < before), parts)
+    found = (found.key for found in parts.kv_remote.objects() if found.modified < before)
+    return _named_by_none(found, (keys_with_entries,), parts)
 
 
 def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
     """The keys among these that nothing names now."""
-    with parts.database.reading() as session:
-        tenants = session.scalars(tenant_ids()).all()
-    prefixes = {parts.keys_of(tenant_id).prefix() for tenant_id in tenants}
+    return _named_by_none(keys, (keys_with_entries, keys_in_use), parts)
+
+
+def _named_by_none(keys: Iterable[str], statements: Sequence[_Naming], parts: Parts) -> list[str]:
+    prefixes = parts.prefixes()
     found = [key for key in keys if key not in prefixes]
     with parts.database.reading() as session:
-        statements = (names(some) for some in batched(found) for names in (keys_with_entries, keys_in_use))
-        named = {key for statement in statements for key in session.scalars(statement)}
+        named = {key for some in batched(found) for names in statements for key in session.scalars(names(some))}
     return [key for key in found if key not in named]
 
 

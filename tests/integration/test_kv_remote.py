@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import overview, rebuild_document
 from ragkv.upkeep.check import WHILE_STOPPED
-from ragkv.upkeep.eviction import evict_entries
+from ragkv.upkeep.eviction import collect_garbage, evict, evict_entries
 from ragkv.upkeep.fsck import examine, repair
 from ragkv.upkeep.rules import KVRulePatch, change_rule
 from ragkv.upkeep.upload import Uploader, has_room_on_disk
@@ -267,6 +268,48 @@ def test_uploads_go_on_after_an_error_that_nobody_foresaw(hosts: Hosts, monkeypa
 
     wait_until(lambda: objects(worker) == kv_files(worker) != set())
     uploads.stop()
+
+
+def test_kv_that_another_host_evicted_makes_room_once_it_is_old_enough_and_the_prefix_stays(hosts: Hosts):
+    worker, ingest, api = hosts
+    owner = KVOwner(api.default_collection.tenant_id)
+    ready(ingest)
+    Uploader(worker).upload_due()
+    *_, _ = warm(owner, api)
+    evict(owner, worker)
+    held, limit = kv_files(api), on_disk(api) // 2
+    allow(api, limit)
+    with pytest.raises(OutOfSpace):
+        api.kv_disk.make_room(0)
+    assert kv_files(api) == held, "a worker may be about to record it"
+
+    for path in files_in(api.kv_store.folder):
+        os.utime(path, (time.time() - 3700,) * 2)
+    allow(api, limit)
+    api.kv_disk.make_room(0)
+    assert kv_files(api) < held and on_disk(api) <= limit
+    assert api.keys_of(owner.tenant_id).prefix() in api.kv_store
+
+
+def test_objects_of_kv_that_was_evicted_while_the_store_was_away_are_found_and_removed(
+    hosts: Hosts, free_port, monkeypatch: pytest.MonkeyPatch
+):
+    worker, ingest, _ = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    left, remote = objects(worker), worker.kv_store.remote
+    away = Place("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
+    worker.kv_store.remote = ObjectStore(away, lambda: "a service")
+    evict(KVOwner(worker.default_collection.tenant_id), worker)
+    worker.kv_store.remote = remote
+    found = {finding.check: set(finding.found) for finding in examine(WHILE_STOPPED, worker) if finding.found}
+    assert found == {"unnamed_objects": left}
+
+    monkeypatch.setattr("ragkv.upkeep.eviction.FILE_GRACE", timedelta(0))
+    collect_garbage(worker)
+    assert objects(worker) == set()
+    assert worker.kv_remote is not None
+    assert worker.kv_remote.has(worker.keys_of(worker.default_collection.tenant_id).prefix())
 
 
 def test_with_a_full_disk_copies_go_and_documents_stay_ready(hosts: Hosts):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ragkv.batched import batched
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.kv_tiers import DISK, REMOTE, moved, remote_entries, tiers_of
+from ragkv.db.kv_tiers import DISK, REMOTE, keys_of_tier, moved, remote_entries, tiers_of
 from ragkv.disk import check_room, default_kv_limit, written_before
 from ragkv.errors import OutOfSpace
 from ragkv.settings import Settings
@@ -158,6 +158,12 @@ def sizes_of_remote(database: Database, keys: Sequence[str]) -> dict[str, int]:
     """Bytes of those among the keys that the object store has. Raises Unavailable."""
     with database.reading() as session:
         return {key: size for some in batched(keys) for key, size in session.execute(remote_entries(some))}
+
+
+def any_uploaded(database: Database) -> bool:
+    """Whether some KV is recorded to be in the object store. Raises Unavailable."""
+    with database.reading() as session:
+        return session.scalar(keys_of_tier(REMOTE).limit(1)) is not None
 
 
 def lose_object(database: Database, key: str) -> None:

@@ -30,7 +30,7 @@ from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import FINGERPRINTS, Fingerprints
 from ragkv.heads import heads_for
-from ragkv.kv_disk import KVDisk, lose_object, sizes_of_remote
+from ragkv.kv_disk import KVDisk, any_uploaded, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule
 from ragkv.kv_use import KVUse
@@ -284,7 +284,11 @@ class Parts:
             settings.kv_remote, settings.kv_remote_endpoint, settings.kv_remote_region, settings.kv_remote_access_key,
             settings.kv_remote_secret_key,
         )  # fmt: skip
-        remote = ObjectStore(place, lambda: _digest("service", self.default_collection.tenant_id))
+        remote = ObjectStore(
+            place,
+            lambda: _digest("service", self.default_collection.tenant_id),
+            lambda: any_uploaded(self.database),
+        )
         return (
             remote if settings.kv_remote_faults is None else FaultyRemote(remote, Faults.of(settings.kv_remote_faults))
         )

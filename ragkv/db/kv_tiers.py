@@ -20,9 +20,9 @@ def tiers_of(keys: Sequence[str]) -> Select[str, str]:
     return select(KVEntryRow.key, KVEntryRow.tier).where(one_of(KVEntryRow.key, keys))
 
 
-def all_remote() -> Select[str]:
-    """Keys of all tenants that the object store has."""
-    return select(KVEntryRow.key).where(KVEntryRow.tier == REMOTE)
+def keys_of_tier(tier: str) -> Select[str]:
+    """Keys of all tenants."""
+    return select(KVEntryRow.key).where(KVEntryRow.tier == tier)
 
 
 def tenants_with_remote() -> Select[str]:

@@ -1,7 +1,8 @@
 """The object store behind the KV folder, if one is configured (`RAGKV_KV_REMOTE`).
 
 An object is a KV file, byte for byte, named like it: `<key[:2]>/<key>.safetensors` under the URL's prefix. A marker at
-the prefix's root says whose KV lies there; a bucket without it, or with another's, is not used.
+the prefix's root says whose KV lies there; a bucket without it, or with another's, is not used. Nor is one that
+has lost it: a share that is not mounted, and some failing stores, answer that nothing is there.
 """
 
 import re
@@ -73,10 +74,13 @@ class _Marker(msgspec.Struct, frozen=True):
 class ObjectStore:
     """KV files under one URL. One per process, for any number of threads."""
 
-    def __init__(self, place: Place, service: Callable[[], str]) -> None:
-        """service: a name of this service that never changes. Raises Rejected for a URL that names no object store."""
+    def __init__(self, place: Place, service: Callable[[], str], was_used: Callable[[], bool] = lambda: False) -> None:
+        """service: a name of this service that never changes. was_used: whether KV was uploaded before, as recorded
+        elsewhere: a place without a marker is not a new one then. Raises Rejected for a URL that names no object store.
+        """
         self._store = _opened(place)
         self._service = service
+        self._was_used = was_used
         self._marked = False
         self._lock = threading.Lock()
         self._failures = 0
@@ -90,6 +94,7 @@ class ObjectStore:
             try:
                 found = obstore.get(self._store, _name(key))
             except FileNotFoundError:
+                self._check_miss()
                 raise NotFound(f"no object of KV key {key}") from None
             expected, pieces = found.meta["size"], iter(found.stream(PIECE_BYTES))
         written = 0
@@ -101,6 +106,7 @@ class ObjectStore:
         return written
 
     def put(self, key: str, path: Path) -> None:
+        self._marked = False  # a share may have been unmounted: what is written into its mount point would be lost
         self._claim()
         with path.open("rb") as file, self._asking((BaseError, ValueError)):  # an OSError is the file's
             try:
@@ -115,6 +121,7 @@ class ObjectStore:
             try:
                 obstore.head(self._store, _name(key))
             except FileNotFoundError:
+                self._check_miss()
                 return False
         return True
 
@@ -148,6 +155,8 @@ class ObjectStore:
         """Write the marker if there is none and nothing else."""
         if self._has_marker():
             return
+        if self._was_used():
+            raise self._gone()
         with self._asking():
             others = next(iter(obstore.list(self._store, chunk_size=1)), None)
         if others:
@@ -159,6 +168,12 @@ class ObjectStore:
             obstore.put(self._store, MARKER, marker, mode="create")
         if not self._has_marker():
             raise Unavailable("the object store does not return what was written to it")
+
+    def _check_miss(self) -> None:
+        """Raises Unavailable if the marker is no longer there either: that an object is not found says nothing then."""
+        self._marked = False
+        if not self._has_marker():
+            raise self._gone()
 
     def _has_marker(self) -> bool:
         """Whether anything was uploaded. Raises Unavailable for another service's place."""
@@ -198,6 +213,12 @@ class ObjectStore:
                     self._paused_until = time.monotonic() + PAUSE_S
             raise Unavailable(self._trouble) from None
         self._failures = 0
+
+    def _gone(self) -> Unavailable:
+        return self._refused(
+            f"{MARKER}, which was written with the first KV, is not there: mount the share, or name the place that has "
+            "it; if its KV is gone for good, run ragkv fsck --repair"
+        )
 
     def _refused(self, why: str) -> Unavailable:
         """The error for a place that cannot be used, which is not looked at again for a while."""

@@ -6,7 +6,7 @@ from ragkv.batched import batched
 from ragkv.db.consistency import ready_documents_using, ready_without_kv
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import keys_with_entries
-from ragkv.db.kv_tiers import DISK, moved
+from ragkv.db.kv_tiers import DISK, REMOTE, moved
 from ragkv.db.tables import DocumentRow
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv_disk import sizes_of_remote
@@ -15,7 +15,15 @@ from ragkv.upkeep.admin import request_kv
 from ragkv.upkeep.check import Check, Grace
 from ragkv.upkeep.cleaning import remove_files
 from ragkv.upkeep.eviction import evict_entries
-from ragkv.upkeep.leftovers import missing_kv, missing_objects, partial_kv, unnamed_kv, unnamed_objects, unused_kv
+from ragkv.upkeep.leftovers import (
+    missing_kv,
+    missing_objects,
+    partial_kv,
+    unnamed_kv,
+    unnamed_objects,
+    unrecorded_copies,
+    unused_kv,
+)
 
 
 def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
@@ -76,9 +84,17 @@ def _remove_objects(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 def _upload_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Workers upload what lies on a disk alone."""
+    _move(keys, DISK, parts)
+
+
+def _record_copies(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
+    _move(keys, REMOTE, parts)
+
+
+def _move(keys: Sequence[str], tier: str, parts: Parts) -> None:
     for some in batched(keys):
         with parts.database.writing() as session:
-            session.execute(moved(some, DISK))
+            session.execute(moved(some, tier))
 
 
 KV_CHECKS = (
@@ -89,6 +105,10 @@ KV_CHECKS = (
     Check(
         "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
         lambda grace, parts: missing_objects(parts), _upload_again,
+    ),
+    Check(
+        "unrecorded_copies", "records of KV as not uploaded that is in the object store and not on this disk", "recorded as uploaded",
+        lambda grace, parts: unrecorded_copies(parts), _record_copies,
     ),
     Check(
         "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",

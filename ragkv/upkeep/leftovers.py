@@ -16,7 +16,7 @@ from ragkv.batched import batched
 from ragkv.db.database import Database
 from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
-from ragkv.db.kv_tiers import all_remote
+from ragkv.db.kv_tiers import DISK, REMOTE, keys_of_tier
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.files import FileStore, StoredFile
 from ragkv.kv_disk import sizes_of_remote
@@ -59,8 +59,8 @@ def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
 
 
 def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
-    """Keys of objects without an entry, if there is an object store: they are never loaded, whether or not a chunk names
-    them. The present prefixes have none, and are left out."""
+    """Keys of objects without an entry, if there is an object store: they are never loaded, whether or not a chunk
+    names them. The present prefixes have none, and are left out."""
     if parts.kv_remote is None:
         return []
     found = (found.key for found in parts.kv_remote.objects() if found.modified < before)
@@ -83,7 +83,8 @@ def _named_by_none(keys: Iterable[str], statements: Sequence[_Naming], parts: Pa
 def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]:
     """(key, bytes) of KV entries with neither a file nor an object: their chunks are recomputed with each question.
 
-    With an object store, what was not uploaded and is not on this disk may be on another host's: it is not missing.
+    With an object store, what was not uploaded and is not on this disk may be on another host's: it is not missing. Nor
+    is what was uploaded to one that has no object at all: more likely it is not mounted (`missing_objects` names it).
     """
     with database.reading() as session:
         absent = {key: int(size) for key, size in session.execute(all_entries()) if key not in kv_store}
@@ -91,7 +92,7 @@ def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]
         return list(absent.items())
     uploaded = sizes_of_remote(database, list(absent))
     copied = {found.key for found in kv_store.remote.objects()}
-    return [(key, absent[key]) for key in uploaded if key not in copied]
+    return [(key, absent[key]) for key in uploaded if key not in copied] if copied else []
 
 
 def missing_objects(parts: Parts) -> list[str]:
@@ -99,9 +100,20 @@ def missing_objects(parts: Parts) -> list[str]:
     if parts.kv_remote is None:
         return []
     with parts.database.reading() as session:
-        expected = session.scalars(all_remote()).all()
+        expected = session.scalars(keys_of_tier(REMOTE)).all()
     copied = {found.key for found in parts.kv_remote.objects()} if expected else set()
     return [key for key in expected if key not in copied]
+
+
+def unrecorded_copies(parts: Parts) -> list[str]:
+    """Keys of KV that is not recorded to be in the object store, is there all the same, and is not on this disk: the
+    object store said for a while that it had no such object."""
+    if parts.kv_remote is None:
+        return []
+    with parts.database.reading() as session:
+        absent = [key for key in session.scalars(keys_of_tier(DISK)) if key not in parts.kv_store]
+    copied = {found.key for found in parts.kv_remote.objects()} if absent else set()
+    return [key for key in absent if key in copied]
 
 
 def unused_kv(before: datetime, database: Database) -> Sequence[str]:

@@ -31,6 +31,7 @@ from ragkv.db.tenants import collection_ref, ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
 from ragkv.kv.remote import ObjectStore
+from ragkv.kv_disk import lose_object
 from ragkv.object_store import Place
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -450,6 +451,33 @@ def test_what_was_left_or_lost_in_the_bucket_is_found_and_mended(hosts: Hosts):
     Uploader(worker).upload_due()
     assert objects(worker) == kv_files(worker)
     assert [finding.check for finding in examine(WHILE_STOPPED, api) if finding.found] == ["documents_without_file"]
+
+
+def test_kv_whose_object_was_only_away_for_a_while_is_recorded_again(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    lost, *others = sorted(objects(worker))
+    lose_object(worker.database, lost)
+    assert "unrecorded_copies" not in {finding.check for finding in examine(WHILE_STOPPED, worker) if finding.found}
+
+    mended = {finding.check: finding.found for finding in repair(WHILE_STOPPED, api) if finding.mended}
+    assert mended["unrecorded_copies"] == [lost]
+    assert tiers(worker) == dict.fromkeys([lost, *others], REMOTE)
+
+
+def test_a_store_without_any_object_costs_no_record(hosts: Hosts):
+    worker, ingest, api = hosts
+    ready(ingest)
+    Uploader(worker).upload_due()
+    before = tiers(worker)
+    assert worker.kv_remote is not None
+    worker.kv_remote.delete([found.key for found in worker.kv_remote.objects()])
+
+    mended = {finding.check: set(finding.found) for finding in repair(WHILE_STOPPED, api) if finding.mended}
+    assert mended.pop("kv_without_object") == set(before)
+    assert "kv_without_file" not in mended
+    assert tiers(worker) == dict.fromkeys(before, DISK)
 
 
 def test_checks_take_no_kv_for_lost_that_may_be_on_another_hosts_disk_alone(hosts: Hosts):

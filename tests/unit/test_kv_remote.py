@@ -132,6 +132,52 @@ def test_a_bucket_that_goes_after_an_upload_is_unavailable_and_no_file_is_said_t
         remote.put(KEY, store.path(KEY))
 
 
+@pytest.fixture
+def share(tmp_path, store):
+    """A folder with the KV of one chunk, and a way to unmount it."""
+    folder = tmp_path / "share"
+    store.put(KEY, some_kv())
+    ObjectStore(Place(folder.as_uri()), lambda: "a service").put(KEY, store.path(KEY))
+    return folder
+
+
+def _unmount(share):
+    share.rename(share.with_name("unmounted"))
+    share.mkdir()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda remote, store: store.fetch(KEY, remote),
+        lambda remote, store: remote.has(KEY),
+        lambda remote, store: remote.put(OTHER_KEY, store.path(KEY)),
+    ],
+    ids=["fetch", "has", "put"],
+)
+def test_a_share_that_is_unmounted_is_unavailable_until_it_is_back(share, store, monkeypatch, use):
+    """It says of every object that there is none."""
+    monkeypatch.setattr("ragkv.kv.remote.PAUSE_S", 0.0)
+    remote = ObjectStore(Place(share.as_uri()), lambda: "a service", lambda: True)
+    assert remote.has(KEY)
+    _unmount(share)
+    with pytest.raises(Unavailable, match=f"{MARKER}.* not there: mount the share"):
+        use(remote, store)
+    assert list(share.iterdir()) == []
+
+    share.rmdir()
+    share.with_name("unmounted").rename(share)
+    use(remote, store)
+    assert remote.has(KEY)
+
+
+def test_a_place_that_lost_its_marker_is_no_new_one(share, store):
+    _unmount(share)
+    with pytest.raises(Unavailable, match="ragkv fsck --repair"):
+        ObjectStore(Place(share.as_uri()), lambda: "a service", lambda: True).put(KEY, store.path(KEY))
+    assert list(share.iterdir()) == []
+
+
 def test_a_store_that_is_away_is_not_asked_again_at_once(s3_place, store, free_port):
     store.put(KEY, some_kv())
     away = ObjectStore(replace(s3_place, endpoint=f"http://127.0.0.1:{free_port()}"), lambda: "a service")

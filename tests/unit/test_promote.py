@@ -203,6 +203,16 @@ def test_an_object_that_is_gone_is_noted(world):
     assert sorted(world.lost) == sorted(world.keys)
 
 
+def test_of_a_share_that_is_unmounted_no_object_is_noted_as_gone(world, tmp_path):
+    promoter = world.promoter()
+    assert world.objects.has(world.keys[0])
+    (tmp_path / "objects").rename(tmp_path / "unmounted")
+    (tmp_path / "objects").mkdir()
+    with counted(in_time=0, failed=5):
+        asyncio.run(promoter.bring(world.chunks, KEYS))
+    assert world.lost == []
+
+
 @pytest.mark.parametrize("error", [OutOfSpace("full"), OSError(28, "No space left on device"), Unavailable("away")])
 def test_a_disk_without_room_and_a_database_that_is_away_lose_nothing(world, error):
     world.room_error = error

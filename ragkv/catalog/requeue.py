@@ -42,6 +42,7 @@ def refresh_outdated(parts: Parts) -> int:
 def refresh_outdated_kv(parts: Parts) -> int:
     """`refresh_outdated`, of KV alone: chunks and vectors stay as they are."""
     with parts.database.writing() as session:
+        lift_time_limits(session)
         return _refresh_outdated_kv(session, parts)
 
 

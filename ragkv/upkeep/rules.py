@@ -66,7 +66,11 @@ def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:
 def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
     """Change a collection's rule for KV. In the background KV is then converted to another format, computed of other
     tokens, and computed where the rule did not want it before. KV that the new rule does not want stays until it is
-    evicted. Raises NotFound."""
+    evicted. Raises NotFound.
+
+    Documents are marked after the commit: one that a worker finishes meanwhile is finished by the old rule, and marked
+    then. If that fails, the same change again marks them.
+    """
     with parts.database.writing() as session:
         row = _row(session, owner, lock=True)
         before = _rule(row, parts)
@@ -88,12 +92,23 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
         if is_other_kv:
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     if after.when is KVWhen.UPLOAD is not before.when:
-        rebuild_evicted(owner, parts)
-    if is_other_kv:
+        _rebuild_evicted(owner, parts)
+    if is_other_kv or any(named is not None for named in (patch.format, patch.compress, patch.keep)):
         refresh_outdated_kv(parts)
         with suppress(Unavailable):  # the next sweep queues them, and those beyond
             requeue_stuck(parts.database, parts.queue, QUEUED_AT_ONCE)
     return view
+
+
+def _rebuild_evicted(owner: KVOwner, parts: Parts) -> None:
+    """Not when the rule is named again: KV that was evicted to make room would be computed whenever it is."""
+    try:
+        rebuild_evicted(owner, parts)
+    except Unavailable as error:
+        raise Unavailable(
+            f"the rule was changed, but not all documents that lack KV were queued: send POST "
+            f"/v1/collections/{owner.collection_id}/kv/rebuild ({error})"
+        ) from error
 
 
 def keep_hot(parts: Parts) -> int:

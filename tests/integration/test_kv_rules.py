@@ -1,11 +1,13 @@
 """Rules for KV: a collection's format, and KV from the upload on, from the nth use on, or never."""
 
 import io
-from itertools import pairwise
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count, pairwise
 
 import msgspec
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
@@ -15,13 +17,15 @@ from ragkv.compression import Compression, CompressionMethod
 from ragkv.db.chunks import to_chunk
 from ragkv.db.jobs import KEEP
 from ragkv.db.tables import ChunkRow, JobRow
+from ragkv.errors import Unavailable
 from ragkv.kv_format import KVFormat
+from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import held_kv, rebuild_document
 from ragkv.upkeep.eviction import evict
-from ragkv.upkeep.rules import KVRulePatch, change_rule, keep_hot
+from ragkv.upkeep.rules import KVRulePatch, change_rule, keep_hot, rule_view
 from tests.documents import LONG, use
 from tests.echo_engine import EchoEngine
 from tests.over_http import Client, assert_problem
@@ -55,6 +59,20 @@ def formats(parts: Parts) -> set[KVFormat]:
     return {parts.kv_store.shape(key).format for key in keys}
 
 
+@contextmanager
+def failing_after_the_first_commit(parts: Parts) -> Iterator[None]:
+    """The database goes away between two transactions."""
+    commits = count(1)
+
+    def fail(connection: object) -> None:
+        if next(commits) > 1:
+            raise Unavailable("the database is away")
+
+    event.listen(parts.database.engine, "commit", fail)
+    yield
+    event.remove(parts.database.engine, "commit", fail)
+
+
 class TestFormat:
     def test_a_collection_has_another_than_the_service(self, parts: Parts, ingest: IngestParts, owner: KVOwner):
         change_rule(owner, KVRulePatch(format="int4"), parts)
@@ -70,6 +88,18 @@ class TestFormat:
             assert view(parts, document_id).status is Status.SEARCHABLE
             assert ingest_document(document_id, ingest) is IngestOutcome.READY
             assert formats(parts) == {kv_format}
+
+    def test_a_change_that_marked_no_document_is_made_up_for_when_it_is_sent_again(
+        self, parts: Parts, ingest: IngestParts, owner: KVOwner
+    ):
+        document_id = stored(parts)
+        ingest_document(document_id, ingest)
+        with failing_after_the_first_commit(parts), pytest.raises(Unavailable):
+            change_rule(owner, KVRulePatch(format="int8"), parts)
+        assert (rule_view(owner, parts).format, view(parts, document_id).status) == (KVFormat.INT8, Status.READY)
+
+        change_rule(owner, KVRulePatch(format="int8"), parts)
+        assert view(parts, document_id).status is Status.SEARCHABLE
 
     @pytest.mark.parametrize("other", [{"format": "int8"}, {"compress": "h2o"}], ids=["format", "compression"])
     def test_documents_of_other_collections_stay_as_they_are(
@@ -182,6 +212,16 @@ class TestNever:
         rebuild_document(owner.tenant_id, document_id, parts)
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
         assert view(parts, document_id).status is Status.READY
+
+    def test_a_later_rule_whose_documents_are_not_queued_says_what_to_do(
+        self, parts: Parts, ingest: IngestParts, owner: KVOwner
+    ):
+        change_rule(owner, KVRulePatch(when="never"), parts)
+        ingest_document(stored(parts), ingest)
+        with failing_after_the_first_commit(parts), pytest.raises(Unavailable, match=r"POST .*/kv/rebuild"):
+            change_rule(owner, KVRulePatch(when="upload"), parts)
+
+        assert rule_view(owner, parts).when is KVWhen.UPLOAD
 
     def test_a_later_rule_has_it_computed(self, parts: Parts, ingest: IngestParts, owner: KVOwner):
         change_rule(owner, KVRulePatch(when="never"), parts)

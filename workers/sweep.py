@@ -45,7 +45,7 @@ class Sweeper:
 
     def sweep(self) -> None:
         """Sweep once. A step whose database, Redis or Qdrant is unavailable is retried by the next sweep."""
-        steps = [self._keep_hot, self._requeue, self._make_room]
+        steps = [self._keep_hot, self._requeue, self._evict, self._make_room_on_disk]
         if self._sweeps % GARBAGE_EVERY == 0:
             steps += [self._forget_answers, self._collect_garbage, self._clean, self._prune]
         self._sweeps += 1
@@ -62,11 +62,14 @@ class Sweeper:
         if stuck := requeue_stuck(self._parts.database, self._parts.queue):
             log.info("requeued %d unfinished documents", len(stuck))
 
-    def _make_room(self) -> None:
-        if self._parts.kv_remote is not None:
-            self._parts.kv_disk.make_room(0)
+    def _evict(self) -> None:
         if (freed := make_room(self._parts)) != NOTHING:
             log.info("evicted %d KV files of %d bytes to stay within the limits on KV", freed.files, freed.bytes)
+
+    def _make_room_on_disk(self) -> None:
+        """After the eviction: what is evicted may go from a disk that is full of KV without copies."""
+        if self._parts.kv_remote is not None:
+            self._parts.kv_disk.make_room(0)
 
     def _forget_answers(self) -> None:
         if forgotten := forget_stale_answers(self._parts.database, self._parts.answer_ring):

@@ -49,6 +49,7 @@ from tests.conftest import ingest_over, lend_models
 from tests.documents import LONG, kv_files, use
 from tests.echo_engine import EchoEngine
 from tests.over_http import client_of, wait_until
+from workers.sweep import Sweeper
 from workers.uploads import Uploads
 
 Hosts = tuple[Parts, IngestParts, Parts]
@@ -338,6 +339,15 @@ def test_nothing_is_dropped_that_has_no_copy(hosts: Hosts):
     with pytest.raises(OutOfSpace, match="RAGKV_KV_REMOTE"):
         worker.kv_disk.make_room(0)
     assert kv_files(worker) == before
+
+
+def test_a_full_disk_whose_files_may_not_go_keeps_no_worker_from_evicting(hosts: Hosts):
+    worker, ingest, _ = hosts
+    ready(ingest)
+    worker.settings = msgspec.structs.replace(worker.settings, max_tenant_kv_bytes=1)
+    allow(worker, 1)
+    Sweeper(worker).sweep()
+    assert kv_files(worker) == set()
 
 
 def test_a_full_disk_whose_files_may_not_go_is_not_searched_at_every_question(hosts: Hosts, monkeypatch):

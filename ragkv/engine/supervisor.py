@@ -48,13 +48,15 @@ class Phase(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds. silence: no sign of life for so long is a hang. look: between two looks at the engine.
+    """Seconds. silence: no sign of life for so long is a hang. start: a start that takes longer than this, and than
+    `silence`, is one; large models load for minutes. look: between two looks at the engine.
 
     delays: before the second attempt, the third, and so on; the last one from then on. stable: ready for so long, an
     engine has all its attempts again. patience: how long a lost request waits for the next engine.
     """
 
     silence: float = 300.0
+    start: float = 1800.0
     look: float = 1.0
     delays: tuple[float, ...] = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
     stable: float = 120.0
@@ -176,7 +178,7 @@ class SupervisedEngine:
             engine = self._make()
             try:
                 self._engine = engine
-                await engine.start()
+                await self._start(engine)
             except Exception as error:  # whatever it is: the service must not stay without an engine
                 log.exception("the engine did not start; it will be started again")
                 self._failed_starts += 1
@@ -195,6 +197,15 @@ class SupervisedEngine:
                 await self._replace_after(engine, reason)
             await asyncio.sleep(self._next_at - time.monotonic())
             metrics.engine_restarted()
+
+    async def _start(self, engine: Replaceable) -> None:
+        """Raises what the engine does, and Unavailable for one that takes too long."""
+        limit = max(self._pace.start, self._pace.silence)
+        try:
+            async with asyncio.timeout(limit):
+                await engine.start()
+        except TimeoutError as error:
+            raise Unavailable(f"the engine did not start within {limit:.0f} s") from error
 
     async def _replace_after(self, engine: Replaceable, reason: str) -> None:
         """Put an engine that failed out of the way and set the time of the next attempt."""

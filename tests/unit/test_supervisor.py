@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,6 +177,24 @@ def test_an_engine_that_does_not_start_is_tried_again_ever_more_slowly() -> None
         assert await ask(engine) == ANSWER
 
     run(scenario, *[failing] * 5, ChildEngine)
+
+
+class Loading(ChildEngine):
+    """Its core is never ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._arguments = ("-c", "import time; time.sleep(60)")
+
+
+def test_an_engine_that_hangs_while_it_loads_is_killed_and_replaced() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        with pytest.raises(Unavailable, match="did not start within 3 s"):
+            await engine.start()
+        await until_ready(engine)
+        assert (await ask(engine), len(cores.made)) == (ANSWER, 2)
+
+    run(scenario, Loading, ChildEngine, pace=replace(PACE, start=3.0))
 
 
 class Stubborn(ChildEngine):

@@ -8,6 +8,7 @@ from ragkv.catalog.requeue import requeue_stuck
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage
+from ragkv.upkeep.prefixes import request_lost_prefixes
 from ragkv.upkeep.pruning import prune
 from ragkv.upkeep.room import make_room
 from ragkv.upkeep.rules import keep_hot
@@ -47,7 +48,13 @@ class Sweeper:
         """Sweep once. A step whose database, Redis or Qdrant is unavailable is retried by the next sweep."""
         steps = [self._keep_hot, self._requeue, self._evict, self._make_room_on_disk]
         if self._sweeps % GARBAGE_EVERY == 0:
-            steps += [self._forget_answers, self._collect_garbage, self._clean, self._prune]
+            steps += [
+                self._forget_answers,
+                self._collect_garbage,
+                self._request_lost_prefixes,
+                self._clean,
+                self._prune,
+            ]
         self._sweeps += 1
         for step in steps:
             attempt(step, NAME)
@@ -80,6 +87,10 @@ class Sweeper:
     def _collect_garbage(self) -> None:
         if (freed := collect_garbage(self._parts)) != NOTHING:
             log.info("removed %d unused KV files of %d bytes", freed.files, freed.bytes)
+
+    def _request_lost_prefixes(self) -> None:
+        if requested := request_lost_prefixes(self._parts):
+            log.info("the KV of %d tenants' prefixes is lost, and will be computed again", requested)
 
     def _clean(self) -> None:
         if removed := clean(self._parts):

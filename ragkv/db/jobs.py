@@ -14,7 +14,7 @@ INGEST = "ingest"
 REBUILD = "rebuild"
 """KV made again that was evicted, whatever the rule for KV."""
 KEEP = "keep"
-"""KV made of chunks that were used often enough."""
+"""KV made of chunks that were used often enough, or of a prefix whose KV was lost."""
 
 
 def open_jobs(document_id: str, **changes: Any) -> Update:

@@ -203,6 +203,18 @@ def kv_bytes_by_tenant() -> Select[str, int]:
     return select(KVEntryRow.tenant_id, _BYTES).group_by(KVEntryRow.tenant_id)
 
 
+def tenants_with_kv() -> Select[str]:
+    return select(KVEntryRow.tenant_id).distinct()
+
+
+def document_with_kv(tenant_id: str) -> Select[str]:
+    """Id of one of a tenant's documents with KV that no worker is to read: one that is ready, if there is one."""
+    has_kv = exists().where(ChunkRow.document_id == DocumentRow.id, ChunkRow.kv_key == KVEntryRow.key)
+    is_whole = or_(DocumentRow.status == Status.READY, DocumentRow.kv_evicted)
+    mine = (DocumentRow.tenant_id == tenant_id, is_whole, has_kv)
+    return select(DocumentRow.id).where(*mine).order_by(DocumentRow.kv_evicted).limit(1)
+
+
 def pinned_bytes(tenant_id: str) -> Select[int]:
     """Bytes of a tenant's KV that is pinned, each file once."""
     mine = (KVEntryRow.tenant_id == tenant_id, _pinned())

@@ -28,6 +28,7 @@ from ragkv.retrieve.vectors import Point
 from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import Cleaned, clean
 from ragkv.upkeep.points import missing_points, renew_points, write_points
+from ragkv.upkeep.prefixes import request_lost_prefixes
 from tests.over_http import ADA, wait_until
 from workers.sweep import Sweeper
 
@@ -129,6 +130,19 @@ class TestKV:
             parts.kv_store.delete([key])
 
         assert [size > 0 for _, size in leftovers.missing_kv(parts.database, parts.kv_store)] == [True]
+
+    def test_a_lost_prefix_is_computed_again_though_no_document_lacks_kv(
+        self, parts: Parts, ingest: IngestParts, document_id: str
+    ):
+        ingest_document(document_id, ingest)
+        prefix = parts.keys_of(parts.default_collection.tenant_id).prefix()
+        assert request_lost_prefixes(parts) == 0
+
+        parts.kv_store.drop([prefix])
+        assert request_lost_prefixes(parts) == 1
+        assert request_lost_prefixes(parts) == 0, "it is on its way"
+        assert ingest_document(document_id, ingest) is IngestOutcome.READY
+        assert prefix in parts.kv_store
 
     def test_unfinished_files_are_found_whoever_wrote_them(self, parts: Parts):
         """Ours end in .partial, those of safetensors begin with .tmp."""

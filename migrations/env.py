@@ -23,7 +23,6 @@ def run_migrations(connection: Connection) -> None:
     context.configure(
         connection=connection,
         target_metadata=Base.metadata,
-        render_as_batch=connection.dialect.name == "sqlite",
         render_item=render_item,
     )
     with context.begin_transaction():

@@ -12,9 +12,10 @@ depends_on: Sequence[str] | None = None
 
 
 def upgrade() -> None:
-    with op.batch_alter_table("documents") as batch:
-        batch.add_column(sa.Column("metadata", sa.JSON(), server_default=sa.text("'{}'"), nullable=False))
-        batch.create_index(op.f("ix_documents_collection_id_created_at"), ["collection_id", "created_at"], unique=False)
+    op.add_column("documents", sa.Column("metadata", sa.JSON(), nullable=False, server_default=sa.text("'{}'")))
+    op.create_index(
+        op.f("ix_documents_collection_id_created_at"), "documents", ["collection_id", "created_at"], unique=False
+    )
     op.create_table(
         "document_labels",
         sa.Column("document_id", sa.String(length=64), nullable=False),
@@ -31,6 +32,5 @@ def upgrade() -> None:
 def downgrade() -> None:
     op.drop_index(op.f("ix_document_labels_key_value"), table_name="document_labels")
     op.drop_table("document_labels")
-    with op.batch_alter_table("documents") as batch:
-        batch.drop_index(op.f("ix_documents_collection_id_created_at"))
-        batch.drop_column("metadata")
+    op.drop_index(op.f("ix_documents_collection_id_created_at"), table_name="documents")
+    op.drop_column("documents", "metadata")

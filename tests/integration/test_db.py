@@ -12,7 +12,7 @@ from threading import Thread
 
 import numpy as np
 import pytest
-from sqlalchemy import inspect, select, text, update
+from sqlalchemy import Engine, event, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ragkv.catalog.collection import list_collections
@@ -118,6 +118,20 @@ class TestMigrations:
         migrate(database_url)
 
         check_drift(database_url)
+
+    def test_no_upgrade_drops_a_table(self, sqlite_url: str):
+        """SQLite would delete the rows that refer to one."""
+        statements: list[str] = []
+
+        def note(connection: object, cursor: object, statement: str, *rest: object) -> None:
+            statements.append(statement)
+
+        event.listen(Engine, "before_cursor_execute", note)
+        migrate(sqlite_url)
+        event.remove(Engine, "before_cursor_execute", note)
+
+        assert any("CREATE TABLE" in statement for statement in statements)
+        assert not [statement for statement in statements if "DROP TABLE" in statement]
 
     def test_processes_that_migrate_at_once_wait_for_each_other(self, database_url: str):
         """Each also makes the default scope: there is one in the end."""

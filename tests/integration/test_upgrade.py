@@ -58,6 +58,23 @@ def test_every_value_is_still_there_after_the_upgrade_and_after_going_back_to_0_
     check_drift(parts.settings.database)
 
 
+def test_rows_outlive_the_way_back_to_the_first_schema_with_keys_and_forth(parts: Parts):
+    """Also the chunks of documents, and the documents of collections."""
+    url = parts.settings.database
+    with snapshot(parts.database) as connection:
+        before = rows(connection)
+    downgrade(url, "0002")
+    with snapshot(parts.database) as connection:
+        oldest = rows(connection)
+    migrate(url)
+    with snapshot(parts.database) as connection:
+        newest = rows(connection)
+    assert len(oldest["documents"]) == 4 and len(oldest["chunks"]) == 2
+    for table, kept in oldest.items():
+        for others in (before, newest):
+            assert [{name: row[name] for name in kept[0]} for row in others[table]] == kept
+
+
 def test_documents_that_no_file_is_attached_as_are_taken_as_uploaded(parts: Parts):
     migrate(parts.settings.database)
     with snapshot(parts.database) as connection:

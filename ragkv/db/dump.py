@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import (
+    JSON,
     Column,
     Connection,
     DateTime,
@@ -76,9 +77,13 @@ def tables_of(connection: Connection) -> list[Table]:
 
 
 def reflected(connection: Connection) -> list[Table]:
-    """`tables_of`, with those that dumps leave out."""
+    """`tables_of`, with those that dumps leave out. None in a JSON column is NULL, never JSON's null."""
     schema = MetaData()
     schema.reflect(connection)
+    for table in schema.tables.values():
+        for column in table.columns:
+            if isinstance(column.type, JSON):
+                column.type.none_as_null = True
     return [table for table in schema.sorted_tables if table.name != VERSION_TABLE]
 
 

@@ -23,8 +23,9 @@ from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
+from ragkv.db.evaluations import QUEUED, next_question
 from ragkv.db.kv_entries import all_entries
-from ragkv.db.tables import CollectionRow, DocumentRow
+from ragkv.db.tables import CollectionRow, DocumentRow, EvaluationQuestionRow, EvaluationRow
 from ragkv.db.tenants import tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.parts import Parts
@@ -125,6 +126,27 @@ def test_every_row_comes_back_as_it_was(source: Parts, empty: Parts, tmp_path: P
         [_naive(row) for row in table] for table in before.values()
     ]
     assert not set(LEFT_OUT) & set(before)
+
+
+def test_an_evaluation_that_was_not_done_goes_on_with_its_questions(
+    source: Parts, make: Maker, postgres_url: str, tmp_path: Path
+):
+    """From SQLite to PostgreSQL, and from PostgreSQL to SQLite."""
+    ref = source.default_collection
+    run = EvaluationRow(
+        tenant_id=ref.tenant_id, collection_id=ref.collection_id, kind="search", source="given", state=QUEUED, total=1
+    )
+    with source.database.writing() as session:
+        session.add(run)
+        session.flush()
+        session.add(EvaluationQuestionRow(evaluation_id=run.id, ordinal=0, given={"question": "Who?"}))
+    backup(tmp_path / "backup", source.database, source.files)
+    is_postgres = source.database.engine.dialect.name == "postgresql"
+    target = make("target", f"sqlite:///{tmp_path / 'target.sqlite3'}" if is_postgres else postgres_url)
+    restore(tmp_path / "backup", target)
+
+    with target.database.reading() as session:
+        assert session.scalars(next_question(run.id)).one().given == {"question": "Who?"}
 
 
 def test_nobody_else_can_read_a_backup_and_it_says_that_it_holds_secrets(parts: Parts, tmp_path: Path):

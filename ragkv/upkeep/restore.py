@@ -15,7 +15,7 @@ from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tab
 from ragkv.db.migrate import migrate, revisions
 from ragkv.db.restored import UNHELD, make_consistent, versions
 from ragkv.errors import Conflict, Rejected
-from ragkv.files import FileStore
+from ragkv.files import FileStore, StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.backup_format import FILES, TABLES, Manifest, check, listed_files, read_manifest
 from ragkv.upkeep.points import renew_points
@@ -50,6 +50,7 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
             f"{folder} was made by ragkv {manifest.ragkv}, whose database schema this version does not know "
             f"({manifest.revision}): restore it with that version"
         )
+    parts.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     parts.prepare_database()
     if parts.server_index is not None:  # vectors are written last: a server that is away must be known before that
         parts.server_index.ping()
@@ -57,13 +58,21 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts) as (tables, dumps):
         source = FileStore(folder / FILES)
-        for file in listed_files(folder):  # copies, not links: the backup stays as it is; equal names mean equal bytes
-            with source.path(*file).open("rb") as body, parts.files.receive(body, sys.maxsize) as received:
-                parts.files.keep(file.tenant_id, received)
-            if (made := source.beside(*file)) is not None:
-                parts.files.keep_beside(*file, made)
+        for file in listed_files(folder):
+            _put_back(file, source, parts.files)
         _exchange(tables, dumps, replace, parts.database)
+        for file in listed_files(folder):  # a worker's sweep removes old files that no row names, as none did until now
+            if not parts.files.path(*file).is_file():
+                _put_back(file, source, parts.files)
     return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
+
+
+def _put_back(file: StoredFile, source: FileStore, target: FileStore) -> None:
+    """A copy, not a link: the backup stays as it is. Equal names mean equal bytes."""
+    with source.path(*file).open("rb") as body, target.receive(body, sys.maxsize) as received:
+        target.keep(file.tenant_id, received)
+    if (made := source.beside(*file)) is not None:
+        target.keep_beside(*file, made)
 
 
 def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, database: Database) -> None:

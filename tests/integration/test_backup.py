@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -31,7 +32,9 @@ from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
+from ragkv.upkeep import restore as restoring
 from ragkv.upkeep.backup import backup
+from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict_entries
 from ragkv.upkeep.restore import restore
 from tests.conftest import ingest_over, lend_models
@@ -303,6 +306,27 @@ def test_a_backup_names_files_that_are_lost_and_restores_the_rest(parts: Parts, 
     assert [file.sha256 for file in manifest.lost_files] == [_sha256(parts, lost)]
     assert (restored.documents, restored.files, restored.lost_files) == (2, 1, 1)
     assert empty.files.path(parts.default_collection.tenant_id, _sha256(parts, kept)).read_bytes() == ALAN
+
+
+def test_files_that_a_worker_sweeps_during_a_long_restore_are_put_back(
+    parts: Parts, empty: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """No row names them until the tables are exchanged."""
+    file = (parts.default_collection.tenant_id, _sha256(parts, store(parts)))
+    parts.files.keep_beside(*file, b"made")
+    folder = _backup(parts, tmp_path, upload=False)
+    exchange = restoring._exchange
+
+    def hours_later(*given: Any) -> None:
+        for path in (path for path in empty.files.folder.rglob("*") if path.is_file()):
+            os.utime(path, (time.time() - 7200,) * 2)
+        assert clean(empty).files == 1
+        exchange(*given)
+
+    monkeypatch.setattr(restoring, "_exchange", hours_later)
+    restore(folder, empty)
+
+    assert (empty.files.path(*file).read_bytes(), empty.files.beside(*file)) == (ADA, b"made")
 
 
 def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts, make: Maker, tmp_path: Path):

@@ -140,10 +140,12 @@ def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waitin
 
 
 def test_a_backup_of_a_database_of_0_1_0_is_upgraded_while_it_is_restored(
-    parts: Parts, settings: Settings, loaded: IngestParts, tmp_path: Path
+    parts: Parts, settings: Settings, loaded: IngestParts, postgres_url: str, tmp_path: Path
 ):
+    """Into a database of the other kind, on a machine that has no data folder yet."""
     manifest = backup(tmp_path / "backup", parts.database, parts.files)
-    target = Parts(msgspec.structs.replace(settings, data_dir=tmp_path / "target"))
+    other = None if parts.database.engine.dialect.name == "postgresql" else postgres_url
+    target = Parts(msgspec.structs.replace(settings, data_dir=tmp_path / "target", database_url=other))
     lend_models(target, loaded)
     restored = restore(tmp_path / "backup", target)
 
@@ -152,4 +154,5 @@ def test_a_backup_of_a_database_of_0_1_0_is_upgraded_while_it_is_restored(
         questions = {row["text"] for row in rows(connection)["questions"]}
     assert questions == {"Who wrote it?", "Wer war's — 1918?"}
     assert list(target.settings.data_dir.glob("restore-*")) == []
+    assert target.settings.data_dir.stat().st_mode & 0o077 == 0
     target.close()

@@ -38,9 +38,10 @@ def renew_points(parts: Parts) -> int | None:
     """Write every point on the server anew, and remove strays. Returns how many were written; None without a server."""
     if parts.server_index is None:
         return None
+    held = parts.server_index.held()  # first: a document that is indexed meanwhile is wanted
     with parts.database.reading() as session:
         wanted = {Held(*place) for *place, _ in session.execute(searchable_documents())}
-    for place in parts.server_index.held():
+    for place in held:
         if place not in wanted:
             parts.server_index.delete_document(place.tenant_id, place.document_id)
     return write_points(wanted, parts)

@@ -4,7 +4,7 @@ asked."""
 import dataclasses
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 
 import msgspec
@@ -21,11 +21,13 @@ from ragkv.clock import utc_now
 from ragkv.db.file_tables import FileRow
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
 from ragkv.parts import Parts
+from ragkv.retrieve.index import Held
 from ragkv.retrieve.vectors import Point
 from ragkv.settings import Settings
 from ragkv.status import JobStatus, Status
 from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
+from ragkv.upkeep.points import renew_points
 from tests.conftest import ingest_over, lend_models
 from tests.qdrant_server import QdrantServer
 
@@ -245,6 +247,22 @@ class TestQdrant:
         assert found(parts) == {}
         hits = parts.retriever.search(ref.tenant_id, ref.collection_id, "engine number 0 stood in hall 0", 3, 1)
         assert hits and {hit.chunk.document_id for hit in hits} == {document_id}
+
+    def test_a_document_that_is_indexed_while_points_are_renewed_keeps_its_own(
+        self, with_qdrant: Parts, loaded: IngestParts, monkeypatch: pytest.MonkeyPatch
+    ):
+        parts, ingest, index = with_qdrant, ingest_over(with_qdrant, loaded), with_qdrant.server_index
+        assert index is not None
+        held = index.held
+
+        def indexed_meanwhile() -> Mapping[Held, int]:
+            _read(parts, ingest)
+            return held()
+
+        with monkeypatch.context() as patched:
+            patched.setattr(index, "held", indexed_meanwhile)
+            renew_points(parts)
+        assert found(parts) == {}
 
 
 def stray(point: Point) -> Point:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ragkv.batched import batched
-from ragkv.db.kv_entries import documents_using, entries_of
+from ragkv.db.kv_entries import documents_using, entries_of, keys_with_entries
 from ragkv.errors import Corrupt, NotFound, Unavailable, Unsupported
 from ragkv.kv.file import receive_kv
 from ragkv.kv_disk import sizes_of_remote
@@ -42,48 +42,53 @@ class Verified(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Count:
+    """`lost`: health by key."""
+
     checked: int = 0
     bytes: int = 0
-    lost: list[tuple[str, int]] = field(default_factory=list)
-    healths: dict[FileHealth, int] = field(default_factory=dict)
+    unusable: int = 0
+    lost: dict[str, FileHealth] = field(default_factory=dict)
 
     def add(self, key: str, size: int, health: FileHealth) -> None:
         self.checked += 1
         self.bytes += size
-        self.healths[health] = self.healths.get(health, 0) + 1
+        self.unusable += health == "unusable"
         if health in LOST:
-            self.lost.append((key, size))
+            self.lost[key] = health
 
     def so_far(self, total: int, documents: list[str]) -> Verified:
-        damaged, missing, unusable = (self.healths.get(kind, 0) for kind in ("damaged", "missing", "unusable"))
-        return Verified(self.checked, total, self.bytes, damaged, missing, unusable, documents)
+        lost = list(self.lost.values())
+        damaged, missing = lost.count("damaged"), lost.count("missing")
+        return Verified(self.checked, total, self.bytes, damaged, missing, self.unusable, documents)
 
 
 def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     """Read every KV file of an owner, and the objects of those that are not on this disk. Says how far it is every half
     second; the last says what was found.
 
-    What is lost, and was not made again meanwhile, is forgotten at the end, also when the iterator is closed early.
+    What is lost, and was not made again or evicted meanwhile, is forgotten at the end, also when the iterator is closed
+    early; the last count has that alone.
     With an object store, what was not uploaded and is not on this disk may be on another host's: it is not lost.
     """
     with parts.database.reading() as session:
-        entries = [(key, int(size)) for key, size in session.execute(entries_of(owner))]
+        entries = {key: int(size) for key, size in session.execute(entries_of(owner))}
     count, pace = _Count(), Pace()
-    expected = {key for key, _ in entries}
+    expected = set(entries)
     if parts.kv_remote is not None:
         expected &= sizes_of_remote(parts.database, sorted(expected)).keys()
     try:
-        for key, size in entries:
+        for key, size in entries.items():
             health = _health(key, parts.kv_store, parts.layout)
             count.add(key, size, "unusable" if health == "missing" and key not in expected else health)
             if pace.speaks_now():
                 yield count.so_far(len(entries), [])
     finally:
-        still = [entry for entry in count.lost if _health(entry[0], parts.kv_store, parts.layout) in LOST]
-        lost = [key for key, _ in still]
+        lost = [key for key in count.lost if _health(key, parts.kv_store, parts.layout) in LOST]
         with parts.database.reading() as session:
+            lost = [key for some in batched(lost) for key in session.scalars(keys_with_entries(some))]
             documents = {document for some in batched(lost) for document in session.scalars(documents_using(some))}
-        evict_entries(still, parts.database, parts.kv_store)
+        evict_entries([(key, entries[key]) for key in lost], parts.database, parts.kv_store)
+    count.lost = {key: count.lost[key] for key in lost}
     yield count.so_far(len(entries), sorted(documents))
 
 

@@ -22,7 +22,7 @@ from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
-from ragkv.upkeep.eviction import NOTHING, collect_garbage
+from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict
 from ragkv.upkeep.room import make_room
 from ragkv.upkeep.verify import verify as verify_kv
 from tests.over_http import Client, assert_problem, events_of, upload
@@ -269,9 +269,19 @@ class TestVerification:
         file.write_bytes(content)
         *_, found = verified
 
-        assert found.damaged == 1
-        assert found.documents == []
+        assert (found.damaged, found.missing, found.documents) == (0, 0, [])
         assert file.read_bytes() == content
+
+    def test_kv_that_is_evicted_meanwhile_is_not_lost(self, answerable: str, other: str, parts: Parts, monkeypatch):
+        monkeypatch.setattr("ragkv.upkeep.pace.SPEAK_EVERY_S", 0.0)
+        owner = KVOwner(parts.default_collection.tenant_id)
+        verified = verify_kv(owner, parts)
+        assert next(verified).checked == 1
+        evict(owner, parts)
+        *_, last, found = verified
+
+        assert last.missing == found.total - 1 > 0
+        assert (found.damaged, found.missing, found.documents) == (0, 0, [])
 
 
 class TestGarbage:

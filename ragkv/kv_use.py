@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from ragkv.batched import batched
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.kv_entries import used
-from ragkv.db.kv_rules import used_without_kv
+from ragkv.db.kv_entries import keys_of_chunks, locked_entries, used
+from ragkv.db.kv_rules import locked_without_kv, used_without_kv
 from ragkv.errors import Unavailable
 from ragkv.eviction import HALF_LIFE_S
 
@@ -49,6 +49,8 @@ class KVUse:
         try:
             for some in batched(list(uses)):
                 with self._database.writing() as session:
+                    session.execute(locked_entries(keys_of_chunks(some)))
+                    session.execute(locked_without_kv(some))
                     for times in {uses[chunk_id] for chunk_id in some}:
                         as_often = [chunk_id for chunk_id in some if uses[chunk_id] == times]
                         session.execute(used(as_often, utc_now(), self._half_life_s, times))

@@ -73,6 +73,16 @@ def keys_with_entries(keys: Sequence[str]) -> Select[str]:
     return select(KVEntryRow.key).where(one_of(KVEntryRow.key, keys))
 
 
+def keys_of_chunks(chunk_ids: Sequence[str]) -> Select[str]:
+    """Keys of the entries that these chunks use."""
+    return select(KVEntryRow.key).where(_used_by_chunks(chunk_ids))
+
+
+def locked_entries(found: Select[str]) -> Select[str]:
+    """The same keys; on PostgreSQL their entries are locked, in the order in which all transactions lock several."""
+    return found.order_by(KVEntryRow.key).with_for_update()
+
+
 def forget_entries(keys: Sequence[str]) -> Delete:
     return delete(KVEntryRow).where(one_of(KVEntryRow.key, keys))
 
@@ -158,9 +168,8 @@ def entries_only_of(owner: KVOwner) -> Select[str, int]:
 
 def used(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
     """Count uses of the KV of these chunks."""
-    keys = select(ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids))
     warm_until = warmer(KVEntryRow.warm_until, moment, half_life_s, times)
-    return update(KVEntryRow).where(KVEntryRow.key.in_(keys)).values(last_used_at=moment, warm_until=warm_until)
+    return update(KVEntryRow).where(_used_by_chunks(chunk_ids)).values(last_used_at=moment, warm_until=warm_until)
 
 
 def warmer(
@@ -295,6 +304,10 @@ def chunks_by_kv(owner: KVOwner) -> Select[int, int]:
         .outerjoin(KVEntryRow, KVEntryRow.key == ChunkRow.kv_key)
         .where(_belongs(owner))
     )
+
+
+def _used_by_chunks(chunk_ids: Sequence[str]) -> ColumnElement[bool]:
+    return KVEntryRow.key.in_(select(ChunkRow.kv_key).where(one_of(ChunkRow.id, chunk_ids)))
 
 
 def _used_by(owner: KVOwner) -> ColumnElement[bool]:

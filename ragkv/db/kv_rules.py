@@ -59,11 +59,17 @@ def is_to_keep(rule: KVRule) -> ColumnElement[bool]:
     return or_(_HAS_KV, ChunkRow.kv_uses >= rule.uses)
 
 
+def locked_without_kv(chunk_ids: Sequence[str]) -> Select[str]:
+    """Chunks among these that have no KV; on PostgreSQL they are locked, in the order in which all transactions lock
+    several."""
+    return select(ChunkRow.id).where(*_bare(chunk_ids)).order_by(ChunkRow.id).with_for_update()
+
+
 def used_without_kv(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
     """Count uses of those of the chunks that have no KV."""
-    bare = (one_of(ChunkRow.id, chunk_ids), ~_HAS_KV)
     warm_until = warmer(ChunkRow.kv_warm_until, moment, half_life_s, times)
-    return update(ChunkRow).where(*bare).values(kv_uses=ChunkRow.kv_uses + times, kv_warm_until=warm_until)
+    changes = {"kv_uses": ChunkRow.kv_uses + times, "kv_warm_until": warm_until}
+    return update(ChunkRow).where(*_bare(chunk_ids)).values(**changes)
 
 
 def tried(document_id: str, uses: int) -> Update:
@@ -120,3 +126,7 @@ def precompute_outdated_again(index_fingerprint: str, kv_fingerprint: str, own: 
         DocumentRow.collection_id.in_(select(CollectionRow.id).where(*made_so)),
     )
     return update(DocumentRow).where(outdated).values(status=Status.SEARCHABLE, **FRESH)
+
+
+def _bare(chunk_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+    return one_of(ChunkRow.id, chunk_ids), ~_HAS_KV

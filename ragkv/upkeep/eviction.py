@@ -17,6 +17,8 @@ from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
     entries_only_of,
     forget_entries,
+    keys_with_entries,
+    locked_entries,
     lose_readiness,
     remember_uses,
 )
@@ -100,6 +102,7 @@ def remove_unnamed_files(parts: Parts) -> Freed:
 def forget(session: "Session", keys: Sequence[str]) -> None:
     """Forget the entries of these keys; documents that use them are ready no longer.
     Their files go after the commit."""
+    session.execute(locked_entries(keys_with_entries(keys)))
     session.execute(remember_uses(keys), execution_options={"synchronize_session": False})
     session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
     session.execute(forget_entries(keys))

@@ -1,10 +1,13 @@
 """Statements about KV and generations, on SQLite and on a real PostgreSQL."""
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, timedelta
 
 import pytest
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, func, select, text, update
 
 from ragkv.answer_cache.cache import CacheRule
 from ragkv.clock import utc_now
@@ -34,6 +37,7 @@ from ragkv.db.kv_rules import used_without_kv
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, eviction_policy, warmer
+from ragkv.kv_use import KVUse
 from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.eviction import forget
 from tests.integration.test_db import add_document, store
@@ -56,6 +60,33 @@ def documents(database: Database, ref: CollectionRef) -> dict[str, str]:
         lease = store(database, made[name])
         lease.finish([KeptKV(f"{made[name]}:{i}", key, 10, 1000) for i, key in enumerate(keys)], "kv")
     return made
+
+
+@pytest.mark.parametrize("with_kv", [True, False])
+def test_processes_that_write_uses_of_the_same_chunks_at_once_take_turns(migrated_postgres_url: str, *, with_kv: bool):
+    """Whatever the order in which each counts them: neither waits for the other for ever."""
+    with closing(Database(migrated_postgres_url)) as database:
+        ensure_collection(database)
+        document_id = add_document(database)
+        lease = store(database, document_id)
+        one, other = (f"{document_id}:{i}" for i in range(2))
+        if with_kv:
+            lease.finish([KeptKV(one, KEYS["a"][0], 10, 1000), KeptKV(other, KEYS["a"][1], 10, 1000)], "kv")
+        first, second = KVUse(database), KVUse(database)
+        first.note([one, other, other])
+        second.note([one, one, other])
+
+        with ThreadPoolExecutor() as pool:
+            with database.writing() as session:
+                session.execute(select(KVEntryRow.key if with_kv else ChunkRow.id).with_for_update())
+                writes = [pool.submit(use.write) for use in (first, second)]
+                while (session.scalar(text("SELECT count(*) FROM pg_locks WHERE NOT granted")) or 0) < 2:
+                    time.sleep(0.05)
+            for write in writes:
+                write.result()
+
+        with database.reading() as session:
+            assert session.scalars(select(ChunkRow.kv_uses)).all() == [0 if with_kv else 3] * 2
 
 
 def test_sums_count_each_file_once_for_each_holder(database: Database, ref: CollectionRef, documents: dict[str, str]):

@@ -10,7 +10,7 @@ import torch
 
 from ingest.writer.adapter import RANK, Adapter
 from ingest.writer.corpus import cut
-from ingest.writer.division import divide, read_record, write_record
+from ingest.writer.division import digest_of, divide, read_record, write_record
 from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader, load_model
 from ingest.writer.samples import SIZES, Sample, Samples
@@ -61,7 +61,8 @@ class Run:
         Rejected for too few chunks, and for a folder with another model's writer or with a part of one."""
         torch.manual_seed(plan.seed)
         self.plan = plan
-        self._division = divide(chunks, read_record(plan.folder))
+        asked_about = {digest_of(chunk) for sample in known for chunk in sample.chunks}
+        self._division = divide(chunks, read_record(plan.folder) | asked_about)
         shortened = (_shortened(near, parts.tokenizer) for near in self._division.training)
         self._training = [near for near in shortened if near]
         self._seen = [*self._division.training, *(sample.chunks for sample in known)]
@@ -116,6 +117,8 @@ class Run:
         if curve[-1][0] != self._trainer.samples:
             curve.append((self._trainer.samples, self._validated()))
             validated(*curve[-1])
+            self._save(curve)
+        elif not self._card.curve:  # nothing was trained: stand-ins alone are a writer too
             self._save(curve)
         return self._settled(settling)
 

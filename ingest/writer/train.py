@@ -30,7 +30,8 @@ LEAST_RATE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Length and rate of a training. It ends with the samples or with the seconds, whichever is first."""
+    """Length and rate of a training. It ends with the samples or, after a whole batch, with the seconds, whichever is
+    first."""
 
     samples: int
     seconds: float
@@ -81,7 +82,8 @@ class Trainer:
 
     def run(self, samples: Samples, progress: Callable[[int, Losses], None]) -> None:
         """Train to the end of the course. `progress` is told after every sample."""
-        while self.samples < self._course.samples and self.seconds < self._course.seconds:
+        course = self._course
+        while self.samples < course.samples and (self.seconds < course.seconds or self.samples % course.batch):
             began = time.monotonic()
             losses = self._step(samples.next())
             self.seconds += time.monotonic() - began

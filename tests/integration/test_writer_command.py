@@ -1,7 +1,7 @@
 """`ragkv writer` from the command line, with a tiny model."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from click.testing import CliRunner, Result
 from transformers import LlamaConfig
 
 from ingest.writer.corpus import chunks_of_files
-from ingest.writer.division import read_record
+from ingest.writer.division import digest_of, read_record
 from ingest.writer.run import STATE, Plan, Run
+from ingest.writer.samples import Sample
 from ingest.writer.train import Course
 from ragkv.cli import main
 from ragkv.parts import Parts
@@ -87,8 +88,38 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     assert "holds an incomplete writer" in without_weights.output
 
 
+@pytest.fixture
+def parts(model: Path, tmp_path: Path) -> Iterator[Parts]:
+    with closing(Parts(Settings(model=str(model), data_dir=tmp_path / "data"))) as parts:
+        parts.prepare()
+        yield parts
+
+
+def test_passages_of_known_questions_are_trained_on_and_never_held_out(parts: Parts, documents: Path, tmp_path: Path):
+    """Also when the run goes on, which divides the chunks as it did."""
+    chunks, plan = chunks_of_files([documents], parts), Plan(tmp_path / "writer", Course(2, 600), 8, 0)
+    known = [Sample(tuple(chunks[-3:]), (("Who?", "Ada"),))]
+    run = Run(parts, chunks, plan, known)
+    run.train(lambda samples, kl: None, lambda samples, kl: None, lambda setting: None)
+    division = run._division
+
+    held_out = {digest_of(chunk) for near in (*division.validation, *division.evaluation) for chunk in near}
+    assert held_out and not held_out & read_record(plan.folder)
+    assert Run(parts, chunks, plan, known)._division == division
+
+
+def test_stand_ins_alone_are_saved_with_the_chunks_that_they_are_made_of(parts: Parts, documents: Path, tmp_path: Path):
+    chunks = chunks_of_files([documents], parts)
+    run = Run(parts, chunks, Plan(tmp_path / "writer", Course(0, 600), 8, 0, stand_ins=1, data="articles.md"))
+    run.train(lambda samples, kl: None, lambda samples, kl: None, lambda setting: None)
+    saved = read_card(tmp_path / "writer")
+
+    assert (saved.data, [done for done, _ in saved.curve], len(saved.stand_ins)) == ("articles.md", [0], 1)
+    assert read_record(tmp_path / "writer") == {digest_of(chunk) for near in run._division.training for chunk in near}
+
+
 def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_last_update(
-    model: Path, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("ingest.writer.run.SAVE_AFTER_S", 0.0)
     folder = tmp_path / "writer"
@@ -97,11 +128,9 @@ def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_la
         if samples == 4:  # told before anything of it is saved
             raise KeyboardInterrupt
 
-    with closing(Parts(Settings(model=str(model), data_dir=tmp_path / "data"))) as parts:
-        parts.prepare()
-        run = Run(parts, chunks_of_files([documents], parts), Plan(folder, Course(8, 600), 8, 0))
-        with pytest.raises(KeyboardInterrupt):
-            run.train(break_off, lambda samples, kl: None, lambda strength: None)
+    run = Run(parts, chunks_of_files([documents], parts), Plan(folder, Course(8, 600), 8, 0))
+    with pytest.raises(KeyboardInterrupt):
+        run.train(break_off, lambda samples, kl: None, lambda strength: None)
 
     card = read_card(folder)
     assert (card.samples, [done for done, _ in card.curve]) == (2, [0])

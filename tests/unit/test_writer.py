@@ -209,6 +209,14 @@ class TestTraining:
         assert trainer.samples == 40
         assert trainer.validate().hidden < before.hidden / 2
 
+    def test_a_course_that_ends_by_the_clock_ends_with_a_whole_batch(self, model):
+        trainer = self.trainer(model, Course(samples=8, seconds=1e-9, batch=2))
+
+        trainer.run(Samples(NEAR, 0), lambda done, losses: None)
+
+        assert trainer.samples == 2
+        assert all(parameter.grad is None for parameter in trainer._adapter.parameters)
+
     @pytest.mark.parametrize("at_once", [10, 1000], ids=["a chunk at a time", "similar ones at once"])
     @pytest.mark.parametrize("kept", [0, 1 << 30], ids=["written twice", "written once"])
     def test_its_gradients_are_those_of_the_adapter_beside_the_weights(

@@ -245,6 +245,7 @@ def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Meth
             "code": code_digest(__name__),
             "packages": package_versions(),
             "model": parts.model_fingerprint,
+            "tokenizer": parts.fingerprints.tokenizer(parts.model_folder),
             "data": hashlib.sha256(options.data.read_bytes()).hexdigest(),
             "settings": msgspec.to_builtins(msgspec.structs.replace(settings, data_dir=Path()), enc_hook=str),
             "methods": [method.key for method in methods],

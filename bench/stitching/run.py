@@ -93,11 +93,14 @@ def run(options: StitchingOptions, parts: Parts, progress: Callable[[int, int], 
 
 
 def _digest(options: StitchingOptions, parts: Parts, dtype: torch.dtype) -> str:
+    settings = parts.settings
     return digest_of(
         {
             "code": code_digest(__name__),
             "packages": package_versions(),
             "model": parts.model_fingerprint,
+            "tokenizer": parts.fingerprints.tokenizer(parts.model_folder),
+            "words": [settings.instructions, settings.question_format, settings.answer_start],
             "data": hashlib.sha256(options.data.read_bytes()).hexdigest(),
             "writer": options.writer and parts.fingerprints.adapter(options.writer),
             "dtype": dtype,

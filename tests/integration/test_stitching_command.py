@@ -96,6 +96,20 @@ def test_a_run_that_was_broken_off_goes_on_where_it_was(
     assert json.loads(file.read_bytes())["n"] == 3
 
 
+def test_a_run_with_other_words_or_another_tokenizer_is_another(tmp_path: Path):
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    options = run.StitchingOptions(QUESTIONS, None, None, float32=True, seed=0, json_file=None)
+
+    def digest(**words: str) -> str:
+        return run._digest(options, Parts(Settings(data_dir=tmp_path, model=str(tmp_path), **words)), torch.float32)
+
+    ours = {digest(), digest(instructions="Answer."), digest(question_format="{question}"), digest(answer_start="A:")}
+    (tmp_path / "tokenizer.json").write_bytes(b"{ }")
+
+    assert len(ours | {digest()}) == 5
+
+
 def test_a_writer_of_another_model_is_refused(stitching: Callable[..., Result], writer: Path):
     write_card(writer, card(model_fingerprint="another"))
 

@@ -381,6 +381,18 @@ def test_a_run_does_not_go_on_with_a_writer_that_was_evaluated_meanwhile(write, 
     assert _digest(options, settings, [], Parts(settings)) != before
 
 
+def test_a_run_with_another_tokenizer_is_another(tmp_path: Path, write):
+    for name in ("model.safetensors", "config.json", "tokenizer.json"):
+        (tmp_path / name).write_bytes(b"{}")
+    settings = Settings(data_dir=tmp_path, model=str(tmp_path))
+    options = FidelityOptions(write(line()), None, None, (0.1,), None, 0, None, writer=None)
+
+    before = _digest(options, settings, [], Parts(settings))
+    (tmp_path / "tokenizer.json").write_bytes(b"{ }")
+
+    assert _digest(options, settings, [], Parts(settings)) != before
+
+
 class TestReport:
     @pytest.fixture
     def rows(self):

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -28,6 +29,9 @@ MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
+PORTS = range(65536)
+"""0: any that is free."""
+REDIS = ("redis://", "rediss://", "unix://")
 LEAST_READ = 0.01
 """Share of the passages' tokens that a sparse prompt holds at least."""
 _TEXT = "a text"
@@ -340,6 +344,7 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must be between {BLOCK_SIZES[0]} and {BLOCK_SIZES[-1]}")
+    _check_addresses(settings)
     _check_sign_in(settings)
     Choice.of(settings.choosing_layers or UPPER)
     eviction_policy(settings.eviction, settings.eviction_half_life_s)
@@ -358,6 +363,22 @@ def _check_shares(settings: Settings) -> None:
         share = getattr(settings, name)
         if share is not None and not low <= share <= high:
             raise Rejected(f"{PREFIX}{name.upper()} must be between {low} and {high}")
+
+
+def _check_addresses(settings: Settings) -> None:
+    if settings.port not in PORTS:
+        raise Rejected(f"{PREFIX}PORT must be between {PORTS[0]} and {PORTS[-1]}")
+    if settings.redis_url is not None and not settings.redis_url.startswith(REDIS):
+        raise Rejected(f"{PREFIX}REDIS_URL must begin with one of {', '.join(REDIS)}")
+    for name in ("redis_url", "qdrant_url"):
+        url = getattr(settings, name) or ""
+        try:
+            urlsplit(url if "://" in url else f"//{url}").port  # noqa: B018 - read to be checked
+        except ValueError:  # its message would show a password
+            raise Rejected(
+                f"{PREFIX}{name.upper()}: the host or port cannot be read; give the port as a number, and percent-encode "
+                "special characters of a password"
+            ) from None
 
 
 def _check_sign_in(settings: Settings) -> None:

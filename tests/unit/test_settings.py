@@ -48,6 +48,8 @@ def test_a_typo_is_refused_with_the_nearest_name():
     ("name", "value"),
     [
         ("RAGKV_PORT", "eighty"),
+        ("RAGKV_PORT", "-1"),
+        ("RAGKV_PORT", "65536"),
         ("RAGKV_CHUNK_TOKENS", "0"),
         ("RAGKV_TOP_K", "-1"),
         ("RAGKV_RECOMPUTE_RATIO", "1.1"),
@@ -79,6 +81,42 @@ def test_a_value_out_of_range_is_refused(name: str, value: str):
 def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(name: str, value: str, wanted: str):
     with pytest.raises(Rejected, match=f"^{name}={value}: give {wanted}$"):
         Settings.from_env({name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("RAGKV_REDIS_URL", "localhost:6379"),
+        ("RAGKV_REDIS_URL", "http://localhost:6379"),
+        ("RAGKV_REDIS_URL", "redis://localhost:secret"),
+        ("RAGKV_REDIS_URL", "redis://:se/cret@localhost:6379"),
+        ("RAGKV_QDRANT_URL", "http://h:secret"),
+        ("RAGKV_QDRANT_URL", "h:secret"),
+        ("RAGKV_QDRANT_URL", "http://h:65536"),
+        ("RAGKV_QDRANT_URL", "http://[::1"),
+    ],
+)
+def test_a_url_that_cannot_be_read_is_refused_and_not_shown(name: str, value: str):
+    with pytest.raises(Rejected, match=name) as refused:
+        Settings.from_env({name: value})
+
+    assert value not in str(refused.value) and "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("redis_url", "redis://:p%2Fw@localhost:6379/0"),
+        ("redis_url", "rediss://localhost"),
+        ("redis_url", "unix:///run/redis.sock"),
+        ("qdrant_url", "http://[::1]:6333"),
+        ("qdrant_url", "qdrant:6333"),
+        ("qdrant_url", "https://qdrant/prefix"),
+        ("port", 0),
+    ],
+)
+def test_addresses_are_taken_as_they_are(name: str, value: str | int):
+    assert getattr(Settings.of({name: value}), name) == value
 
 
 def test_a_password_of_the_wrong_type_is_not_shown(tmp_path: Path):

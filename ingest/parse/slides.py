@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import zip_longest
 
 from lxml.etree import QName, XMLSyntaxError, _Element
 
@@ -11,10 +10,11 @@ from ingest.parse.composer import Composer
 from ingest.parse.equations import emptied_equations
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, TooLarge
 
 _DECK = "ppt/presentation.xml"
 _TITLES = ("title", "ctrTitle")
+_MAX_CELLS, _MAX_DIGITS = 8_000_000, 9
 _FURNITURE = ("dt", "ftr", "sldNum", "hdr", "sldImg")
 _TOOL_TITLE = re.compile(r"((microsoft )?powerpoint\b.*|slide \d+|presentation\d*|title)?", re.IGNORECASE)
 
@@ -113,12 +113,22 @@ def _add_chart(chart: _Element, composer: Composer) -> None:
     """A chart's title, and its series as the columns of a table."""
     composer.block("\n".join(map(_words, chart.iterfind(".//{*}title"))))
     series = list(chart.iter("{*}ser"))
+    names = [" ".join(_values(one, "{*}tx").values()) for one in series]
+    categories = max((_values(one, "{*}cat") or _values(one, "{*}xVal") for one in series), key=len, default={})
+    columns = [categories, *(_values(one, "{*}val") or _values(one, "{*}yVal") for one in series)]
+    places = sorted(set().union(*columns))
+    if len(places) * len(columns) > _MAX_CELLS:
+        raise TooLarge(f"a chart has more than {_MAX_CELLS:,} values: upload its data as CSV")
     if series:
-        names = [" ".join(_values(one, "{*}tx")) for one in series]
-        categories = max((_values(one, "{*}cat") or _values(one, "{*}xVal") for one in series), key=len)
-        columns = [_values(one, "{*}val") or _values(one, "{*}yVal") for one in series]
-        composer.table([["", *names], *map(list, zip_longest(categories, *columns, fillvalue=""))])
+        composer.table([["", *names], *([column.get(place, "") for column in columns] for place in places)])
 
 
-def _values(series: _Element, kind: str) -> list[str]:
-    return [value.text or "" for part in series.iterfind(kind) for value in part.iter("{*}v")]
+def _values(series: _Element, kind: str) -> dict[int, str]:
+    """Values by their places: blank ones are not written. Levels of a category are joined, the outermost first."""
+    levels: dict[int, list[str]] = {}
+    for part in series.iterfind(kind):
+        for value in part.iter("{*}v"):
+            index = value.getparent().get("idx", "")
+            place = int(index) if index.isdecimal() and len(index) <= _MAX_DIGITS else len(levels)
+            levels.setdefault(place, []).append(value.text or "")
+    return {place: " ".join(reversed(words)) for place, words in levels.items()}

@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.parse import parse
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, TooLarge
 from tests.made_files import NAMES, RELATION, epub, odf, pptx, runs, shape, sheet_rows, slide, xlsx
 
 
@@ -57,6 +57,11 @@ def test_an_equation_of_a_slide_is_a_line():
     assert parse("a.pptx", pptx([body])).text == "Slide 1\n\nGiven x/2, so it is."
 
 
+def chart_text(chart: str) -> str:
+    frame = f'<p:graphicFrame><c:chart xmlns:c="c" {NAMES} r:id="x1"/></p:graphicFrame>'
+    return parse("a.pptx", pptx([frame], {1: related("chart", "../charts/c.xml")}, **{"ppt/charts/c.xml": chart})).text
+
+
 def test_a_chart_is_a_table_of_its_series():
     def series(name: str, values: list[int]) -> str:
         points = "".join(f"<pt><v>{value}</v></pt>" for value in values)
@@ -64,12 +69,33 @@ def test_a_chart_is_a_table_of_its_series():
             f"<ser><tx><v>{name}</v></tx><cat><pt><v>2023</v></pt><pt><v>2024</v></pt></cat><val>{points}</val></ser>"
         )
 
-    frame = f'<p:graphicFrame><c:chart xmlns:c="c" {NAMES} r:id="x1"/></p:graphicFrame>'
-    chart = f"<c>{series('Ducks', [1, 2])}{series('Geese', [3, 4])}</c>"
-    body = pptx([frame], {1: related("chart", "../charts/c.xml")}, **{"ppt/charts/c.xml": chart})
-    assert parse("a.pptx", body).text.endswith(
+    assert chart_text(f"<c>{series('Ducks', [1, 2])}{series('Geese', [3, 4])}</c>").endswith(
         "Ducks | Geese\n\n2023 | Ducks: 1 | Geese: 3\n\n2024 | Ducks: 2 | Geese: 4"
     )
+
+
+def test_a_blank_value_of_a_chart_leaves_the_others_in_their_rows():
+    def points(**values: str) -> str:
+        written = "".join(f'<pt idx="{place[1:]}"><v>{value}</v></pt>' for place, value in values.items())
+        return f'<ptCount val="4"/>{written}'
+
+    categories = points(_0="Q1", _1="Q2", _2="Q3", _3="Q4")
+    years = f"<lvl>{categories}</lvl><lvl>{points(_0='2023', _2='2024')}</lvl>"
+    for cat, rows in ((categories, ("Q1", "Q2", "Q3", "Q4")), (years, ("2023 Q1", "Q2", "2024 Q3", "Q4"))):
+        ducks = f"<ser><tx><v>Ducks</v></tx><cat>{cat}</cat><val>{points(_0='10', _2='30', _3='40')}</val></ser>"
+        geese = f"<ser><tx><v>Geese</v></tx><val>{points(_1='5')}</val></ser>"
+        assert chart_text(f"<c>{ducks}{geese}</c>").endswith(
+            f"{rows[0]} | Ducks: 10\n\n{rows[1]} | Geese: 5\n\n{rows[2]} | Ducks: 30\n\n{rows[3]} | Ducks: 40"
+        )
+
+
+def test_places_of_values_far_apart_take_no_room_in_a_chart():
+    point = '<ser><val><ptCount val="4000000000"/><pt idx="{}"><v>7</v></pt></val></ser>'
+    assert chart_text(
+        f"<c>{point.format(4000000000)}{point.format('9' * 5000)}{point.format(999_999_999)}</c>"
+    ).endswith("7")
+    with pytest.raises(TooLarge, match="chart"):
+        chart_text(f"<c>{''.join(map(point.format, range(3_000)))}</c>")
 
 
 def test_a_hidden_slide_is_an_empty_page_and_a_missing_part_is_left_out():

@@ -15,7 +15,9 @@ MAX_CELLS = 8_000_000
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
 _TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
 _DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
-_CLASS = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}class"
+_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
+_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
+_CLASS = f"{_PRESENTATION}class"
 _FURNITURE = ("date-time", "footer", "header", "page-number")
 _LEFT_OUT = (
     "tracked-changes", "annotation", "forms", "table-of-content", "illustration-index", "table-index", "user-index",
@@ -31,13 +33,14 @@ class _CheckCells(Check):
 
 
 def read_opendocument(body: bytes, fallback_title: str) -> Parsed:
-    """Headings, paragraphs, lists, notes and tables; slides and sheets are pages. Pictures, comments, deleted text and
-    tables of contents are left out."""
+    """Headings, paragraphs, lists, notes and tables; slides and sheets are pages. Pictures, comments, deleted text,
+    tables of contents, hidden slides and hidden sheets are left out; a hidden slide is an empty page."""
     composer = Composer()
     with opened(body, "OpenDocument file", _CheckCells()) as archive:
         if b"encryption-data" in archive.read("META-INF/manifest.xml"):
             raise Rejected("it is protected by a password: remove the password and upload it again")
-        content = archive.xml("content.xml").find("{*}body/*")
+        document = archive.xml("content.xml")
+        content = document.find("{*}body/*")
         if content is None:
             raise Rejected("it has no content: open it in the program that made it and save it again")
         found = (
@@ -45,7 +48,7 @@ def read_opendocument(body: bytes, fallback_title: str) -> Parsed:
             if "meta.xml" in archive.paths
             else None
         )
-    _Reader(composer).add_all(content)
+    _Reader(composer, _hiding_styles(document)).add_all(content)
     title = one_line(scrub(found.text or "")) if found is not None else ""
     return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
 
@@ -53,9 +56,22 @@ def read_opendocument(body: bytes, fallback_title: str) -> Parsed:
 _FORMATS = {"text": Format.ODT, "spreadsheet": Format.ODS, "presentation": Format.ODP}
 
 
+def _hiding_styles(document: _Element) -> frozenset[str]:
+    """Names of the styles that hide sheets or slides."""
+    return frozenset(
+        style.get(f"{_STYLE}name", "")
+        for style in document.iterfind("{*}automatic-styles/{*}style")
+        for properties in style
+        if properties.get(f"{_TABLE}display") == "false" or properties.get(f"{_PRESENTATION}visibility") == "hidden"
+    )
+
+
 class _Reader:
-    def __init__(self, composer: Composer) -> None:
+    """hiding: names of styles that hide a sheet or slide."""
+
+    def __init__(self, composer: Composer, hiding: frozenset[str]) -> None:
         self._composer = composer
+        self._hiding = hiding
         self._cells = 0
 
     def add_all(self, parent: _Element) -> None:
@@ -69,20 +85,30 @@ class _Reader:
                     self._composer.block(_words(element))
                 case "list":
                     self._composer.block("\n".join(_items(element)))
+                case "table" if is_spreadsheet:
+                    self._add_sheet(element)
                 case "table":
-                    if is_spreadsheet:
-                        self._composer.page()
-                        self._composer.heading(element.get(f"{_TABLE}name", ""), level=1)
-                    self._composer.table(self._rows(element))
-                    for drawn in element.iterchildren(f"{_TABLE}shapes"):
-                        self.add_all(drawn)
+                    self._add_table(element)
                 case "page":
                     self._add_slide(element)
                 case _ if not _is_left_out(element):
                     self.add_all(element)
 
+    def _add_sheet(self, sheet: _Element) -> None:
+        if sheet.get(f"{_TABLE}style-name") not in self._hiding:
+            self._composer.page()
+            self._composer.heading(sheet.get(f"{_TABLE}name", ""), level=1)
+            self._add_table(sheet)
+
+    def _add_table(self, table: _Element) -> None:
+        self._composer.table(self._rows(table))
+        for drawn in table.iterchildren(f"{_TABLE}shapes"):
+            self.add_all(drawn)
+
     def _add_slide(self, slide: _Element) -> None:
         self._composer.page()
+        if slide.get(f"{_DRAW}style-name") in self._hiding:
+            return
         frames = slide.findall(f"{_DRAW}frame")
         titles = [frame for frame in frames if frame.get(_CLASS) == "title"]
         title = " ".join(map(_words, titles))

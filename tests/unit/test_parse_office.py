@@ -4,7 +4,7 @@ import pytest
 
 from ingest.parse import parse
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import NAMES, RELATION, epub, odf, pptx, runs, shape, sheet_rows, slide, xlsx
+from tests.made_files import NAMES, ODF, RELATION, epub, odf, pptx, runs, shape, sheet_rows, slide, xlsx
 
 
 def table(*rows: list[str]) -> str:
@@ -186,6 +186,43 @@ def test_slides_of_opendocument_are_pages():
     parsed = parse("a.odp", odf("presentation", page * 2))
     assert parsed.text == "Plans\n\nwords\n\nPlans\n\nwords"
     assert len(parsed.pages) == len(parsed.sections) == 2
+
+
+def hiding(kind: str, name: str, properties: str, content: str) -> bytes:
+    """A file with an automatic style, called by its name."""
+    style = (
+        f'<style:style style:name="{name}"><style:{properties}/></style:style>'
+        f'<style:style style:name="shown"><style:{properties.split(maxsplit=1)[0]}/></style:style>'
+    )
+    return odf(
+        kind,
+        "",
+        **{
+            "content.xml": f'<office:document-content xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0" {ODF}>'
+            f"<office:automatic-styles>{style}</office:automatic-styles><office:body><office:{kind}>{content}"
+            f"</office:{kind}></office:body></office:document-content>"
+        },
+    )
+
+
+def test_hidden_sheets_of_opendocument_are_left_out():
+    cell = "<text:p>7</text:p>"
+    sheets = sheet("a", cell).replace("<table:table ", '<table:table table:style-name="shown" ') + sheet(
+        "secret", cell
+    ).replace("<table:table ", '<table:table table:style-name="ta2" ')
+    parsed = parse("a.ods", hiding("spreadsheet", "ta2", 'table-properties table:display="false"', sheets))
+    assert (parsed.text, len(parsed.pages)) == ("a\n\n7", 1)
+
+
+def test_a_hidden_slide_of_opendocument_is_an_empty_page():
+    pages = "".join(
+        f'<draw:page draw:style-name="{style}" draw:name="{style}"><text:p>words</text:p></draw:page>'
+        for style in ("dp2", "shown")
+    )
+    properties = 'drawing-page-properties presentation:visibility="hidden"'
+    parsed = parse("a.odp", hiding("presentation", "dp2", properties, pages))
+    assert parsed.text == "shown\n\nwords"
+    assert [(page.number, page.end - page.start) for page in parsed.pages] == [(1, 0), (2, len(parsed.text))]
 
 
 def test_an_encrypted_opendocument_asks_for_its_password_to_be_removed():

@@ -111,10 +111,10 @@ def sniff(name: str, body: bytes) -> Format:
     if body.startswith(b"PK\x03\x04"):
         return _format_of_zip(body)
     if body.startswith(_OLE):
+        if _OUTLOOK in body:  # first: an encrypted file may be attached to the message
+            return Format.MSG
         if "EncryptedPackage".encode("utf-16-le") in body:
             raise Rejected("it is protected by a password: remove the password and upload it again")
-        if _OUTLOOK in body:
-            return Format.MSG
         raise Unsupported("it is an old Office file: save it as DOCX or PDF")
     if body.startswith(b"{\\rtf"):
         return Format.RTF

@@ -243,6 +243,18 @@ def test_text_in_a_code_page_is_read_by_its_number(number: int, encoding: str, w
         parsed = parse("a.msg", ole(message))
         assert parsed.text == f"{words}\n\nAttachment: {words}.txt"
 
+def test_a_message_of_outlook_with_an_encrypted_file_is_read():
+    file: Storage = {
+        "__substg1.0_3707001F": "plan.docx".ljust(2_048).encode("utf-16-le"),
+        "__substg1.0_37010102": ole({"EncryptedPackage": b"x" * 4_096}),
+    }
+    parsed = parse("a.msg", ole(outlook("Outer", "Words.", **{"__attach_version1.0_#00000000": file})))
+    (attached,) = parsed.attachments
+    assert attached.name == "plan.docx"
+    with pytest.raises(Rejected, match="remove the password"):
+        parse(attached.name, attached.body)
+
+
 
 def test_streams_that_share_their_sectors_are_refused():
     """Else a small file could have a thousand large attachments."""

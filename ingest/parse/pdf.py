@@ -4,8 +4,8 @@ import math
 import re
 import threading
 import unicodedata
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
@@ -41,7 +41,7 @@ def read_pdf(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
         if pictures and ocr.refusal and not any(page_texts):
             raise Unsupported(f"it has no text layer: {ocr.refusal}")
         scans = [] if ocr.refusal else _read_pictures(document, pictures, page_texts, ocr)
-        title = one_line(scrub(document.get_metadata_dict().get("Title", "")))
+        title = _title(lambda: document.get_metadata_value("Title"))
         bookmarks = list(_bookmarks(document))
     text, pages = _join(page_texts)
     if not text:
@@ -144,12 +144,19 @@ def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
     return "".join(pieces), tuple(pages)
 
 
+def _title(read: Callable[[], str]) -> str:
+    """A title as the library reads it; nothing for one with half a character, which it cannot read."""
+    with suppress(UnicodeDecodeError):
+        return one_line(scrub(read()))
+    return ""
+
+
 def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
     for number, bookmark in enumerate(document.get_toc()):
         if number == _MAX_BOOKMARKS:
             return
         destination = bookmark.get_dest()
         page_index = destination.get_index() if destination else None
-        title = one_line(scrub(bookmark.get_title()))
+        title = _title(bookmark.get_title)
         if title and page_index is not None and page_index >= 0:
             yield Bookmark(title, bookmark.level + 1, page_index)

@@ -35,6 +35,13 @@ def test_the_title_comes_from_the_properties_unless_a_program_wrote_it() -> None
     assert parse("my_file.pdf", pdf([["words"]], info="/Title (Microsoft Word - x.doc)")).title == "my file"
 
 
+def test_a_title_or_bookmark_with_half_a_character_is_left_out() -> None:
+    body = pdf([["Ducks"], ["Geese"]], [("@", 0), ("Geese", 1)], info="/Title <FEFF0041D83D>")
+    parsed = parse("my_file.pdf", body.replace(b"/Title (@)", b"/Title <FEFF0041D83D>"))
+    assert (parsed.title, parsed.text) == ("my file", "Ducks\n\nGeese")
+    assert [section.title for section in parsed.sections] == ["Geese"]
+
+
 def test_a_page_without_a_text_layer_is_called_a_scan() -> None:
     with pytest.raises(Unsupported, match="it has no text layer: recognise its text first"):
         parse("a.pdf", scanned_pdf([picture(["words"])]))

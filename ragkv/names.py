@@ -1,10 +1,11 @@
-"""Names that users give to tenants, collections and keys."""
+"""Names that users give to tenants, collections, keys and files."""
 
 from ragkv.errors import Rejected
 from ragkv.ids import is_id
 from ragkv.normal_form import normalised
 
 MAX_NAME_CHARS = 200
+MAX_FILE_NAME_CHARS = 500
 
 
 def one_spelling(name: str) -> str:
@@ -24,6 +25,12 @@ def clean_name(name: str) -> str:
     if is_id(cleaned):
         raise Rejected("a name must not look like an id: 32 hexadecimal digits")
     return cleaned
+
+
+def clean_file_name(name: str) -> str:
+    """A file name fit to show: its last part, printable and of bounded length."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(c for c in last if c.isprintable())[:MAX_FILE_NAME_CHARS] or "unnamed"
 
 
 def storable(text: str) -> str:

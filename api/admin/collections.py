@@ -9,12 +9,12 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
-from ragkv.catalog.documents import MAX_FILE_NAME_CHARS
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.compression import CompressionMethod
 from ragkv.db.tenants import collection_ref
 from ragkv.file_types import READ, READ_KINDS
 from ragkv.kv_format import KVFormat
+from ragkv.names import MAX_FILE_NAME_CHARS
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION, KVOwner

@@ -10,11 +10,11 @@ from api.v1.passages import Filters
 from api.v1.questions import FeedbackText
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.catalog.data_sources import DEFAULT_INTERVAL_MINUTES
-from ragkv.catalog.documents import MAX_FILE_NAME_CHARS
 from ragkv.catalog.metadata import Metadata
 from ragkv.db.feedback import Rating
 from ragkv.evaluation.outcome import Kind
 from ragkv.evaluation.runs import MAX_QUESTIONS
+from ragkv.names import MAX_FILE_NAME_CHARS
 from ragkv.page import MAX_PAGE
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION

@@ -25,7 +25,6 @@ from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import amend_document, replace_document, retry_document
 from ragkv.catalog.documents import (
-    MAX_FILE_NAME_CHARS,
     DocumentView,
     accept_document,
     delete_document,
@@ -37,6 +36,7 @@ from ragkv.catalog.mail_attachments import DocumentDetail, document_detail
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import RagKVError
+from ragkv.names import MAX_FILE_NAME_CHARS
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status

@@ -161,7 +161,9 @@ def detach_file(
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             session.flush()
             if (kept := session.execute(files_that_keep(document.id).limit(1)).first()) is not None:
-                attribute(document, *kept)
+                if attribute(document, *kept):
+                    session.flush()
+                    session.execute(collection_changed(document.collection_id))
             else:
                 session.execute(leave_to_mails([document.id]))
     if not document_goes:

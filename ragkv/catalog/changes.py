@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.batched import batched
-from ragkv.catalog.documents import DocumentView, clean_file_name, document_view, find_document, label, view_of
+from ragkv.catalog.documents import DocumentView, document_view, find_document, label, view_of
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
@@ -22,6 +22,7 @@ from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
 from ragkv.files import FileStore, Readable, Received
+from ragkv.names import clean_file_name
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status

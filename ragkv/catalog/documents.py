@@ -15,6 +15,7 @@ from ragkv.catalog.quotas import check_quota
 from ragkv.catalog.removal import remove_documents
 from ragkv.catalog.requeue import enqueue
 from ragkv.db.collections import collection_changed
+from ragkv.db.data_sources import move
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import (
     document_by_hash,
@@ -32,6 +33,7 @@ from ragkv.db.tenants import known_collection
 from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
+from ragkv.names import clean_file_name
 from ragkv.parts import Parts
 from ragkv.status import ANSWERING, REREAD, Status
 from ragkv.tenancy import CollectionRef
@@ -40,7 +42,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
     from sqlalchemy.orm import Session
 
-MAX_FILE_NAME_CHARS = 500
 _ORPHANS_AT_ONCE = 50
 
 
@@ -134,14 +135,16 @@ def store_document(
                 session.execute(collection_changed(ref.collection_id))
             else:
                 found_id, was_attachment = found.id, found.is_attachment
-                found.is_attachment = False
+                found.is_attachment = is_renamed = False
                 revive(session, found, parts.index_fingerprint)
                 if origin is None:
                     found.data_source_id, found.was_uploaded = None, True
                 elif was_attachment or found.data_source_id not in (None, origin.data_source_id):
-                    found.data_source_id, found.origin = origin.data_source_id, origin.place
-                if labels and labels != found.labels:  # none leaves what there was
+                    is_renamed = move(found, origin.data_source_id, origin.place)
+                is_relabelled = bool(labels) and labels != found.labels  # none leaves what there was
+                if is_relabelled:
                     label(session, found, labels)
+                if is_renamed or is_relabelled:
                     session.flush()
                     session.execute(collection_changed(found.collection_id))
             parts.files.keep(ref.tenant_id, received)
@@ -300,9 +303,3 @@ def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
         created_at=row.created_at,
         updated_at=row.updated_at,
     )
-
-
-def clean_file_name(name: str) -> str:
-    """A file name fit to show: its last part, printable and of bounded length."""
-    last = name.replace("\\", "/").rsplit("/", 1)[-1]
-    return "".join(c for c in last if c.isprintable())[:MAX_FILE_NAME_CHARS] or "unnamed"

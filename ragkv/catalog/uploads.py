@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.catalog.documents import clean_file_name
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.quotas import check_quota
 from ragkv.clock import utc_now
@@ -17,6 +16,7 @@ from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable
 from ragkv.ids import is_id, new_id
+from ragkv.names import clean_file_name
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 

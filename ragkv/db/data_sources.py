@@ -14,6 +14,7 @@ from ragkv.db.leases import is_free
 from ragkv.db.lists import one_of
 from ragkv.db.mail_attachments import is_in_mail
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
+from ragkv.names import clean_file_name
 from ragkv.status import ANSWERING, Status
 
 
@@ -180,9 +181,20 @@ def is_in_data_source() -> ColumnElement[bool]:
     return exists().where(DataSourceFileRow.document_id == DocumentRow.id)
 
 
-def attribute(document: DocumentRow, file: DataSourceFileRow, location: str) -> None:
-    """Say that a document comes from a file of a data source at this location from now on."""
-    document.data_source_id, document.origin = file.data_source_id, location_of(location).of_file(file.key)
+def attribute(document: DocumentRow, file: DataSourceFileRow, location: str) -> bool:
+    """`move` to a file of a data source at this location."""
+    return move(document, file.data_source_id, location_of(location).of_file(file.key))
+
+
+def move(document: DocumentRow, data_source_id: str, place: str) -> bool:
+    """Say that a document comes from a data source's file at this place from now on, and call it like the file unless
+    it was renamed. Returns whether its name changed: then `collection_changed` belongs at the end of the
+    transaction."""
+    old_name, old_place = document.name, document.origin
+    document.data_source_id, document.origin = data_source_id, place
+    if old_place is not None and old_name == clean_file_name(old_place):
+        document.name = clean_file_name(place)
+    return document.name != old_name
 
 
 def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from ragkv.db.clock import now_of
+from ragkv.db.collections import collection_changed
 from ragkv.db.data_sources import (
     attribute,
     claim_data_source,
@@ -122,8 +123,10 @@ class SyncLease:
 
     def documents_to_delete(self, documents: Mapping[str, str | None]) -> list[str]:
         """Ids of the documents that go with these files, given by the files' keys: those that no other file and no mail
-        has and that were not uploaded. One that stays for another file is said to come from there from now on."""
+        has and that were not uploaded. One that stays for another file comes from there from now on, and is called like
+        it unless it was renamed."""
         going: list[str] = []
+        is_renamed = False
         with self.database.writing() as session:
             self._hold_on(session)
             ids = sorted({document_id for document_id in documents.values() if document_id is not None})
@@ -132,8 +135,13 @@ class SyncLease:
                 if other is None:
                     going.append(document.id)
                 else:
-                    attribute(document, other, session.get_one(DataSourceRow, other.data_source_id).location)
-            return _without_those_of_mails(session, going)
+                    location = session.get_one(DataSourceRow, other.data_source_id).location
+                    is_renamed |= attribute(document, other, location)
+            gone = _without_those_of_mails(session, going)
+            if is_renamed:
+                session.flush()
+                session.execute(collection_changed(self.source.collection_id))
+            return gone
 
     def strays(self, limit: int) -> list[str]:
         """Documents made from files that were never noted: the process was killed, and the file is gone since."""

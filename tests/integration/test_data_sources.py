@@ -27,7 +27,7 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of
-from ragkv.catalog.changes import replace_document
+from ragkv.catalog.changes import amend_document, replace_document
 from ragkv.catalog.data_sources import (
     MAX_DATA_SOURCES,
     DataSourceView,
@@ -243,6 +243,37 @@ def test_a_file_with_a_document_that_failed_is_read_again_once_it_changed_or_on_
 
     source.write("broken.pdf", b"%PDF-1.4 changed")
     assert source.sync().changed == 1
+
+
+@pytest.mark.parametrize("new_name", ["a-report.md", "z-report.md"])
+def test_a_document_is_called_like_its_file_after_that_was_renamed(folder: Source, new_name: str):
+    """In whichever order the files are listed; another file may have taken its place."""
+    first, second = b"# Report\n\nThe year 2023.\n", b"# Report\n\nThe year 2024.\n"
+    folder.write("report.md", first)
+    folder.sync()
+    before = generation(folder)
+    folder.delete("report.md")
+    folder.write("old-report.md", first)
+    folder.sync()
+    assert folder.documents() == {"old-report.md": first}
+    assert generation(folder) > before
+
+    folder.delete("old-report.md")
+    folder.write(new_name, first)
+    folder.write("old-report.md", second)
+    folder.sync()
+    assert folder.documents() == {new_name: first, "old-report.md": second}
+
+
+def test_a_document_that_was_renamed_keeps_its_name_when_its_file_is_renamed(folder: Source):
+    folder.write("report.md", b"# Report\n")
+    folder.sync()
+    (document,) = documents(folder)
+    amend_document(document.tenant_id, document.id, folder.parts.database, name="Ours.md")
+    folder.delete("report.md")
+    folder.write("report-2023.md", b"# Report\n")
+    folder.sync()
+    assert folder.documents() == {"Ours.md": b"# Report\n"}
 
 
 def test_a_full_tenants_deletions_make_room(folder: Source):

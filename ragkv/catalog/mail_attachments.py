@@ -83,7 +83,7 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
 
     Returns the ids of new ones, which are to be queued. Bytes that the collection has are the same document. One that
     cannot be kept is noted with the reason, one that was deleted since stays so, and those of a file that the document
-    had before go: repeated, it changes nothing. Raises Conflict if the document is gone.
+    had before go: repeated, it changes nothing. Raises Conflict if the document is gone, or has another file now.
     """
     files: dict[str, _File] = {}
     for ordinal, (name, body) in enumerate(attached):
@@ -100,6 +100,7 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
             new += _accept(ref, document, sha256, file, depth, parts)
     if gone := list(known.keys() - files.keys()):
         with parts.database.writing() as session:
+            _check_unchanged(session, document)
             session.execute(forget_attachments([document.id], gone))
         remove_orphans(document.tenant_id, document.collection_id, parts)
     return new
@@ -125,6 +126,7 @@ def _accept(ref: CollectionRef, mail: DocumentRow, sha256: str, file: _File, dep
             parts.files.keep(mail.tenant_id, received)
     except Rejected as refusal:
         with parts.database.writing() as session:
+            _check_unchanged(session, mail)
             _note(session, mail, sha256, file, error=str(refusal))
         return []
     return [document_id]
@@ -133,7 +135,7 @@ def _accept(ref: CollectionRef, mail: DocumentRow, sha256: str, file: _File, dep
 def _insert(
     session: "Session", ref: CollectionRef, mail: DocumentRow, file: _File, received: Received, parts: Parts
 ) -> str:
-    advisory_lock(session, uploads_lock(mail.tenant_id))
+    _check_unchanged(session, mail)
     found = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
     if found is None:
         document_id = insert_document(session, ref, file.name, received, mail.labels, is_attachment=True)
@@ -148,6 +150,15 @@ def _insert(
     return document_id
 
 
+def _check_unchanged(session: "Session", mail: DocumentRow) -> None:
+    """Hold the lock under which files are replaced. Raises Conflict unless the mail still has the file that was
+    read."""
+    advisory_lock(session, uploads_lock(mail.tenant_id))
+    present = session.get(DocumentRow, mail.id)
+    if present is None or present.sha256 != mail.sha256:
+        raise Conflict(f"document {mail.id} was {'deleted' if present is None else 'replaced'}")
+
+
 def _note(
     session: "Session",
     mail: DocumentRow,
@@ -156,8 +167,6 @@ def _note(
     document_id: str | None = None,
     error: str | None = None,
 ) -> None:
-    if session.get(DocumentRow, mail.id) is None:
-        raise Conflict(f"document {mail.id} was deleted")
     row = MailAttachmentRow(
         mail_id=mail.id,
         sha256=sha256,

@@ -14,6 +14,7 @@ from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.attachments import Attach, attach_files, detach_file
+from ragkv.catalog.changes import replace_document
 from ragkv.catalog.data_sources import add_data_source
 from ragkv.catalog.documents import document_view
 from ragkv.catalog.mail_attachments import MAX_DEPTH, settle_attachments
@@ -22,6 +23,7 @@ from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Conflict
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.over_http import Client, upload
@@ -171,6 +173,24 @@ def test_another_file_in_the_mails_place_has_other_attachments(client: Client, i
 
 
 @pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+@pytest.mark.parametrize("body", [b"# Late\n\nWords.\n", b""], ids=["kept", "refused"])
+def test_attachments_of_a_mail_that_was_replaced_meanwhile_do_not_come(
+    client: Client, ingest: IngestParts, parts: Parts, body: bytes
+):
+    """A worker may still be at those of the file before."""
+    mail_id = send(client, ingest, mail("bridges", plan__md=PLAN))
+    with parts.database.reading() as session:
+        before = session.get_one(DocumentRow, mail_id)
+    replacement = mail("bridges", other__md=b"# Other\n\nWords.\n").as_bytes()
+    replace_document(before.tenant_id, mail_id, "bridges.eml", BytesIO(replacement), parts)
+    read_all(ingest)
+    for late in ([("late.md", body)], []):
+        with pytest.raises(Conflict, match="replaced"):
+            settle_attachments(before, late, parts)
+    assert names(client) == {"bridges.eml", "other.md"}
+    assert [one["name"] for one in shown(client, mail_id)["attachments"]] == ["other.md"]
+
+
 def test_what_has_no_room_or_lies_too_deep_is_named_with_the_reason(client: Client, ingest: IngestParts, parts: Parts):
     """The mail itself is ready all the same."""
     made = mail("bottom", plan__md=PLAN)

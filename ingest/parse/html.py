@@ -20,6 +20,7 @@ from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
+_XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
 _MAYBE_HIDDEN = "//*[contains(@style, ':')]"
@@ -40,9 +41,14 @@ _MAX_DEPTH = 150  # the renderer recurses for each level
 
 def read_html(body: bytes, fallback_title: str) -> Parsed:
     """A page as text. Raises Rejected when it is nested too deeply to be read whole."""
-    declared = _CHARSET.search(body[:4096])
-    source = decode(body, declared[1].decode("ascii", "replace") if declared else None)
-    return parse_source(source, fallback_title, Format.HTML)
+    return parse_source(decode(body, declared_encoding(body)), fallback_title, Format.HTML)
+
+
+def declared_encoding(body: bytes) -> str | None:
+    """The encoding that a page declares: in a `meta` element, or else in its XML declaration."""
+    start = body[:4096]
+    declared = _CHARSET.search(start) or _XML_ENCODING.match(start)
+    return declared[1].decode("ascii", "replace") if declared else None
 
 
 def parse_source(source: str, fallback_title: str, format_: Format) -> Parsed:

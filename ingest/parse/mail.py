@@ -16,7 +16,7 @@ from functools import cached_property
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
-from ingest.parse.html import parse_source
+from ingest.parse.html import declared_encoding, parse_source
 from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
@@ -164,7 +164,9 @@ def _add(part: Message, mail: Mail) -> None:
     if not isinstance(body, bytes) or (not name and not body.strip()):
         return
     if kind in ("text/plain", "text/html") and not name and part.get_content_disposition() != "attachment":
-        mail.bodies.append(Body(decode(body, part.get_content_charset()), kind == "text/html"))
+        is_html = kind == "text/html"
+        charset = part.get_content_charset() or (declared_encoding(body) if is_html else None)
+        mail.bodies.append(Body(decode(body, charset), is_html))
     else:
         _attach(mail, name, body)
 

@@ -14,6 +14,7 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
+from tests.made_files import epub
 
 RUSSIAN = """Волга берёт начало на Валдайской возвышенности и впадает в Каспийское море. Весной река разливается, и \
 луга по её берегам на несколько недель уходят под воду. В середине прошлого века на ней построили водохранилища."""
@@ -220,6 +221,42 @@ def test_bytes_that_are_no_text_are_refused():
     ):
         with pytest.raises(Rejected):
             parse("a.txt", body)
+
+
+POLISH = "<html><head>{}<title>x</title></head><body><p>Łódź i Kraków śpią pod śniegiem.</p></body></html>"
+
+
+@pytest.mark.parametrize(
+    ("name", "page"),
+    [
+        ("a.xhtml", '<?xml version="1.0" encoding="iso-8859-2"?>\n' + POLISH.format("")),
+        ("a.eml", "Content-Type: text/html\n\n" + POLISH.format('<meta charset="iso-8859-2">')),
+        (
+            "a.mht",
+            "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=b\n\n--b\nContent-Type: text/html\n\n"
+            "<?xml version='1.0' encoding='iso-8859-2'?>" + POLISH.format("") + "\n--b--\n",
+        ),
+    ],
+)
+def test_the_encoding_that_a_page_declares_is_used_wherever_it_stands(name: str, page: str):
+    assert parse(name, page.encode("iso-8859-2")).text == "Łódź i Kraków śpią pod śniegiem."
+
+
+def test_the_encoding_that_a_chapter_of_a_book_declares_is_used():
+    chapter = f'<?xml version="1.0" encoding="iso-8859-2"?>{POLISH.format("")}'.encode("iso-8859-2")
+    assert parse("a.epub", epub([""], **{"OPS/text/c 0.xhtml": chapter})).text == "Łódź i Kraków śpią pod śniegiem."
+
+
+@pytest.mark.parametrize(
+    ("head", "page"),
+    [
+        ("Content-Type: text/html; charset=iso-8859-2\n\n", POLISH.format('<meta charset="koi8-r">')),
+        ("", '<?xml version="1.0" encoding="utf-8"?>' + POLISH.format('<meta charset="iso-8859-2">')),
+    ],
+)
+def test_a_mail_s_own_encoding_goes_before_that_of_its_page_and_that_before_an_xml_declaration(head: str, page: str):
+    parsed = parse("a.eml" if head else "a.html", (head + page).encode("iso-8859-2"))
+    assert parsed.text == "Łódź i Kraków śpią pod śniegiem."
 
 
 def test_text_that_goes_on_in_another_encoding_is_refused():

@@ -1,6 +1,8 @@
 """Parser for e-mails: subject, sender, recipients and date, the text, and the attached files and messages."""
 
 import io
+import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes
 from email.errors import HeaderParseError, MessageError
@@ -13,6 +15,7 @@ from email.mime.text import MIMEText
 from email.policy import compat32
 from functools import cached_property
 
+from ingest.parse.calendar import Event, events_of
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
@@ -20,11 +23,14 @@ from ingest.parse.html import declared_encoding, parse_source
 from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
+from ragkv.file_types import is_image
 
 _MAX_DEPTH, _MAX_STEM_CHARS = 20, 200
+_COMPARED_EVENTS = 100
 _NESTED = "its parts are nested too deeply: save the innermost message and upload that"
 _UNFOLDED = compat32.clone(max_line_length=0)
 _HEADERS = ("From", "To", "Cc", "Date")
+_OF_A_PAGE = re.compile(r"image/.*|text/css|(text|application)/(x-)?(java|ecma)script")
 
 
 @dataclass
@@ -41,19 +47,21 @@ class Body:
 
 @dataclass
 class Mail:
-    """An e-mail. `bodies` are parts of its text in order."""
+    """An e-mail. `bodies` are parts of its text in order, `events` what it invites to."""
 
     subject: str
     headers: dict[str, str]
     bodies: list[Body] = field(default_factory=list)
     attachments: list[tuple[str, bytes]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
 
 def read_eml(body: bytes, fallback_title: str) -> Parsed:
     """A message as it is sent (EML) or a page as browsers save it (MHT). Of alternatives, the last with words is
     read.
 
-    Its text names what is attached; files and messages that are not empty are `attachments`.
+    Its text says what it invites to and names what is attached; files and messages that are not empty are
+    `attachments`.
     """
     try:
         message = message_from_bytes(body)
@@ -101,6 +109,11 @@ def compose(mail: Mail, fallback_title: str, format_: Format) -> Parsed:
     composer.block("\n".join(f"{name}: {line}" for name, line in lines.items() if line))
     for body in mail.bodies:
         composer.block(body.text)
+    said = " ".join(word for body in mail.bodies for word in body.text.split()) if mail.events else ""
+    for number, event in enumerate(mail.events):
+        composer.block(event.lines)
+        is_said = number < _COMPARED_EVENTS and " ".join(event.description.split()) in said
+        composer.block("" if is_said else event.description)
     attachments = [Attachment(one_line(scrub(name)) or "attachment", content) for name, content in mail.attachments]
     composer.block("\n".join(f"Attachment: {attachment.name}" for attachment in attachments))
     parsed = composer.parsed(one_line(scrub(mail.subject)) or fallback_title, format_)
@@ -119,8 +132,8 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
         case "multipart/alternative":
             _add_alternative(inside, mail, depth)
             return
-        case "multipart/related":  # others that are not attached are pictures and styles of the first
-            inside = [one for one in inside if one is inside[0] or one.get_content_disposition() == "attachment"]
+        case "multipart/related":
+            inside = [one for one in inside if one is inside[0] or _is_file(one)]
         case "message/rfc822":
             for message in inside:
                 _attach(mail, file_name(_header(message, "Subject")), written(message))
@@ -129,9 +142,17 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
         _collect(one, mail, depth + 1)
 
 
+def _is_file(part: Message) -> bool:
+    """Whether a part beside a page is a file of its own, and no picture, style or script of the page."""
+    if part.get_content_disposition() == "attachment":
+        return True
+    name = _file_name(part)
+    return bool(name) and not is_image(name) and not _OF_A_PAGE.fullmatch(part.get_content_type())
+
+
 def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
-    """Add the last of alternative parts that has words, or the last of all; of the others, what is attached within
-    them. Raises Rejected for one that cannot be read if none has words."""
+    """Add the last of alternative parts that has words, or the last of all; of the others, events and what is attached
+    within them. Raises Rejected for one that cannot be read if none has words."""
     read = [Mail("", {}) for _ in parts]
     chosen: Mail | None = None
     refusals: list[Rejected] = []
@@ -149,6 +170,7 @@ def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
     chosen = chosen or next(reversed(read), None)
     for part, one in zip(parts, read, strict=True):
         mail.bodies += one.bodies if one is chosen else ()
+        mail.events += one.events
         for name, body in one.attachments if one is chosen or part.is_multipart() else ():
             _attach(mail, name, body)
 
@@ -163,12 +185,23 @@ def _add(part: Message, mail: Mail) -> None:
     body = part.get_payload(decode=True)
     if not isinstance(body, bytes) or (not name and not body.strip()):
         return
-    if kind in ("text/plain", "text/html") and not name and part.get_content_disposition() != "attachment":
+    is_shown = part.get_content_disposition() != "attachment"
+    events = _events(part, body) if kind == "text/calendar" and is_shown else []
+    mail.events += events
+    if events and not name:
+        return
+    if kind in ("text/plain", "text/html") and not name and is_shown:
         is_html = kind == "text/html"
         charset = part.get_content_charset() or (declared_encoding(body) if is_html else None)
         mail.bodies.append(Body(decode(body, charset), is_html))
     else:
         _attach(mail, name, body)
+
+
+def _events(part: Message, body: bytes) -> list[Event]:
+    with suppress(Rejected):
+        return events_of(decode(body, part.get_content_charset()))
+    return []
 
 
 def _attach(mail: Mail, name: str, body: bytes) -> None:

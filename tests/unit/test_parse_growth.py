@@ -50,6 +50,15 @@ FILES = {
             + b"--b\nContent-Type: text/html; name=\xf6\n\n<b>\n--b\nContent-Type: text/html\n\n<p>words\n" * n
         ),
     ),
+    "events": (
+        "a.eml",
+        200,
+        lambda n: (
+            b"Content-Type: multipart/mixed; boundary=b\n\n--b\n\n%b\n--b\nContent-Type: text/calendar\n\n"
+            % (b"words " * n)
+            + b'BEGIN:VEVENT\nSUMMARY;A="b;c";D="e:a\n f\nDESCRIPTION:words\n  wor\nEND:VEVENT\n' * n
+        ),
+    ),
     "words around cells": ("a.html", 300, lambda n: page("<table><tr>" + "a<form><td>b</td></form><b>c</b>" * n)),
     "words beside blocks": ("a.xml", 300, lambda n: b"<p>" + b"a <b>c</b> d <p>e</p>" * n + b"</p>"),
     "text boxes": ("a.odt", 200, lambda n: odf("text", "<text:p>" + "a<text:p>b</text:p>" * n + "</text:p>")),

@@ -91,6 +91,72 @@ def test_an_invitation_alone_is_an_attachment():
     assert parse("a.eml", message.as_bytes()).attachments == (Attachment("attachment", b"BEGIN:VCALENDAR\n"),)
 
 
+INVITATION = """BEGIN:VCALENDAR
+METHOD:REQUEST
+BEGIN:VTIMEZONE
+TZID:Europe/Berlin
+BEGIN:STANDARD
+DTSTART:16010101T030000
+END:STANDARD
+END:VTIMEZONE
+BEGIN:VEVENT
+SUMMARY;LANGUAGE=de:Review of the plans\\, part 2
+DTSTART;TZID="Europe/Berlin":20260302T140000
+DTEND:20260302T143000Z
+LOCATION:Room 7\\; second flo
+ or
+DESCRIPTION:Bring the plans.\\nAnd a pen.
+BEGIN:VALARM
+DESCRIPTION:REMINDER
+END:VALARM
+END:VEVENT
+END:VCALENDAR
+"""
+EVENT = (
+    "Event: Review of the plans, part 2\nStart: 2026-03-02 14:00 (Europe/Berlin)\nEnd: 2026-03-02 14:30 UTC\n"
+    "Location: Room 7; second floor"
+)
+
+
+@pytest.mark.parametrize("name", [None, "meeting.ics"])
+def test_the_time_and_place_of_an_invitation_are_part_of_the_text(name: str | None):
+    message = mail("Please come.")
+    message.add_alternative(INVITATION, subtype="calendar", params={"name": name} if name else None)
+    parsed = parse("a.eml", message.as_bytes())
+    assert (parsed.text, parsed.attachments) == (
+        f"{HEAD}Please come.\n\n{EVENT}\n\nBring the plans.\nAnd a pen.", ()
+    )  # fmt: skip
+
+
+def test_an_invitation_s_description_is_not_repeated_and_an_attached_calendar_is_a_file():
+    message = mail("Bring the plans.\n\nAnd a pen.")
+    message.add_alternative(INVITATION, subtype="calendar")
+    message.add_attachment(INVITATION, subtype="calendar", filename="invite.ics")
+    parsed = parse("a.eml", message.as_bytes())
+    assert parsed.text == f"{HEAD}Bring the plans.\n\nAnd a pen.\n\n{EVENT}\n\nAttachment: invite.ics"
+    assert [attachment.name for attachment in parsed.attachments] == ["invite.ics"]
+
+
+def test_a_day_and_a_time_of_another_form_are_read():
+    event = "BEGIN:VEVENT\nDTSTART;VALUE=DATE:20260302\nDTEND:tomorrow\nEND:VEVENT\nBEGIN:VEVENT\nEND:VEVENT\nEND:X"
+    assert parse("a.eml", f"Content-Type: text/calendar\n\n{event}".encode()).text == "Start: 2026-03-02\nEnd: tomorrow"
+
+
+def test_a_named_file_beside_a_page_is_an_attachment_unless_it_is_part_of_the_page():
+    message = mail()
+    message.set_content("<p>words</p>", subtype="html")
+    message.add_related(b"%PDF-1.5", "application", "pdf", filename="contract.pdf", disposition="inline")
+    for kind, name in (
+        ("image/png", "a"),
+        ("application/octet-stream", "b.png"),
+        ("text/css", "c"),
+        ("text/javascript", "d"),
+    ):
+        message.add_related(b"x", *kind.split("/"), filename=name, disposition="inline")
+    message.add_related(b"x", "application", "octet-stream")
+    assert parse("a.eml", message.as_bytes()).attachments == (Attachment("contract.pdf", b"%PDF-1.5"),)
+
+
 def test_what_is_attached_to_any_of_the_alternatives_is_an_attachment():
     message = mail("plain words")
     message.add_alternative("<img src='cid:a'>", subtype="html")
@@ -177,6 +243,18 @@ def test_messages_and_files_attached_to_a_message_of_outlook_are_attachments():
     assert inside.attachments == (Attachment("ü.txt", b"w" * 4_096),)
 
 
+def test_a_message_of_outlook_with_an_encrypted_file_is_read():
+    file: Storage = {
+        "__substg1.0_3707001F": "plan.docx".ljust(2_048).encode("utf-16-le"),
+        "__substg1.0_37010102": ole({"EncryptedPackage": b"x" * 4_096}),
+    }
+    parsed = parse("a.msg", ole(outlook("Outer", "Words.", **{"__attach_version1.0_#00000000": file})))
+    (attached,) = parsed.attachments
+    assert attached.name == "plan.docx"
+    with pytest.raises(Rejected, match="remove the password"):
+        parse(attached.name, attached.body)
+
+
 COMPRESSED = bytes.fromhex(
     "2d0000002b0000004c5a4675f1c5c7a703000a007263706731323542320af32068656c090020627705b06c647d0a800fa0"
 )
@@ -242,18 +320,6 @@ def test_text_in_a_code_page_is_read_by_its_number(number: int, encoding: str, w
         }
         parsed = parse("a.msg", ole(message))
         assert parsed.text == f"{words}\n\nAttachment: {words}.txt"
-
-def test_a_message_of_outlook_with_an_encrypted_file_is_read():
-    file: Storage = {
-        "__substg1.0_3707001F": "plan.docx".ljust(2_048).encode("utf-16-le"),
-        "__substg1.0_37010102": ole({"EncryptedPackage": b"x" * 4_096}),
-    }
-    parsed = parse("a.msg", ole(outlook("Outer", "Words.", **{"__attach_version1.0_#00000000": file})))
-    (attached,) = parsed.attachments
-    assert attached.name == "plan.docx"
-    with pytest.raises(Rejected, match="remove the password"):
-        parse(attached.name, attached.body)
-
 
 
 def test_streams_that_share_their_sectors_are_refused():

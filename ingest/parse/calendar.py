@@ -1,0 +1,67 @@
+"""Events of an invitation (iCalendar, RFC 5545): what, when and where."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_FOLD = re.compile(r"\r?\n[ \t]")
+_LINE = re.compile(r'([A-Za-z-]+)((?:;[^;:="]+=(?:"[^"]*"|[^;:"]*))*):(.*)')
+_ZONE = re.compile(r';TZID="?([^;:"]+)', re.IGNORECASE)
+_TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
+_ESCAPED = re.compile(r"\\([nN,;\\])")
+_LABELS = {"SUMMARY": "Event", "DTSTART": "Start", "DTEND": "End", "LOCATION": "Location"}
+_DESCRIPTION = "DESCRIPTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The labelled lines of an event, and its description."""
+
+    lines: str
+    description: str
+
+
+def events_of(source: str) -> list[Event]:
+    """The events of a calendar, in order, but for those that say nothing."""
+    events: list[Event] = []
+    open_components: list[str] = []
+    found: dict[str, str] = {}
+    for name, parameters, value in _properties(source):
+        match name:
+            case "BEGIN":
+                open_components.append(value.strip().upper())
+                if open_components[-1] == "VEVENT":
+                    found = {}
+            case "END" if open_components:
+                if open_components.pop() == "VEVENT" and any(found.values()):
+                    lines = (f"{label}: {found[key]}" for key, label in _LABELS.items() if found.get(key))
+                    events.append(Event("\n".join(lines), found.get(_DESCRIPTION, "")))
+            case "DTSTART" | "DTEND" if open_components[-1:] == ["VEVENT"]:
+                found[name] = _time(value.strip(), parameters)
+            case "SUMMARY" | "LOCATION" if open_components[-1:] == ["VEVENT"]:
+                found[name] = " ".join(_unescaped(value).split())
+            case "DESCRIPTION" if open_components[-1:] == ["VEVENT"]:
+                found[name] = _unescaped(value).strip()
+    return events
+
+
+def _properties(source: str) -> Iterator[tuple[str, str, str]]:
+    """(name, parameters, value) of each line."""
+    for line in _FOLD.sub("", source).splitlines():
+        if found := _LINE.fullmatch(line):
+            yield found[1].upper(), found[2], found[3]
+
+
+def _time(value: str, parameters: str) -> str:
+    """A date or time in ISO 8601, with its zone; as it stands if it is neither."""
+    found = _TIME.fullmatch(value)
+    if found is None:
+        return value
+    year, month, day, hour, minute, is_utc = found.groups()
+    zone = _ZONE.search(parameters)
+    time = f" {hour}:{minute}" if hour else ""
+    return f"{year}-{month}-{day}{time}" + (" UTC" if is_utc else f" ({zone[1]})" if zone and hour else "")
+
+
+def _unescaped(value: str) -> str:
+    return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)

@@ -1,5 +1,6 @@
 """Ingest files and folders in this process, without a queue, and show the progress."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -18,6 +19,8 @@ from ragkv.catalog.requeue import refresh_outdated
 from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
 from ragkv.upkeep.upload import Uploader
+
+log = logging.getLogger(__name__)
 
 IN_HAND = "another process is reading it now"
 
@@ -71,6 +74,9 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
                 _ingest_file(file, ingest, watch, tally)
             except (RagKVError, OSError) as error:
                 tally.failures.append((file, str(error)))
+            except Exception as error:
+                log.exception("%s was not read", file)
+                tally.failures.append((file, f"{type(error).__name__}: {error}"))
     return tally
 
 
@@ -114,6 +120,9 @@ def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") 
             return ingest_document(document_id, ingest, watch.progress)
         except RagKVError as error:
             watch.note(f"trying again: {error}")
+        except Exception as error:
+            log.warning("an unexpected error with document %s", document_id, exc_info=error)
+            watch.note(f"trying again: {type(error).__name__}: {error}")
     return ingest_document(document_id, ingest, watch.progress)
 
 

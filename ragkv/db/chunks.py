@@ -132,7 +132,7 @@ def ready_chunks(tenant_id: str, collection_id: str, index_fingerprint: str) -> 
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     ready = (DocumentRow.status == Status.READY, DocumentRow.index_fingerprint == index_fingerprint)
     of_ready = _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine, *ready)
-    return of_ready.order_by(DocumentRow.name, ChunkRow.ordinal)
+    return of_ready.order_by(DocumentRow.name, DocumentRow.id, ChunkRow.ordinal)
 
 
 def forget_chunks_of(document_id: str) -> Delete:

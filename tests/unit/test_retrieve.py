@@ -45,7 +45,7 @@ class Library:
     def __init__(self, encoder: Encoder, texts: Mapping[str, str]) -> None:
         self._vectors = dict(zip(texts, embed_chunks(encoder, list(texts.items())), strict=True))
         self.held = {t: Chunk(t, f"doc {t}", 0, t, text, 0, len(text), None, (1,)) for t, text in texts.items()}
-        self.title_reads = 0
+        self.title_reads = self.chunk_reads = 0
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
         return {chunk.document_id: 1 for chunk in self.held.values()} if collection_id == "c" else {}
@@ -61,6 +61,7 @@ class Library:
         ]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
+        self.chunk_reads += 1
         return [self.held[i] for i in chunk_ids if i in self.held]
 
     def titles(
@@ -164,6 +165,12 @@ def test_progress_ends_with_everything_done(encoder):
 def test_a_folder_that_holds_no_encoder_is_rejected(tmp_path):
     with pytest.raises(Rejected, match="RAGKV_ENCODER"):
         Encoder.load(tmp_path)
+
+
+def test_chunks_are_not_read_for_each_title_that_is_named(retriever, library):
+    some = frozenset(["doc Lothair II", "doc Teutberga"])
+    retriever.search("t", "c", " and ".join(TEXTS), 10, hops=2, document_ids=some)
+    assert library.chunk_reads < len(TEXTS) / 2
 
 
 def test_documents_left_out_are_found_by_no_hop(retriever):

@@ -3,14 +3,15 @@
 import io
 import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import mammoth
 from lxml import etree
 
-from ingest.parse.archive import damaged, opened, parse_xml
+from ingest.parse.archive import Archive, damaged, opened, parse_xml
 from ingest.parse.equations import emptied_equations
 from ingest.parse.html import parse_source
+from ingest.parse.list_numbers import mark_list_numbers, number_items
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
@@ -42,8 +43,22 @@ def read_docx(body: bytes, fallback_title: str) -> Parsed:
     with opened(body, "DOCX") as archive:
         title = archive.core_title()
         parts = {path: archive.read(path) for path in archive.paths if path.endswith((".xml", ".rels"))}
-    html = _to_html(_readable(parts) if any(map(_LEFT_OUT.search, parts.values())) else body)
-    return parse_source(html, title or fallback_title, Format.DOCX)
+        numbered = dict(_numbered(archive))
+    is_readable = not numbered and not any(map(_LEFT_OUT.search, parts.values()))
+    html = _to_html(body if is_readable else _readable({**parts, **numbered}))
+    return parse_source(number_items(html), title or fallback_title, Format.DOCX)
+
+
+def _numbered(archive: Archive) -> Iterator[tuple[str, bytes]]:
+    """The main part with the numbers of its list items, if the document has lists."""
+    packaged = {relation.kind: relation.path for relation in archive.relations("").values()}
+    document = packaged.get("officeDocument", "word/document.xml")
+    paths = {relation.kind: relation.path for relation in archive.relations(document).values()}
+    numbering, styles = (paths.get(kind, f"word/{kind}.xml") for kind in ("numbering", "styles"))
+    if numbering in archive.paths and document in archive.paths:
+        root = archive.xml(document)
+        mark_list_numbers(root, archive.xml(numbering), archive.xml(styles) if styles in archive.paths else None)
+        yield document, etree.tostring(root)
 
 
 def _readable(parts: Mapping[str, bytes]) -> bytes:

@@ -36,6 +36,7 @@ _BLOCKS = (
 _SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
 _OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
+_INTEGER = re.compile(r"[ \t\r\n\f]*([+-]?[0-9]{1,9})(?![0-9])")
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
 
@@ -100,11 +101,37 @@ def _simplify(tree: etree._Element) -> etree._Element:
     # Parsed again: reading the many pieces of text that stripping leaves side by side takes quadratic time.
     tree = document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
     _flatten_depths(tree)
+    _number_items(tree)
     for element in tree.iter():
         element.text, element.tail = _safe(element.text), _safe(element.tail)
     flatten_tables(tree)
     mark_headings(tree)
     return tree
+
+
+def _number_items(tree: etree._Element) -> None:
+    """Write its number on each item of an ordered list, as the renderer knows `value` alone. A list with a negative
+    number has none."""
+    for item in tree.iter("li"):
+        if _integer(item, "value") is None:
+            item.attrib.pop("value", None)  # the renderer would fail on one that is no number
+    for ordered in tree.iter("ol"):
+        items = [child for child in ordered if child.tag == "li"]
+        is_reversed = "reversed" in ordered.attrib
+        start = _integer(ordered, "start")
+        number = start if start is not None else len(items) if is_reversed else 1
+        for item in items:
+            value = _integer(item, "value")
+            number = number if value is None else value
+            item.set("value", str(number))
+            if number < 0:
+                ordered.tag = "ul"
+            number += -1 if is_reversed else 1
+
+
+def _integer(element: etree._Element, name: str) -> int | None:
+    found = _INTEGER.match(element.get(name, ""))
+    return int(found[1]) if found else None
 
 
 def _flatten_depths(tree: etree._Element) -> None:

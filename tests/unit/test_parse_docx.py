@@ -7,7 +7,7 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.archive import MAX_XML_BYTES
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import W, docx, paragraph
+from tests.made_files import PACKAGE, RELATION, W, docx, paragraph
 
 
 def test_styles_give_the_title_and_the_sections() -> None:
@@ -40,6 +40,74 @@ def test_a_text_box_is_part_of_the_text() -> None:
         f"{paragraph('in the box')}</w:txbxContent></v:textbox></v:shape></w:pict></w:r></w:p>"
     )
     assert "in the box" in parse("a.docx", docx(paragraph("before") + box)).text
+
+
+def item(text: str, num_id: int = 1, level: int = 0) -> str:
+    numbering = f'<w:numPr><w:ilvl w:val="{level}"/><w:numId w:val="{num_id}"/></w:numPr>'
+    return f"<w:p><w:pPr>{numbering}</w:pPr>{run(text)}</w:p>"
+
+
+def numbering(*nums: str, first: str = "1", kind: str = "decimal", more: str = "") -> dict[str, bytes]:
+    levels = "".join(
+        f'<w:lvl w:ilvl="{level}"><w:start w:val="{first}"/><w:numFmt w:val="{kind}"/>{more}</w:lvl>'
+        for level in range(2)
+    )
+    ids = "".join(
+        f'<w:num w:numId="{number}"><w:abstractNumId w:val="7"/>{override}</w:num>'
+        for number, override in enumerate(nums, start=1)
+    )
+    lists = f'<w:abstractNum w:abstractNumId="7">{levels}</w:abstractNum>{ids}'
+    return {"word/numbering.xml": f'<w:numbering xmlns:w="{W}">{lists}</w:numbering>'.encode()}
+
+
+def lines(body: str, **parts: bytes) -> list[str]:
+    return parse("a.docx", docx(body, **parts)).text.split()
+
+
+def test_a_list_goes_on_after_paragraphs_that_are_not_part_of_it() -> None:
+    between = paragraph("between")
+    body = item("Scope") + item("Payment") + between + item("Liability") + between + item("Place")
+    listed = ["1.", "Scope", "2.", "Payment", "between", "3.", "Liability", "between", "4.", "Place"]
+    assert lines(body, **numbering("")) == listed
+    main = f'<Relationships xmlns="{PACKAGE}"><Relationship Id="r1" Type="{RELATION}/officeDocument" Target="word/main.xml"/></Relationships>'
+    moved = {
+        "_rels/.rels": main.encode(),
+        "word/main.xml": f'<w:document xmlns:w="{W}"><w:body>{body}</w:body></w:document>',
+    }
+    assert lines(paragraph("none"), **moved, **numbering("")) == listed
+
+
+def test_a_level_begins_anew_below_the_next_item_above_it() -> None:
+    body = item("A") + item("a", level=1) + item("b", level=1) + paragraph("x") + item("c", level=1) + item("B")
+    assert lines(body + item("d", level=1), **numbering(""))[2:] == [
+        "1.", "a", "2.", "b", "x", "*", "3.", "c", "2.", "B", "1.", "d",
+    ]  # fmt: skip
+    goes_on = numbering("", more='<w:lvlRestart w:val="0"/>')
+    assert lines(body + item("d", level=1), **goes_on)[-2:] == ["4.", "d"]
+
+
+def test_a_list_begins_where_it_says_and_with_an_override_anew() -> None:
+    override = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="9"/></w:lvlOverride>'
+    body = item("a") + item("b", 2) + paragraph("x") + item("c", 2) + paragraph("y") + item("d")
+    assert lines(body, **numbering("", override, first="5")) == [
+        "5.", "a", "9.", "b", "x", "10.", "c", "y", "11.", "d",
+    ]  # fmt: skip
+
+
+def test_paragraphs_that_are_not_shown_have_no_number_and_bullets_none() -> None:
+    gone = (
+        item("gone").replace("</w:pPr>", "<w:rPr><w:del/></w:rPr></w:pPr><w:del>").replace("</w:p>", "</w:del></w:p>")
+    )
+    assert lines(item("a") + gone + item("") + item("c"), **numbering("")) == ["1.", "a", "3.", "c"]
+    assert lines(item("a") + paragraph("x") + item("b"), **numbering("", kind="bullet")) == ["*", "a", "x", "*", "b"]
+
+
+def test_a_style_makes_paragraphs_items_of_its_list() -> None:
+    body = paragraph("a", "H2") + paragraph("x") + f'<w:p><w:pPr><w:pStyle w:val="L"/></w:pPr>{run("b")}</w:p>'
+    parts = numbering("", more='<w:pStyle w:val="L"/>')  # the last of its levels holds
+    assert lines(body + paragraph("y") + paragraph("c", "L"), **parts) == [
+        "a", "x", "*", "1.", "b", "y", "*", "2.", "c",
+    ]  # fmt: skip
 
 
 MATH = "http://schemas.openxmlformats.org/officeDocument/2006/math"

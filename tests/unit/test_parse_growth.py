@@ -73,6 +73,11 @@ FILES = {
     "charset": ("a.html", 50, lambda n: b"<html><meta charset=" + b" " * n + b">words \xe9"),
     "punycode": ("a.html", 20_000, lambda n: b"<html><meta charset=punycode>" + b"a" * n + b"-\xe9"),
     "empty paragraphs": ("a.docx", 200, lambda n: docx("<w:p/>" * n + paragraph("a"))),
+    "items": (
+        "a.html",
+        500,
+        lambda n: page("<ol start=2>" + "<li>a" * n),
+    ),
     "one line": ("a.txt", 50_000, lambda n: b"a" + b" " * n + b"b"),
     "underlines": ("a.txt", 200, lambda n: (b"=" * 200 + b"\n") * n + b"a"),
     "marks": ("a.txt", 2_000, lambda n: ("a" + "\u0301\u0323" * n).encode()),

@@ -87,6 +87,21 @@ def test_lists_show_their_nesting_and_preformatted_text_its_lines() -> None:
     assert "x = 1\n  y" in page("<pre>x = 1\n  y</pre>").text
 
 
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("<ol start=14><li>a<li>b</ol>", ["14. a", "15. b"]),
+        ("<ol reversed><li>a<li value=7>b<li>c</ol>", ["3. a", "7. b", "6. c"]),
+        ("<ol start=' +2 '><li>a<ol start=5><li>b</ol><li>c</ol>", ["2. a", "5. b", "3. c"]),
+        ("<ol start=-1><li>a<li>b</ol>", ["* a", "* b"]),
+        (f"<ol start=x><li value=²>a<li value={'9' * 5_000}>b</ol>", ["1. a", "2. b"]),
+        ("<ol><div><li value=²>a</li></div></ol>", ["1. a"]),
+    ],
+)
+def test_items_of_lists_have_the_numbers_that_the_page_gives_them(source: str, lines: list[str]) -> None:
+    assert [line.strip() for line in page(source).text.split("\n")] == lines
+
+
 def test_character_references_are_resolved_once() -> None:
     assert page("<p>a &amp;lt;b&amp;gt; &lt;i&gt; &amp;amp;</p>").text == "a &lt;b&gt; <i> &amp;"
 

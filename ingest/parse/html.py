@@ -1,6 +1,8 @@
 """Parser for HTML: the visible text of a page. No script is run, and no resource is fetched."""
 
 import re
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice
 
 from inscriptis.css_profiles import STRICT_CSS_PROFILE
 from inscriptis.html_engine import Inscriptis
@@ -36,6 +38,8 @@ _BLOCKS = (
 _SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
 _OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
+_TITLES = (*HEADINGS, "dt", "summary")
+_MAX_TITLE_ELEMENTS = 50
 _INTEGER = re.compile(r"[ \t\r\n\f]*([+-]?[0-9]{1,9})(?![0-9])")
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
@@ -92,6 +96,7 @@ def _simplify(tree: etree._Element) -> etree._Element:
     for element in hidden:
         if element.getparent() is not None and element.tag != "body":
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
+    _keep_title_buttons(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
     for element in tree.iter(etree.Element):
         is_around_cells = element.tag == "form" and element.getparent().tag in _OF_TABLES
@@ -107,6 +112,24 @@ def _simplify(tree: etree._Element) -> etree._Element:
     flatten_tables(tree)
     mark_headings(tree)
     return tree
+
+
+def _keep_title_buttons(tree: etree._Element) -> None:
+    """Keep the words of buttons that are all the words of a title, as of one that opens the text below it."""
+    for title in tree.iter(*_TITLES):
+        elements = list(islice(title.iter(), _MAX_TITLE_ELEMENTS + 1))
+        buttons = [element for element in elements if element.tag == "button"]
+        if buttons and len(elements) <= _MAX_TITLE_ELEMENTS and not _has_words_beside(buttons, elements):
+            for button in buttons:
+                button.tag = "span"
+
+
+def _has_words_beside(buttons: Iterable[etree._Element], elements: Sequence[etree._Element]) -> bool:
+    """Whether the first of the elements, which holds the others, has words outside the buttons."""
+    inside = {element for button in buttons for element in button.iter()}
+    tails = ((element.getparent(), element.tail) for element in elements[1:])
+    places = chain(((element, element.text) for element in elements), tails)
+    return any(words and words.strip() for element, words in places if element not in inside)
 
 
 def _number_items(tree: etree._Element) -> None:

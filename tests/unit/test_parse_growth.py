@@ -76,7 +76,7 @@ FILES = {
     "items": (
         "a.html",
         500,
-        lambda n: page("<ol start=2>" + "<li>a" * n),
+        lambda n: page("<ol start=2>" + "<li>a" * n + "<summary><button>b</button></summary>" * n),
     ),
     "one line": ("a.txt", 50_000, lambda n: b"a" + b" " * n + b"b"),
     "underlines": ("a.txt", 200, lambda n: (b"=" * 200 + b"\n") * n + b"a"),

@@ -102,6 +102,16 @@ def test_items_of_lists_have_the_numbers_that_the_page_gives_them(source: str, l
     assert [line.strip() for line in page(source).text.split("\n")] == lines
 
 
+def test_a_button_that_is_a_whole_title_is_kept_and_others_are_dropped() -> None:
+    parsed = page(
+        "<h2><button>How long is the <b>warranty</b>?</button></h2><p>Two years.</p>"
+        "<dl><dt><button>Where?</button></dt><dd>Here.</dd></dl>"
+        "<h2>Prices <button>Edit</button></h2><p>Low. <button>Buy</button></p>"
+    )
+    assert parsed.text == "How long is the warranty?\n\nTwo years.\n\nWhere?\nHere.\n\nPrices\n\nLow."
+    assert [section.title for section in parsed.sections] == ["How long is the warranty?", "Prices"]
+
+
 def test_character_references_are_resolved_once() -> None:
     assert page("<p>a &amp;lt;b&amp;gt; &lt;i&gt; &amp;amp;</p>").text == "a &lt;b&gt; <i> &amp;"
 

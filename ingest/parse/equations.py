@@ -51,10 +51,10 @@ def _write_part(part: _Element, place: tuple[str, str], pieces: list[str]) -> No
     _write(part, pieces)
     if len(pieces) == start:
         return
-    is_one = len(pieces) == start + 1 and _is_one(pieces[start])
+    is_single = len(pieces) == start + 1 and is_one(pieces[start])
     if place == ("rad", "deg"):
         _enclose(pieces, start, "[]")
-    elif place in _WHOLE and not is_one and not _is_bracketed(part):
+    elif place in _WHOLE and not is_single and not _is_bracketed(part):
         _enclose(pieces, start, "()")
     if sign := _SIGNS.get(place):
         pieces.insert(start, sign)
@@ -83,7 +83,7 @@ def _is_bracketed(part: _Element) -> bool:
     return bool(begin and end)
 
 
-def _is_one(text: str) -> bool:
+def is_one(text: str) -> bool:
     """Whether the text is a letter or a number."""
     return (len(text) == 1 and text.isalpha()) or (len(text) <= _LONGEST_NUMBER and text.isdecimal())
 

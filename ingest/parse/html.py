@@ -16,7 +16,9 @@ from ingest.parse.clean import scrub, tidy
 from ingest.parse.encoding import decode
 from ingest.parse.headings import TAGS as HEADINGS
 from ingest.parse.headings import mark_headings, unmark
+from ingest.parse.mathml import write_formulas
 from ingest.parse.parsed import Parsed, leading_title, one_line
+from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
 from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
@@ -98,6 +100,8 @@ def _simplify(tree: etree._Element) -> etree._Element:
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
     _keep_title_buttons(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
+    write_formulas(tree)
+    sign_raised_numbers(tree, _STRUCTURE)
     for element in tree.iter(etree.Element):
         is_around_cells = element.tag == "form" and element.getparent().tag in _OF_TABLES
         if element.tag not in _STRUCTURE or is_around_cells:

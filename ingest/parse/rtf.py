@@ -3,16 +3,21 @@
 import re
 from itertools import groupby
 
-from striprtf.striprtf import rtf_to_text
+from striprtf.striprtf import rtf_to_text, specialchars
 
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import code_page
 from ingest.parse.parsed import Parsed
+from ingest.parse.raised import SIGNS, STARTS_WITH_NUMBER
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{3,5}) ?")
 _CELL = "|"
+_TOKEN = re.compile(r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'[0-9a-f]{2}|\\[^a-z]|[{}]|[^\\{}]+", re.IGNORECASE)
+_RAISED = {"super": SIGNS["sup"], "sub": SIGNS["sub"]}
+_LEVEL = ("nosupersub", "plain")
+_MINUS = ("8722", "8211")
 
 
 def read_rtf(body: bytes, fallback_title: str) -> Parsed:
@@ -22,7 +27,7 @@ def read_rtf(body: bytes, fallback_title: str) -> Parsed:
         encoding = code_page(int(found[1]))
         body = body[: found.start()] + b"\\ansi " + body[found.end() :]
     try:
-        text = rtf_to_text(body.decode(encoding, "replace"), encoding, errors="replace")
+        text = rtf_to_text(_with_signs(body.decode(encoding, "replace")), encoding, errors="replace")
     except (LookupError, ValueError, TypeError, IndexError, OverflowError):
         raise Rejected(
             "the RTF file is damaged and cannot be read: open it in a word processor and save it again"
@@ -35,3 +40,39 @@ def read_rtf(body: bytes, fallback_title: str) -> Parsed:
         else:
             composer.block("\n".join(lines))
     return composer.parsed(fallback_title, Format.RTF)
+
+
+def _with_signs(source: str) -> str:
+    """The source with a sign before each superscript or subscript that begins with a number and follows a digit."""
+    if not any(f"\\{word}" in source for word in _RAISED):
+        return source
+    pieces: list[str] = []
+    outer: list[str] = []
+    sign = sign_before = before = ""
+    for token in _TOKEN.finditer(source):
+        whole, word, number = token.group(0, 1, 2)
+        if whole == "{":
+            outer.append(sign)
+        elif whole == "}":
+            sign = outer.pop() if outer else ""
+        elif word in _RAISED:
+            sign = "" if number == "0" else _RAISED[word]
+        elif word in _LEVEL:
+            sign = ""
+        elif words := _shown(whole, word, number):
+            if sign and sign != sign_before and before.isdecimal() and STARTS_WITH_NUMBER.match(words):
+                pieces.append(sign)
+            sign_before, before = sign, words[-1]
+        pieces.append(whole)
+    return "".join(pieces)
+
+
+def _shown(whole: str, word: str | None, number: str | None) -> str:
+    """The characters that a token shows, as far as signs of numbers depend on them."""
+    if word == "u" and number in _MINUS:
+        return "-0"
+    if word == "u" or word in specialchars:
+        return " "
+    if word is None:
+        return " " if whole.startswith("\\") else whole.strip("\r\n")
+    return ""

@@ -11,7 +11,9 @@ from lxml.etree import QName, _Element
 from ingest.parse.archive import CheckPages, parse_xml
 from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
+from ingest.parse.mathml import write_formulas
 from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 
@@ -26,6 +28,7 @@ _TITLE_PATHS = (
     "{*}teiHeader//{*}title",
 )
 _BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, "p", "para", "simpara", "li", "item", *_TABLES))
+_OWN_LINES = {*_TITLES, *_PARAGRAPHS, *_TABLES, *_ROWS, *_CELLS, "br", "break"}
 _MATHML = "http://www.w3.org/1998/Math/MathML"
 _NOT_INLINE = (*_BLOCKS, *(f"{{*}}{name}" for name in (*_PARAGRAPHS, *_ROWS, *_CELLS)))
 
@@ -38,6 +41,8 @@ def read_xml(body: bytes, fallback_title: str) -> Parsed:
         root = parse_xml(body)
     except etree.XMLSyntaxError as error:
         raise Rejected(f"it is not well-formed XML ({error.msg}): save it again, or as plain text") from None
+    write_formulas(root)
+    sign_raised_numbers(root, _OWN_LINES)
     composer = Composer()
     reader = _Reader(composer)
     reader.add(root, 1)

@@ -112,6 +112,15 @@ def test_lists_records_and_attributes_of_xml_are_no_inline_markup(inside: str, b
     assert parse("a.xml", f"<d>{inside}<p>x</p></d>".encode()).text.split("\n\n") == [*blocks, "x"]
 
 
+def test_superscripts_and_formulas_of_xml_do_not_merge_with_numbers():
+    """As JATS, DocBook and MathML write them."""
+    half = (
+        "<m:math xmlns:m='http://www.w3.org/1998/Math/MathML'><m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn></m:mfrac></m:math>"
+    )
+    body = f"<d><p>10<sup>9</sup>, 45<xref><superscript>1</superscript></xref> and {half}</p><p>m<sup>2</sup></p></d>"
+    assert parse("a.xml", body.encode()).text == "10^9, 45^1 and 1/2\n\nm2"
+
+
 def test_text_of_xml_that_looks_like_an_entity_stays_as_written():
     body = b"<d><p>Write <code>&amp;nbsp;</code> for a blank and <code>&amp;lt;</code> for less.</p></d>"
     assert parse("a.xml", body).text == "Write &nbsp; for a blank and &lt; for less."

@@ -188,6 +188,11 @@ def test_an_equation_is_a_line(line: str) -> None:
     assert parse("a.docx", docx(body)).text == normalize("NFC", f"Given {line}, so it is.")
 
 
+def test_a_superscript_after_a_number_does_not_merge_with_it() -> None:
+    raised = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>6</w:t></w:r>'
+    assert parse("a.docx", docx(f"<w:p>{run('1.5 x 10')}{raised}{run(' m')}{raised}</w:p>")).text == "1.5 x 10^6 m6"
+
+
 def test_equations_stand_in_paragraphs_of_their_own_and_in_notes() -> None:
     own = f'<w:p><m:oMathPara xmlns:m="{MATH}"><m:oMathParaPr/>{equation(X)}</m:oMathPara></w:p>'
     note = f'<w:footnotes xmlns:w="{W}"><w:footnote w:id="2"><w:p>{equation(Y)}</w:p></w:footnote></w:footnotes>'

@@ -112,6 +112,37 @@ def test_a_button_that_is_a_whole_title_is_kept_and_others_are_dropped() -> None
     assert [section.title for section in parsed.sections] == ["How long is the warranty?", "Prices"]
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("1.5 x 10<sup>6</sup>, 45<sup>1</sup> million", "1.5 x 10^6, 45^1 million"),
+        ("<b>10</b><i><sup><u>-3</u></sup></i> 1010<sub>2</sub>", "10^-3 1010_2"),
+        ("m<sup>2</sup> 1<sup>st</sup> 45<sup>[1]</sup> CO<sub>2</sub> 7 <sup>1</sup>", "m2 1st 45[1] CO2 7 1"),
+        ("10<p><sup>6</sup>", "10\n\n6"),
+        ("<table><tr><td>10<sup>6</sup><td>1<td><sup>2</sup>", "10^6 | 1 | 2"),
+    ],
+)
+def test_a_superscript_after_a_number_does_not_merge_with_it(source: str, text: str) -> None:
+    assert page(source).text == text
+
+
+@pytest.mark.parametrize(
+    ("formula", "line"),
+    [
+        ("<mn>1</mn><mfrac><mn>1</mn><mn>2</mn></mfrac>", "1 1/2"),
+        ("<mfrac><mrow><mi>x</mi><mo>+</mo><mn>1</mn></mrow><mrow><mo>(</mo><mi>y</mi><mo>)</mo></mrow></mfrac>", "(x+1)/(y)"),
+        ("<mfrac linethickness=0><mi>n</mi><mi>k</mi></mfrac>", "n; k"),
+        ("<msup><mn>10</mn><mn>9</mn></msup><msubsup><mi>x</mi><mi>i</mi><mi>n</mi></msubsup>", "10^9x_i^n"),
+        ("<munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>", "∑_(i=1)^n"),
+        ("<msqrt><mi>x</mi><mi>y</mi></msqrt><mroot><mi>x</mi><mn>3</mn></mroot>", "√(xy)√[3]x"),
+        ("<semantics><mtext>if <b>x</b></mtext><annotation>y</annotation></semantics>", "if x"),
+        ("<mrow>" * 60 + "<mfrac><mn>1</mn><mn>2</mn></mfrac>", "12"),
+    ],
+)  # fmt: skip
+def test_a_formula_is_a_line(formula: str, line: str) -> None:
+    assert page(f"<p>Of <math>{formula}</math>").text == f"Of {line}"
+
+
 def test_character_references_are_resolved_once() -> None:
     assert page("<p>a &amp;lt;b&amp;gt; &lt;i&gt; &amp;amp;</p>").text == "a &lt;b&gt; <i> &amp;"
 

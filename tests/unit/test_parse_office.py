@@ -272,6 +272,19 @@ def test_rtf_of_other_code_pages_is_read(number: int, encoding: str, words: str)
     assert parse("a.rtf", body.encode()).text == words
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (rb"1.5 x 10{\super 6}, 45\super 1\nosupersub  million, 1010{\sub 2}", "1.5 x 10^6, 45^1 million, 1010_2"),
+        (rb"10{\rtlch\fs20\super\insrsid12 1}{\super\insrsid7 2} 10{\super -3}", "10^12 10^-3"),
+        (rb"10{\super\u8722?3}, 7\super0 8{\super\plain 9}", "10^−3, 789"),
+        (rb"m\fs24{\super 2} 1{\super st} 8\par {\super 7} 8\tab\super 7", "m2 1st 8\n7 8\t7"),
+    ],
+)
+def test_a_superscript_of_rtf_after_a_number_does_not_merge_with_it(source: bytes, text: str):
+    assert parse("a.rtf", rb"{\rtf1\ansi " + source + b"}").text == text
+
+
 def test_characters_that_rtf_writes_in_two_halves_are_whole():
     assert parse("a.rtf", rb"{\rtf1\ansi \u-10174?\u-8265?\u30000?, a half \u-10174?.}").text == "𠮷田, a half ."
 

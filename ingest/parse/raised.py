@@ -1,0 +1,42 @@
+"""Signs for superscripts and subscripts of numbers, which text without them would join to one: `10^6`, `1010_2`."""
+
+import re
+from collections.abc import Mapping
+from typing import Protocol
+
+from lxml.etree import Entity, _Element, iterwalk
+
+SIGNS: Mapping[str, str] = {"sup": "^", "superscript": "^", "sub": "_", "subscript": "_"}
+"""By the element, in HTML, JATS, DITA and DocBook."""
+STARTS_WITH_NUMBER = re.compile(r"[+\-\u2212\u2013]?[0-9]")
+
+
+class Names(Protocol):
+    """A collection of element names."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+
+def sign_raised_numbers(tree: _Element, blocks: Names) -> None:
+    """Write a sign before each superscript or subscript that begins with a number and follows a digit. `blocks`: the
+    elements that end a line."""
+    before, sign = "", ""
+
+    def read(words: str | None) -> str | None:
+        nonlocal before, sign
+        if not words:
+            return words
+        is_number = sign and before.isdecimal() and STARTS_WITH_NUMBER.match(words)
+        words, sign, before = f"{sign}{words}" if is_number else words, "", words[-1]
+        return words
+
+    for event, element in iterwalk(tree, events=("start", "end")):
+        name = str(element.tag).rpartition("}")[2]
+        if name in blocks or element.tag is Entity:
+            before = sign = ""
+        if event == "start" and element.tag is not Entity:
+            sign = SIGNS.get(name, sign)
+            element.text = read(element.text)
+        elif event == "end":
+            sign = "" if name in SIGNS else sign
+            element.tail = read(element.tail)

@@ -50,10 +50,12 @@ def line_of(row: Sequence[str], labels: Sequence[str] = ()) -> str:
 
 def labels_of(header: Sequence[str]) -> list[str]:
     """A header's words as labels: bounded, for they are repeated with every row."""
-    labels = [words.rstrip(": ") for words in header]
-    return [
-        label if len(label) <= _MAX_LABEL_CHARS else f"{label[: _MAX_LABEL_CHARS - 1].rstrip()}…" for label in labels
-    ]
+    return [shortened(words.rstrip(": ")) for words in header]
+
+
+def shortened(words: str) -> str:
+    """Words cut to the length of a label."""
+    return words if len(words) <= _MAX_LABEL_CHARS else f"{words[: _MAX_LABEL_CHARS - 1].rstrip()}…"
 
 
 def _lines_below(labels: Sequence[str], table: Iterator[Sequence[str]]) -> Generator[str, None, Sequence[str]]:

@@ -5,16 +5,17 @@ on one line keeps together what belongs together.
 """
 
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, groupby
+from operator import itemgetter
 
 from lxml.etree import Element, _Element, iterwalk
 
 from ingest.parse.rows import is_header, labels_of, line_of
+from ingest.parse.spans import Cell, Columns, Place, header_of, span_of, words_of
 
 _LAYOUT = ("table", "h1", "h2", "h3", "h4", "h5", "h6", "pre")
 _CELLS = ("td", "th")
 _MAX_CELL_CHARS = 2_000
-_MAX_SPAN = 40
 _LOOKAHEAD, _LEAST_ROWS, _LEAST_COLUMNS = 20, 3, 3
 
 
@@ -34,33 +35,36 @@ def flatten_tables(tree: _Element) -> None:
 
 
 def _flatten_rows(rows: Iterable[_Element]) -> None:
-    lines: list[tuple[_Element, list[str], bool]] = []
-    taken: dict[int, int] = {}
+    lines: list[tuple[_Element, list[Place], bool]] = []
+    columns = Columns()
     for row in rows:
         cells = [cell for cell in row if cell.tag in _CELLS]
         row.tag = "div"
         if _is_layout(cells) or _has_words_between(row):
+            columns.place(_cell(cell, "") for cell in cells)
             for cell in cells:
                 cell.tag = "div"
         else:
-            lines.append((row, _in_columns(cells, taken), bool(cells) and all(cell.tag == "th" for cell in cells)))
-    if not any(is_head for _, _, is_head in lines) and _is_headed([words for _, words, _ in lines[:_LOOKAHEAD]]):
+            places = columns.place(_cell(cell, _cell_text(cell)) for cell in cells)
+            lines.append((row, places, bool(cells) and all(cell.tag == "th" for cell in cells)))
+    if not any(is_head for _, _, is_head in lines) and _is_headed([words_of(row) for _, row, _ in lines[:_LOOKAHEAD]]):
         lines[0] = (*lines[0][:2], True)
     _write(lines)
 
 
-def _write(lines: Iterable[tuple[_Element, list[str], bool]]) -> None:
-    """The words of each row as its text, after the labels of the last row of headers above it."""
+def _write(lines: Iterable[tuple[_Element, list[Place], bool]]) -> None:
+    """The words of each row as its text, after the labels of the last rows of headers above it."""
     labels: list[str] = []
-    for row, words, is_head in lines:
-        is_labelled = bool(labels) and not is_head
-        if is_head and sum(map(bool, words)) > 1:
-            labels = labels_of(words)
-        for child in list(row):
-            row.remove(child)
-        row.text = line_of(words, labels if is_labelled else ()) or None
-        if is_labelled and row.text:
-            row.tag = "p"  # a paragraph is not cut where a chunk may end after it
+    for is_head, some in groupby(lines, key=itemgetter(2)):
+        rows = [(row, places, words_of(places)) for row, places, _ in some]
+        if is_head and any(sum(map(bool, words)) > 1 for _, _, words in rows):
+            labels = labels_of(header_of([places for _, places, _ in rows]))
+        for row, _, words in rows:
+            for child in list(row):
+                row.remove(child)
+            row.text = line_of(words, () if is_head else labels) or None
+            if labels and not is_head and row.text:
+                row.tag = "p"  # a paragraph is not cut where a chunk may end after it
 
 
 def _is_layout(cells: list[_Element]) -> bool:
@@ -74,28 +78,8 @@ def _has_words_between(row: _Element) -> bool:
     return any(words and words.strip() for words in chain([row.text], *inside))
 
 
-def _in_columns(cells: Iterable[_Element], taken: dict[int, int]) -> list[str]:
-    """The words of a row's cells in their columns. `taken` counts for each column the rows that a cell above spans."""
-    words: list[str] = []
-
-    def skip_taken() -> None:
-        while taken.get(len(words), 0):
-            taken[len(words)] -= 1
-            words.append("")
-
-    for cell in cells:
-        skip_taken()
-        below, width = _span(cell, "rowspan") - 1, _span(cell, "colspan")
-        if below:
-            taken.update(dict.fromkeys(range(len(words), len(words) + width), below))
-        words += [_cell_text(cell), *[""] * (width - 1)]
-    skip_taken()
-    return words
-
-
-def _span(cell: _Element, name: str) -> int:
-    number = cell.get(name, "1")
-    return min(int(number), _MAX_SPAN) if number.isdecimal() and len(number) < 6 else 1  # noqa: PLR2004 - digits
+def _cell(cell: _Element, words: str) -> Cell:
+    return Cell(words, span_of(cell, "rowspan"), span_of(cell, "colspan"))
 
 
 def _is_headed(rows: list[list[str]]) -> bool:

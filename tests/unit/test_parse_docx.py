@@ -34,6 +34,16 @@ def test_tables_are_lines_with_their_cells_apart() -> None:
     assert parse("a.docx", docx(f"<w:tbl>{table}</w:tbl>")).text == "Name | Year\nAnna | 1702"
 
 
+def test_cells_merged_downwards_stand_in_each_of_their_rows() -> None:
+    def row(*cells: str, head: str = "") -> str:
+        return f"<w:tr>{head}{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr>"
+
+    merged = '<w:tcPr><w:vMerge w:val="{}"/></w:tcPr>'.format
+    head = row(paragraph("Region"), paragraph("City"), head="<w:trPr><w:tblHeader/></w:trPr>")
+    rows = row(merged("restart") + paragraph("West"), paragraph("Oslo")) + row(merged("continue"), paragraph("Bergen"))
+    assert parse("a.docx", docx(f"<w:tbl>{head}{rows}</w:tbl>")).text.endswith("Region: West | City: Bergen")
+
+
 def test_a_text_box_is_part_of_the_text() -> None:
     box = (
         '<w:p><w:r><w:pict xmlns:v="urn:schemas-microsoft-com:vml"><v:shape><v:textbox><w:txbxContent>'

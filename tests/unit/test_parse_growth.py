@@ -73,6 +73,16 @@ FILES = {
     "charset": ("a.html", 50, lambda n: b"<html><meta charset=" + b" " * n + b">words \xe9"),
     "punycode": ("a.html", 20_000, lambda n: b"<html><meta charset=punycode>" + b"a" * n + b"-\xe9"),
     "empty paragraphs": ("a.docx", 200, lambda n: docx("<w:p/>" * n + paragraph("a"))),
+    "wide spans": (
+        "a.html",
+        500,
+        lambda n: page("<table><tr>" + "<td rowspan=3>a" * n + "<tr><td>b<tr><th>c<tr><th>d"),
+    ),
+    "rows of xml": (
+        "a.xml",
+        100,
+        lambda n: b"<table><thead>" + b"<tr><td rowspan='2'>a</td><td>b</td></tr>" * n + b"</thead></table>",
+    ),
     "raised": ("a.html", 500, lambda n: page("1<sup>2</sup>" * n + "<math><mfrac><mn>1<mn>2</mfrac></math>" * n)),
     "raised in rtf": ("a.rtf", 300, lambda n: b"{\\rtf1 " + b"1{\\super 2}" * n + b"{" * n + b"}" * n + b"}"),
     "items": (

@@ -46,7 +46,7 @@ def test_labels_stand_before_the_cells_of_their_columns_whatever_spans_them() ->
     assert page(f"<table>{head}<tbody>{rows}</tbody></table>").text.split("\n\n") == [
         "Place | Bird | Seen | By",
         "Place: Oslo | Bird: Duck | Seen: 7 | 8 | By: Ann",
-        "Bird: Goose | Seen: 1 | By: Bob",
+        "Place: Oslo | Bird: Goose | Seen: 1 | By: Bob",
     ]
 
 
@@ -58,6 +58,35 @@ def test_a_table_without_marked_headers_has_some_if_it_is_even_and_wide() -> Non
     assert table("Name,Born,City", "Ann,1950,Oslo", "Bob,1960,Rome").endswith("Name: Bob | Born: 1960 | City: Rome")
     assert table("Born,Oslo", "Died,Rome", "Job,Actor") == "Born | Oslo\nDied | Rome\nJob | Actor"
     assert table("Name,Born,City", "Ann,1950", "Bob,1960,Rome") == "Name | Born | City\nAnn | 1950\nBob | 1960 | Rome"
+
+
+def test_rows_of_layout_are_counted_by_the_cells_that_span_them() -> None:
+    head = "<tr><th>Name<th>Min<th>Max<tr><td rowspan=2>alpha<td>1<td>2"
+    text = page(f"<table>{head}<tr><td><pre>x</pre><td>4<tr><td>beta<td>5<td>6</table>").text
+    assert text.split("\n\n")[1:] == ["Name: alpha | Min: 1 | Max: 2", "x\n4", "Name: beta | Min: 5 | Max: 6"]
+    short = "<tr><th>Name<th>Min<th>Max<tr><td>alpha<td>1<td rowspan=2>2<tr><td>beta<tr><td>gamma<td>5<td>6"
+    assert page(f"<table>{short}</table>").text.endswith("Name: beta | Max: 2\n\nName: gamma | Min: 5 | Max: 6")
+
+
+def test_words_that_are_repeated_in_spanned_rows_are_cut_like_labels() -> None:
+    head = f"<tr><th>Note<th>Year<tr><td rowspan=2>{'words ' * 30}<td>1<tr><td>2"
+    repeated = page(f"<table>{head}</table>").text.split("\n\n")[-1]
+    assert (
+        repeated.startswith("Note: words")
+        and repeated.endswith("…: 2".replace(":", " | Year:"))
+        and len(repeated) < 100
+    )
+
+
+def test_a_label_joins_the_headers_that_stand_above_one_another() -> None:
+    years = "<tr><th rowspan=2>City<th colspan=2>2023<th colspan=2>2024<tr><th>Plan<th>Actual<th>Plan<th>Actual"
+    text = page(f"<table><tr><th colspan=5>Sales{years}<tr><td>Oslo<td>1<td>2<td>3<td>4</table>").text
+    assert text == (
+        "Sales\nCity | 2023 | 2024\nCity | Plan | Actual | Plan | Actual\n\n"
+        "City: Oslo | 2023 Plan: 1 | 2023 Actual: 2 | 2024 Plan: 3 | 2024 Actual: 4"
+    )
+    later = "<tr><th>City<th>Plan<tr><td>Oslo<td>1<tr><th colspan=2>East<tr><td>Rome<td>2"
+    assert page(f"<table>{later}</table>").text.endswith("East\n\nCity: Rome | Plan: 2")
 
 
 def test_cells_and_rows_in_a_form_are_those_of_their_table() -> None:

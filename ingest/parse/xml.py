@@ -2,8 +2,9 @@
 value`."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from html import unescape
+from itertools import groupby
 
 from lxml import etree
 from lxml.etree import QName, _Element
@@ -15,11 +16,13 @@ from ingest.parse.mathml import write_formulas
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
+from ingest.parse.spans import Cell, Columns, header_of, is_title, span_of, words_of
 from ragkv.errors import Rejected
 
 _TITLES = ("title", "head", "heading", "article-title")
 _PARAGRAPHS = ("p", "para", "simpara", "li", "item", "description", "text", "abstract", "body")
 _TABLES, _ROWS, _CELLS = ("table", "tgroup"), ("tr", "row"), ("td", "th", "entry")
+_TABLE_TITLES = ("{*}title", "{*}caption", "{*}desc")
 _TITLE_PATHS = (
     "{*}title",
     "{*}channel/{*}title",
@@ -66,6 +69,8 @@ class _Reader:
         children = list(element.iterchildren("*"))
         if name in _TABLES and next(element.iter(*(f"{{*}}{row}" for row in _ROWS)), None) is not None:
             self.flush()
+            for title in element.iterchildren(*_TABLE_TITLES):
+                self._composer.block(_words(title))
             self._composer.table(_rows(element))
         elif not children or (_has_words(element) and next(element.iterdescendants(*_BLOCKS), None) is None):
             self._add_words(element, name, level, is_running=bool(children))
@@ -115,14 +120,17 @@ def _words(element: _Element) -> str:
 
 
 def _pieces(element: _Element) -> Iterator[str]:
-    """The text of an element or an entity; entities are read as those of HTML."""
+    """The text of an element or an entity; entities are read as those of HTML. A blank keeps apart what does not share
+    its line."""
     if element.tag is etree.Entity:
         yield unescape(element.text)
         return
-    yield element.text or ""
+    around = " " if QName(element).localname in _OWN_LINES else ""
+    yield around + (element.text or "")
     for child in element:
         yield from _pieces(child)
         yield child.tail or ""
+    yield around
 
 
 def _has_words(element: _Element) -> bool:
@@ -155,5 +163,41 @@ def _attributes(element: _Element) -> Iterator[str]:
 
 
 def _rows(table: _Element) -> Iterator[list[str]]:
-    for row in table.iter(*(f"{{*}}{name}" for name in _ROWS)):
-        yield ["".join(_pieces(cell)) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS))]
+    """The rows of a table, without those of tables inside its cells; several rows of headers are one."""
+    for group in list(table.iterchildren("{*}tgroup")) or [table]:
+        names = [column.get("colname") for column in group.iterchildren("{*}colspec")]
+        numbers = {name: number for number, name in enumerate(names) if name}
+        columns = Columns()
+        yield []  # ends the table before
+        for is_head, rows in groupby(_own_rows(group), key=_is_in_head):
+            placed = [columns.place(_cell(cell, numbers) for cell in _cells(row)) for row in rows]
+            if is_head:
+                yield from (words_of(row) for row in placed if is_title(row))
+                yield header_of(placed)
+            else:
+                yield from map(words_of, placed)
+
+
+def _own_rows(table: _Element) -> Iterator[_Element]:
+    for child in table.iterchildren("*"):
+        name = QName(child).localname
+        if name in _ROWS:
+            yield child
+        elif name not in _CELLS:
+            yield from _own_rows(child)
+
+
+def _is_in_head(row: _Element) -> bool:
+    return bool(QName(row.getparent()).localname == "thead")
+
+
+def _cells(row: _Element) -> Iterator[_Element]:
+    yield from row.iterchildren(*(f"{{*}}{name}" for name in _CELLS))
+
+
+def _cell(cell: _Element, numbers: Mapping[str, int]) -> Cell:
+    """A cell with its spans, as in HTML or, by the names of columns, in CALS tables."""
+    start = numbers.get(cell.get("namest") or cell.get("colname") or "", 0)
+    end = numbers.get(cell.get("nameend") or "", -1)
+    rows = max(span_of(cell, "rowspan"), span_of(cell, "morerows", 0) + 1)
+    return Cell(_words(cell), rows, end - start + 1 if end >= start else span_of(cell, "colspan"), start)

@@ -70,6 +70,34 @@ def test_xml_is_read_as_running_text_titles_tables_and_lines():
     assert [(section.title, section.level) for section in parsed.sections] == [("Ducks", 1), ("Places", 2)]
 
 
+def blocks_of(xml: str) -> list[str]:
+    return parse("a.xml", f"<d><p>x</p>{xml}</d>".encode()).text.split("\n\n")[1:]
+
+
+def test_cells_of_xml_that_span_rows_and_columns_keep_the_labels_in_their_columns():
+    """As JATS and CALS tables (DITA, DocBook) write them."""
+    jats = (
+        "<table><thead><tr><th>Group</th><th>N</th><th>Value</th></tr></thead><tr><td rowspan='2'>Control</td>"
+        "<td>12</td><td>0.5</td></tr><tr><td>13</td><td>0.7</td></tr></table>"
+    )
+    assert blocks_of(jats)[1:] == ["Group: Control | N: 12 | Value: 0.5", "Group: Control | N: 13 | Value: 0.7"]
+    cals = (
+        "<table><title>Sales</title><desc>In millions.</desc><tgroup><colspec colname='a'/><colspec colname='b'/>"
+        "<colspec colname='c'/><thead><row><entry morerows='1'>City</entry><entry namest='b' nameend='c'>2023</entry></row>"
+        "<row><entry>Plan</entry><entry>Actual</entry></row></thead><tbody><row><entry>Oslo</entry>"
+        "<entry colname='c'>7</entry></row></tbody></tgroup></table>"
+    )
+    assert blocks_of(cals) == ["Sales", "In millions.", "City | 2023 Plan | 2023 Actual", "City: Oslo | 2023 Actual: 7"]
+
+
+def test_blocks_breaks_and_inner_tables_of_xml_are_apart_in_a_cell_and_a_title():
+    inner = "<table><tr><td>i</td><td>j</td></tr></table>"
+    cells = f"<td>10<break/>20</td><td><p>First.</p><p>Second.</p></td><td>{inner}</td>"
+    assert blocks_of(f"<title>Dose<break/>response</title><table><tr>{cells}</tr></table>") == [
+        "Dose response", "10 20 | First. Second. | i j",
+    ]  # fmt: skip
+
+
 def test_a_formula_of_xml_stays_in_its_sentence_beside_blocks():
     formula = "<m:math><m:mi>x</m:mi><m:mo>=</m:mo><m:mn>2</m:mn></m:math>"
     body = f"<p xmlns:m='http://www.w3.org/1998/Math/MathML'>Let <f>{formula}</f> be.<list><li>One.</li></list></p>"

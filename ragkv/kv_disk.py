@@ -142,7 +142,7 @@ class KVDisk:
             excess -= freed
 
     def _droppable(self, files: "Sequence[KVFile]") -> "list[KVFile]":
-        """Those that have a copy, and those that have no entry and had time to get one."""
+        """Files that have a copy, and those that have no entry and had time to get one."""
         keys, before = [file.key for file in files], utc_now() - ENTRY_WITHIN
         with self._database.reading() as session:
             tiers = dict(session.execute(tiers_of(keys)).all())

@@ -199,7 +199,7 @@ class SupervisedEngine:
             metrics.engine_restarted()
 
     async def _start(self, engine: Replaceable) -> None:
-        """Raises what the engine does, and Unavailable for one that takes too long."""
+        """Start the engine. Raises what it does, and Unavailable if it takes too long."""
         limit = max(self._pace.start, self._pace.silence)
         try:
             async with asyncio.timeout(limit):

@@ -170,7 +170,7 @@ class ObjectStore:
             raise Unavailable("the object store does not return what was written to it")
 
     def _check_miss(self) -> None:
-        """Raises Unavailable if the marker is no longer there either: that an object is not found says nothing then."""
+        """Look for the marker after a miss. Raises Unavailable if it is gone too: the miss says nothing then."""
         self._marked = False
         if not self._has_marker():
             raise self._gone()

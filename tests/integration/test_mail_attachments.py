@@ -172,7 +172,6 @@ def test_another_file_in_the_mails_place_has_other_attachments(client: Client, i
     assert names(client) == {"second.eml", "same.md"}
 
 
-@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
 @pytest.mark.parametrize("body", [b"# Late\n\nWords.\n", b""], ids=["kept", "refused"])
 def test_attachments_of_a_mail_that_was_replaced_meanwhile_do_not_come(
     client: Client, ingest: IngestParts, parts: Parts, body: bytes
@@ -191,6 +190,7 @@ def test_attachments_of_a_mail_that_was_replaced_meanwhile_do_not_come(
     assert [one["name"] for one in shown(client, mail_id)["attachments"]] == ["other.md"]
 
 
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
 def test_what_has_no_room_or_lies_too_deep_is_named_with_the_reason(client: Client, ingest: IngestParts, parts: Parts):
     """The mail itself is ready all the same."""
     made = mail("bottom", plan__md=PLAN)

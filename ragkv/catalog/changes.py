@@ -71,7 +71,7 @@ def replace_document(tenant_id: str, document_id: str, name: str, body: Readable
 def exchange_file(
     tenant_id: str,
     document_id: str,
-    name: str,
+    name: str | None,
     body: Readable,
     parts: Parts,
     still: "ColumnElement[bool] | None" = None,
@@ -80,7 +80,8 @@ def exchange_file(
 ) -> Exchanged:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
-    still: a condition on the document, asked under the lock that uploads hold. The same bytes are not read again.
+    name: None keeps the document's. still: a condition on the document, asked under the lock that uploads hold. The
+    same bytes are not read again.
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
@@ -92,7 +93,9 @@ def exchange_file(
             this = among(documents_where(tenant_id, document.collection_id), [document_id])
             if session.scalars(this.where(still)).one_or_none() is None:
                 raise Conflict("the document changed in the meantime")
-        old_name, document.name = document.name, clean_file_name(name)
+        old_name = document.name
+        if name is not None:
+            document.name = clean_file_name(name)
         if is_upload:
             document.is_attachment, document.was_uploaded, document.data_source_id = False, True, None
         old = document.sha256

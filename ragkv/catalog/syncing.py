@@ -210,7 +210,7 @@ class _Sync:
         if before is not None and not self._lease.is_shared(before, file.key):
             with files.open(file.key) as body, suppress(Conflict, NotFound):
                 own = is_kept_by(self._source.id)  # it may have been uploaded since, or attached
-                exchanged = exchange_file(ref.tenant_id, before, file.key, body, self._parts, own)
+                exchanged = exchange_file(ref.tenant_id, before, None, body, self._parts, own)
                 if exchanged.is_new:
                     self.tally.changed += 1
                     self._note("Replace a document from a data source", [before])

@@ -265,7 +265,7 @@ def test_a_document_is_called_like_its_file_after_that_was_renamed(folder: Sourc
     assert folder.documents() == {new_name: first, "old-report.md": second}
 
 
-def test_a_document_that_was_renamed_keeps_its_name_when_its_file_is_renamed(folder: Source):
+def test_a_document_that_was_renamed_keeps_its_name_when_its_file_is_renamed_or_changed(folder: Source):
     folder.write("report.md", b"# Report\n")
     folder.sync()
     (document,) = documents(folder)
@@ -274,6 +274,10 @@ def test_a_document_that_was_renamed_keeps_its_name_when_its_file_is_renamed(fol
     folder.write("report-2023.md", b"# Report\n")
     folder.sync()
     assert folder.documents() == {"Ours.md": b"# Report\n"}
+
+    folder.write("report-2023.md", b"# Report, corrected\n")
+    folder.sync()
+    assert folder.documents() == {"Ours.md": b"# Report, corrected\n"}
 
 
 def test_a_full_tenants_deletions_make_room(folder: Source):

@@ -83,9 +83,10 @@ def events_of(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def event_fields(text: str) -> Iterator[dict[str, str]]:
-    """The fields of each server-sent event of a stream."""
+    """The fields of each server-sent event of a stream, without its comments."""
     for block in text.replace("\r\n", "\n").strip().split("\n\n"):
-        yield dict(line.split(": ", 1) for line in block.splitlines())
+        if fields := dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":")):
+            yield fields
 
 
 def wait_until_ready(client: httpx.Client) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +64,13 @@ def starting(data_dir: Path, language_model: Path, free_port: Callable[[], int])
 def early(starting: Service) -> Early:
     """Watched from the first answer until the engine is ready."""
     seen = Early(starting.client.get("/readyz").status_code)
-    seen.asked = starting.client.post("/v1/ask", json={"question": QUESTION})
+
+    def loaded() -> bool:
+        """Until the models are loaded, which may take longer than a question waits."""
+        seen.asked = starting.client.post("/v1/ask", json={"question": QUESTION})
+        return seen.asked.status_code != HTTPStatus.SERVICE_UNAVAILABLE
+
+    starting.wait_until(loaded)
 
     def ready() -> bool:
         seen.healthz.append(starting.client.get("/healthz").elapsed.total_seconds())

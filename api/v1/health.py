@@ -10,16 +10,15 @@ from litestar.openapi.datastructures import ResponseSpec
 
 from api.access.auth import PUBLIC
 from api.http.draining import SERVED_WHILE_DRAINING, Draining
+from api.http.errors import headers_of
 from api.v1.probes import Probes
+from ragkv.errors import Unavailable
 from ragkv.upkeep.condition import OK
 
 NEEDED = ("engine", "database", "redis", "index", "service")
 """Components without which no question is answered: 503."""
 DEGRADING = ("worker", "queue", "disk")
 """Components without which questions are answered, but documents wait."""
-
-RETRY_AFTER_S = 5
-"""As of other responses while a component is away."""
 
 
 class Readiness(msgspec.Struct, frozen=True):
@@ -76,7 +75,7 @@ async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Drai
         )
     if readiness.ready:
         return Response(readiness, status_code=HTTPStatus.OK)
-    headers = {"Retry-After": str(RETRY_AFTER_S)}
+    headers = headers_of(Unavailable("not ready"))  # as other responses have while a component is away
     return Response(readiness, status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 

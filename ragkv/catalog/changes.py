@@ -65,7 +65,7 @@ def amend_document(
 def replace_document(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> DocumentView:
     """`exchange_file`, by an upload: the document no longer goes with the mails, files or data source that it came
     from."""
-    return exchange_file(tenant_id, document_id, name, body, parts, is_upload=True).view
+    return exchange_file(tenant_id, document_id, name, body, parts).view
 
 
 def exchange_file(
@@ -75,13 +75,11 @@ def exchange_file(
     body: Readable,
     parts: Parts,
     still: "ColumnElement[bool] | None" = None,
-    *,
-    is_upload: bool = False,
 ) -> Exchanged:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
-    name: None keeps the document's. still: a condition on the document, asked under the lock that uploads hold. The
-    same bytes are not read again.
+    name: that of an upload; None for a data source's file, whose document keeps its name. still: a condition on the
+    document, asked under the lock that uploads hold. The same bytes are not read again.
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
@@ -96,7 +94,6 @@ def exchange_file(
         old_name = document.name
         if name is not None:
             document.name = clean_file_name(name)
-        if is_upload:
             document.is_attachment, document.was_uploaded, document.data_source_id = False, True, None
         old = document.sha256
         is_new = old != received.sha256

@@ -1,6 +1,7 @@
 """The log of questions with their feedback, and the evaluation set made of the rated ones."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,12 @@ def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, datab
     return QuestionPage(items, Page(rows[:limit], more).next(_position))
 
 
+@dataclass(frozen=True, slots=True)
+class _SetPage:
+    items: list[SetQuestion | None]
+    next: str | None
+
+
 def all_questions(wanted: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
     """Every question of the log, newest first, read a page at a time."""
     return all_pages(lambda cursor: list_questions(wanted, MAX_PAGE, cursor, database))
@@ -80,16 +87,15 @@ def evaluation_set(ref: CollectionRef, database: Database) -> Iterator[SetQuesti
     An answer is known if it was corrected, or rated up. Left out are those with an empty answer, and those without
     all the passages of their prompt: a document was deleted, or replaced before the feedback.
     """
-    known = known_answers(ref.tenant_id, ref.collection_id)
-    after: tuple[datetime, str] | None = None
-    more = True
-    while more:
+
+    def page_at(cursor: str | None) -> _SetPage:
+        after = from_cursor(cursor, tuple[Moment, str])
         with database.reading() as session:
-            page = rows_behind(session, known, _OLDEST_FIRST, MAX_PAGE, after)
+            page = rows_behind(session, known_answers(ref.tenant_id, ref.collection_id), _OLDEST_FIRST, MAX_PAGE, after)
             made = [_set_question(row.FeedbackRow, session) for row in page.items]
-            positions = [(row.FeedbackRow.asked_at, row.FeedbackRow.answer_id) for row in page.items]
-        yield from made
-        more, after = page.more, positions[-1] if positions else None
+            return _SetPage(made, page.next(lambda row: (row.FeedbackRow.asked_at, row.FeedbackRow.answer_id)))
+
+    return all_pages(page_at)
 
 
 _OLDEST_FIRST = (FeedbackRow.asked_at.expression, FeedbackRow.answer_id.expression)

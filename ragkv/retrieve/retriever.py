@@ -238,7 +238,7 @@ class _Walk:
         """The strongest link to each chunk; of several chunks under one title,
         the nth nearest to the question by 1/n."""
         if self._scope.document_ids is not None:  # some chunks of a group may not be seen
-            seen = {chunk.id for chunk in self.read(list(dict.fromkeys(i for _, group in groups for i in group)))}
+            seen = {chunk.id for chunk in self.read(sorted({i for _, group in groups for i in group}))}
             groups = [(weight, [i for i in group if i in seen]) for weight, group in groups]
         ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
         if self._comparable is not None:

@@ -139,8 +139,7 @@ def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore,
         chunk_kvs = compressor.compressed(token_ids, chunk_kvs, keys.compression)
     if keys.prefix() not in store:
         store.put(keys.prefix(), prefix_kv)
-    for (key, _), kv in zip(batch, chunk_kvs, strict=True):
-        store.put(key, kv, keys.kv_format)
+    store.put_all({key: kv for (key, _), kv in zip(batch, chunk_kvs, strict=True)}, keys.kv_format)
 
 
 def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> Iterator[list[tuple[str, Chunk]]]:

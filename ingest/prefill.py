@@ -61,7 +61,8 @@ class Prefiller:
 
     @torch.inference_mode()
     def prefill(self, prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
-        """KV of the prefix, then of each chunk behind it, from one forward.
+        """KV of the prefix, then of each chunk behind it, from one forward, on the model's device: a GPU quantises it
+        far sooner than the host.
 
         Chunks are padded on the right: under causal attention nothing before the padding can see it. Pass chunks of
         similar length to waste little. Raises Unsupported for a model whose attention cannot be captured.
@@ -119,5 +120,5 @@ class Prefiller:
 
 
 def _stack(layers: list[torch.Tensor], row: int, start: int, end: int) -> torch.Tensor:
-    """[layers, tokens, heads, head_dim] of one sequence, on the host."""
-    return torch.stack([layer[row, :, start:end] for layer in layers]).transpose(1, 2).contiguous().cpu()
+    """[layers, tokens, heads, head_dim] of one sequence."""
+    return torch.stack([layer[row, :, start:end] for layer in layers]).transpose(1, 2).contiguous()

@@ -46,7 +46,7 @@ def measure_ingestion(shape: Shape, folder: Path, scale: Scale) -> list[IngestRo
     batches = [chunks[start : start + rows] for start in range(0, len(chunks), rows)]
     works: dict[str, Callable[[], None]] = {
         "bare forward": lambda: _bare(model, prefix, batches),
-        "KV on the host": lambda: _captured(prefiller, prefix, batches),
+        "KV captured": lambda: _captured(prefiller, prefix, batches),
         **{f"KV files, {kept}": lambda kept=kept: _kept(prefiller, corpus, chunks, kept) for kept in KVFormat},  # type: ignore[misc]
     }
     measured: dict[str, list[tuple[float, float | None]]] = {work: [] for work in works}

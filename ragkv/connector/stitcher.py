@@ -22,7 +22,8 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk
 
 MAX_LAYERS_AT_ONCE = 10
-MAX_SCRATCH_BYTES = 64 * 2**20
+MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 256 * 2**20
+"""On the CPU, and on an accelerator, where every copy is launched by itself: one of more layers takes fewer."""
 
 
 @dataclass(slots=True)
@@ -161,7 +162,8 @@ class Stitcher:
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
         # Several layers at a time, for fewer calls, within a bounded scratch.
         layer_bytes = math.prod(shape) * self._model.dtype.itemsize
-        step = max(1, min(MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES // layer_bytes))
+        scratch_bytes = MAX_SCRATCH_BYTES if self._model.device.type == "cpu" else MAX_DEVICE_SCRATCH_BYTES
+        step = max(1, min(MAX_LAYERS_AT_ONCE, scratch_bytes // layer_bytes))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         scratch = [self._scratch(step, shape) for _ in "kv"]
         for first in range(0, self._layout.layers, step):

@@ -158,12 +158,31 @@ def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
     return torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)])
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Content of a KV file, in host memory."""
+
+    tensors: dict[str, torch.Tensor]
+    kv_format: KVFormat
+
+    @classmethod
+    def of(cls, kv: ChunkKV, kv_format: KVFormat) -> "Written":
+        """Quantised, if that is the format, on the device where the KV lies."""
+        return cls({name: _on_host(tensor) for name, tensor in _tensors_of(kv, kv_format).items()}, kv_format)
+
+
 def write_kv(path: Path, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
-    """Write a KV file, named by its key, so that it is either whole or not there. Returns its size in bytes.
+    """Write a KV file like `write_content`."""
+    return write_content(path, Written.of(kv, kv_format))
+
+
+def write_content(path: Path, content: Written) -> int:
+    """Write a KV file, named by its key, so that it is either whole or not there. Returns its size in bytes. Computes
+    nothing with PyTorch: any thread may do it.
 
     Raises OSError.
     """
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in _tensors_of(kv, kv_format).items()}
+    tensors, kv_format = content.tensors, content.kv_format
     metadata = {"version": str(LAYOUT_VERSION), "key": path.stem} | {
         name: _checksum(tensor) for name, tensor in tensors.items()
     }
@@ -207,6 +226,14 @@ def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
     packed = {"keys": pack_keys(in_memory(kv.keys), grid), "values": pack_values(in_memory(kv.values), grid)}
     parts = {f"{name}.{part}": getattr(each, part) for name, each in packed.items() for part in _parts_of(kv_format)}
     return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE} | kept
+
+
+def _on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, contiguous in host memory."""
+    if not tensor.is_cuda:
+        return tensor.contiguous().cpu()
+    # A GPU writes into pinned memory by itself; into any other the driver copies in small pieces.
+    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
 
 
 def _parts_of(kv_format: KVFormat) -> tuple[str, ...]:

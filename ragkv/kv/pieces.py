@@ -89,6 +89,14 @@ def _buffer(num_bytes: int) -> memoryview:
     return _BUFFER.view[:num_bytes]
 
 
+def _staging(num_bytes: int, *, is_pinned: bool) -> torch.Tensor:
+    """So many bytes to read into, [num_bytes] uint8: this thread's own until it asks again, or pinned ones for a copy
+    that the GPU makes while the next are read. PyTorch gives those to nobody else before the copy is done."""
+    if is_pinned:
+        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
+    return torch.frombuffer(_buffer(num_bytes), dtype=torch.uint8)
+
+
 @dataclass(frozen=True, slots=True)
 class FilePart:
     """A tensor of an open file: [layers, tokens, kv_heads, channels], contiguous from byte `start` on. What is indexed
@@ -135,10 +143,10 @@ class FilePart:
         step = max(1, CONVERTED // max(num_bytes, 1))
         for at in range(0, len(out), step):
             some = out[at : at + step]
-            read = torch.frombuffer(_buffer(len(some) * num_bytes), dtype=self.dtype)
+            read = _staging(len(some) * num_bytes, is_pinned=out.is_cuda).view(self.dtype)
             read = read.view(*some.shape[:2], *self.stored[2:])
             self._read(read, first + at, start)
-            some.copy_(read if self.heads is None else read[:, :, self.heads])
+            some.copy_(read if self.heads is None else read[:, :, self.heads], non_blocking=out.is_cuda)
 
     def _read(self, out: torch.Tensor, first: int, start: int) -> None:
         """out: [layers, tokens, all kv_heads, channels] on the CPU, each layer of it contiguous."""
@@ -160,8 +168,8 @@ def copy_part(part: torch.Tensor | FilePart, out: torch.Tensor, layers: slice, s
     """Like FilePart.read_into, of either."""
     if isinstance(part, FilePart):
         part.read_into(out, layers, start)
-    else:
-        out.copy_(part[layers, start : start + out.shape[1]])
+    else:  # not blocking: a GPU fetches it from pinned memory by itself, and converts it there instead of here
+        out.copy_(part[layers, start : start + out.shape[1]], non_blocking=out.is_cuda)
 
 
 def part_of_heads(part: torch.Tensor | FilePart, heads: slice) -> torch.Tensor | FilePart:

@@ -50,27 +50,23 @@ class Packed:
         if self.low is None:
             copy_part(self.codes, out, layers, start)
         else:
-            codes = self.codes[layers, start:end].to(out.device)
+            codes = _sent(self.codes[layers, start:end], out.device)
             first, second = out.chunk(2, -1)
             first.copy_(codes & _NIBBLE)
             second.copy_(codes >> _NIBBLE_BITS)
-        groups = self.step.shape[1]
+        step, groups = _sent(self.step[layers], out.device), self.step.shape[1]
+        low = None if self.low is None else _sent(self.low[layers], out.device)
         if groups == self.num_tokens:
-            self._scale(out, layers, slice(start, end))
+            _scale(out, step, low, slice(start, end))
         else:
             size = -(-self.num_tokens // groups)
             for group in range(start // size, -(-end // size)):
                 rows = out[:, max(group * size - start, 0) : (group + 1) * size - start]
-                self._scale(rows, layers, slice(group, group + 1))
+                _scale(rows, step, low, slice(group, group + 1))
         self._restore_edges(out, layers, start)
 
-    def _scale(self, rows: torch.Tensor, layers: slice, groups: slice) -> None:
-        rows.mul_(self.step[layers, groups].to(rows.device))
-        if self.low is not None:
-            rows.add_(self.low[layers, groups].to(rows.device))
-
     def _restore_edges(self, out: torch.Tensor, layers: slice, start: int) -> None:
-        edges = self.edges[layers].to(out.device)
+        edges = _sent(self.edges[layers], out.device)
         kept = edges.shape[1]
         for index in range(kept):
             token = index if index < kept // 2 else self.num_tokens - kept + index
@@ -108,6 +104,17 @@ def _pack(values: torch.Tensor, axis: int, grid: Grid) -> tuple[torch.Tensor, to
         return codes.to(torch.int8), step, low
     first, second = codes.to(torch.uint8).chunk(2, -1)
     return first | (second << _NIBBLE_BITS), step, low
+
+
+def _scale(rows: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, groups: slice) -> None:
+    rows.mul_(step[:, groups])
+    if low is not None:
+        rows.add_(low[:, groups])
+
+
+def _sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """What is stored, on a device: the device fetches it by itself if it lies in pinned memory."""
+    return part.to(device, non_blocking=True)
 
 
 def _edges(values: torch.Tensor, grid: Grid) -> torch.Tensor:

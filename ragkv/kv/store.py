@@ -4,7 +4,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -17,12 +18,14 @@ from ragkv.kv.file import (
     KVShape,
     QCache,
     StoredKV,
+    Written,
     load_kv,
     read_kept,
     read_kv,
     read_qcache,
     read_shape,
     receive_kv,
+    write_content,
     write_kv,
 )
 from ragkv.kv.layout import Layout
@@ -37,6 +40,9 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _KEY = re.compile(r"[0-9a-f]{64}")
+
+WRITERS = 4
+"""KV files that are written at the same time: each waits for the disk most of its time."""
 
 Identity = tuple[int, int, int]
 """Inode, time of the last change in nanoseconds, bytes."""
@@ -92,6 +98,17 @@ class KVStore:
     def put(self, key: str, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
         """Keep the KV. Returns its size in bytes."""
         return write_kv(self.path(key), kv, kv_format)
+
+    def put_all(self, kvs: Mapping[str, ChunkKV], kv_format: KVFormat) -> None:
+        """Keep the KV of several keys, a few files at a time. If one of them fails, that is raised when the others are
+        written."""
+        with ThreadPoolExecutor(WRITERS, "KV writer") as writers:
+            # Quantised here: with work of PyTorch's in them, each of these threads would start a pool of threads.
+            writes = [
+                writers.submit(write_content, self.path(key), Written.of(kv, kv_format)) for key, kv in kvs.items()
+            ]
+        for write in writes:
+            write.result()
 
     def get(self, key: str, layout: Layout) -> StoredKV | None:
         """The KV in memory, checked; None if there is none to use, for whatever reason.

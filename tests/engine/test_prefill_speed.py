@@ -12,6 +12,7 @@ from ingest.prefill import Prefiller
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of, read_config
 from ragkv.kv.store import KVStore
+from ragkv.kv_format import KVFormat
 
 PREFIX, CHUNK, BATCH, ROUNDS = 48, 256, 6, 5
 
@@ -34,8 +35,7 @@ def test_prefill_with_kv_files_keeps_80_percent_of_a_bare_forwards_speed(languag
     def prefill_and_keep() -> None:
         chunks = ids[:, PREFIX:].tolist()
         _, *kvs = prefiller.prefill(ids[0, :PREFIX].tolist(), chunks)
-        for chunk, kv in zip(chunks, kvs, strict=True):
-            store.put(keys.chunk(chunk), kv)
+        store.put_all({keys.chunk(chunk): kv for chunk, kv in zip(chunks, kvs, strict=True)}, KVFormat.BF16)
 
     times = {forward: [], prefill_and_keep: []}
     for _ in range(ROUNDS + 1):

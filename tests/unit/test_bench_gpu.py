@@ -68,7 +68,7 @@ def test_ingestion_and_loading_are_measured_over_kv_that_stays(tmp_path):
     ingested = measure_ingestion(shape, folder, REHEARSAL)
     loaded = measure_loading(shape, folder, REHEARSAL)
 
-    assert [row.work for row in ingested] == ["bare forward", "KV on the host", *(f"KV files, {f}" for f in KVFormat)]
+    assert [row.work for row in ingested] == ["bare forward", "KV captured", *(f"KV files, {f}" for f in KVFormat)]
     assert all(row.tokens_per_s > 0 and row.tokens == REHEARSAL.ingest_tokens for row in ingested)
     assert ingested[0].share == 1.0
     assert Corpus.of(shape, folder, REHEARSAL).is_written

@@ -37,6 +37,20 @@ def test_a_kv_file_is_for_its_owner_alone_and_leaves_no_partial_behind(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
 
 
+def test_of_several_files_those_that_can_be_written_are(tmp_path):
+    store = KVStore(tmp_path)
+    keys = [f"{number:064x}" for number in range(16**61, 16**61 * 9, 16**61)]
+    store.path(keys[3]).mkdir(parents=True)
+    kv = some_kv()
+
+    with pytest.raises(IsADirectoryError):
+        store.put_all(dict.fromkeys(keys, kv), KVFormat.BF16)
+
+    assert [key in store for key in keys] == [key != keys[3] for key in keys]
+    assert torch.equal(store.get(keys[0], LAYOUT).keys, kv.keys)
+    assert not list(tmp_path.rglob(".*"))
+
+
 @pytest.mark.parametrize("position", [0, 7, 100, 0.5, -1])
 def test_one_flipped_bit_anywhere_is_corrupt(tmp_path, position):
     path = tmp_path / "x.safetensors"

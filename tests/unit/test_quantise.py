@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import ChunkKV, PackedKV, read_kv, read_qcache, read_shape, write_kv
@@ -192,3 +193,37 @@ def test_a_format_of_the_future_is_left_alone(tmp_path: Path):
 
     with pytest.raises(Unsupported, match="newer version"):
         read_kv(path, LAYOUT)
+
+
+class OneDevice(TorchDispatchMode):
+    """Refuses, as a GPU does, to compute with tensors of two devices. Copies alone go from one to another."""
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):  # type: ignore[no-untyped-def] # PyTorch's protocol
+        if op not in (torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default):
+            assert len({each.device for each in args if isinstance(each, torch.Tensor)}) <= 1, op
+        return op(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("kv_format", KVFormat)
+def test_it_is_unpacked_on_the_device_that_it_is_written_to(kv_format: KVFormat, tmp_path: Path):
+    path = tmp_path / "x.safetensors"
+    write_kv(path, some_kv(), kv_format)
+    opened = read_kv(path, LAYOUT)
+    for kv in (opened, opened.loaded(), opened.of_heads(slice(1, 3)), opened.loaded().of_heads(slice(1, 3))):
+        heads = len(kv.keys_of(0)[0])
+        keys, values = (torch.empty(4, 150, heads, LAYOUT.head_dim, device="meta").bfloat16() for _ in "kv")
+
+        with OneDevice():
+            kv.copy_into(keys, values, slice(2, 6), 0)
+
+
+@pytest.mark.parametrize("kv_format", QUANTISED)
+def test_it_is_packed_on_the_device_where_it_lies(kv_format: KVFormat):
+    kv = some_kv()
+
+    with OneDevice():
+        packed = [
+            pack(part.to("meta"), GRIDS[kv_format]) for pack, part in ((pack_keys, kv.keys), (pack_values, kv.values))
+        ]
+
+    assert {each.codes.device.type for each in packed} == {"meta"}

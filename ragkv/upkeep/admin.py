@@ -11,7 +11,7 @@ from ragkv.catalog.collection import position_by_name
 from ragkv.catalog.documents import DocumentView, document_view, find_document
 from ragkv.catalog.requeue import enqueue
 from ragkv.db.collections import BY_NAME, pins_of_collections
-from ragkv.db.database import BESIDE_NEW_ROWS, Database
+from ragkv.db.database import BESIDE_NEW_ROWS, Database, advisory_lock
 from ragkv.db.documents import number_of, precompute_again
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import (
@@ -206,6 +206,7 @@ def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
     Raises NotFound, Conflict for more than the tenant may pin.
     """
     with parts.database.writing() as session:
+        advisory_lock(session, f"pins of {owner.tenant_id}")  # of two at once, one sees what the other pinned
         _row(session, owner, lock=True).kv_pinned = pinned
         session.flush()
         if pinned:

@@ -1,6 +1,7 @@
 """Room for documents and their KV: shared out between tenants, and never the whole disk."""
 
 import io
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Any
 
@@ -22,7 +23,8 @@ from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.admin import pin
-from ragkv.upkeep.room import make_room
+from ragkv.upkeep.room import check_pins, make_room
+from tests.integration.filled import add_documents, add_files
 from tests.over_http import ADA, Client, assert_problem, upload
 
 ALL = 2**60
@@ -242,6 +244,32 @@ class TestPins:
             )
         pin(KVOwner(parts.default_collection.tenant_id, document_id=first), parts, pinned=False)
         pin(KVOwner(parts.default_collection.tenant_id, document_id=second), parts, pinned=True)
+
+    def test_two_pins_at_once_count_against_the_quota_together(
+        self, parts_on_either: Parts, monkeypatch: pytest.MonkeyPatch
+    ):
+        parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id
+        add_documents(parts.database, parts.default_collection, documents=2, chunks=1, prefix="d")
+        add_files(parts)
+        setting(parts, max_tenant_kv_bytes=kept(parts, parts.default_collection) - 1)
+        checks = iter(range(2))
+
+        def pin_one(document_id: str) -> None:
+            pin(KVOwner(tenant_id, document_id=document_id), parts, pinned=True)
+
+        with ThreadPoolExecutor(1) as others:
+            pinned: list[Future[None]] = []
+
+            def overtaken(*checked: Any) -> None:
+                check_pins(*checked)
+                if next(checks) == 0:
+                    pinned.append(others.submit(pin_one, "d1"))
+                    wait(pinned, timeout=2)
+
+            monkeypatch.setattr("ragkv.upkeep.admin.check_pins", overtaken)
+            pin_one("d0")
+            with pytest.raises(Conflict, match="RAGKV_MAX_TENANT_KV_BYTES"):
+                pinned[0].result()
 
     def test_without_a_quota_a_tenant_pins_its_fair_share(
         self, parts: Parts, ingest: IngestParts, other: CollectionRef

@@ -18,7 +18,6 @@ from api.admin.errors import LOGIN
 from api.admin.shell import page
 from api.http.errors import STATUS
 from ragkv.access.caller import Caller
-from ragkv.access.keys import authenticate
 from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
 from ragkv.parts import Parts
 
@@ -96,10 +95,10 @@ def address_of(request: Request[Any, Any, Any]) -> str:
 
 
 def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
-    """Start a session and return its token and its caller. Raises Throttled after too many wrong keys, Unauthorised,
-    Forbidden, Unavailable."""
+    """Start a session and return its token and its caller. Raises Throttled after too many wrong keys, or too many
+    requests of the right one, Unauthorised, Forbidden, Unavailable."""
     try:
-        caller = authenticate(key, parts.database)
+        caller = parts.gate.log_in(key)
     except Unauthorised:
         count_failure(address, parts)
         raise
@@ -112,8 +111,8 @@ def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
 
 
 def count_failure(address: str, parts: Parts) -> None:
-    """Count a failed login. Raises Throttled for one too many. A valid key always passes, also behind a proxy where all
-    share one address."""
+    """Count a failed login. Raises Throttled for one too many. A valid key passes whatever others sent, also behind a
+    proxy where all share one address."""
     parts.login_limit.take(f"login:{address}")
 
 

@@ -42,10 +42,14 @@ class Gate:
         """Authenticate a request and count it against its key's limits. Raises Unauthorised, Throttled, or Unavailable
         when the database is away."""
         if key is not None and (is_like_a_key(key) or not self.is_open()):
-            return self._counted(authenticate(key, self._database))
+            return self.log_in(key)
         if key is None and not self.is_open():
             raise Unauthorised(NO_KEY)
         return self._owner
+
+    def log_in(self, key: str) -> Caller:
+        """The caller of a key, whether or not one is needed now. Counts and raises like `admit`."""
+        return self._counted(authenticate(key, self._database))
 
     def readmit(self, holder: Holder) -> Caller:
         """The caller of a session, whose holder may have lost their rights since. Raises like `admit`."""

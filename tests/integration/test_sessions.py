@@ -134,6 +134,14 @@ class TestLogin:
             LOGINS_PER_MINUTE + 1
         )
 
+    def test_a_login_counts_as_a_request_of_its_key(self, parts: Parts, key: str, redis_server: EmbeddedRedis):
+        narrow = issue_key(parts.default_collection.tenant_id, "x", ["read"], parts.database).key
+        parts.settings = msgspec.structs.replace(parts.settings, requests_per_minute=2)
+        with client_of(parts) as client:
+            assert [log_in(client, key).status_code for _ in range(3)] == [303, 303, 429]
+            assert [log_in(client, narrow).status_code for _ in range(3)] == [403, 403, 429]
+            assert "RAGKV_REQUESTS_PER_MINUTE" in log_in(client, key).text
+
     def test_without_a_session_people_are_led_to_the_login_and_programs_are_told(self, client: Client, key: str):
         page = client.get("/admin/jobs?status=failed", headers=HTML, follow_redirects=False)
 

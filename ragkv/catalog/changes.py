@@ -11,7 +11,7 @@ from ragkv.catalog.documents import DocumentView, document_view, find_document, 
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
-from ragkv.catalog.quotas import check_quota
+from ragkv.catalog.quotas import check_byte_quota
 from ragkv.catalog.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.db.batches import in_batches
 from ragkv.db.collections import collection_changed
@@ -169,7 +169,7 @@ def _exchange(
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
     document.sha256, document.num_bytes, document.is_replaced = received.sha256, received.num_bytes, True
-    check_quota(session, document.tenant_id, received.num_bytes, settings)
+    check_byte_quota(session, document.tenant_id, received.num_bytes, settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
     files.keep(document.tenant_id, received)

@@ -15,8 +15,15 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
     """Check a tenant's quotas. Raises QuotaExceeded if a tenant has more bytes of files, or more documents, than the
     settings allow.
 
-    The new file, of `num_bytes`, is among them.
+    The new document, of `num_bytes`, is among them.
     """
+    check_byte_quota(session, tenant_id, num_bytes, settings)
+    check_document_quota(session, tenant_id, settings)
+
+
+def check_byte_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
+    """Raise QuotaExceeded if a tenant has more bytes of files than the settings allow, the new file, of `num_bytes`,
+    among them."""
     session.flush()
     most = settings.max_tenant_bytes  # 0 is no limit
     if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
@@ -24,7 +31,6 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
             f"the file has {plural(num_bytes, 'byte')}, but only {max(most - kept + num_bytes, 0):,} of the tenant's {most:,} "
             "are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
-    check_document_quota(session, tenant_id, settings)
 
 
 def check_document_quota(session: "Session", tenant_id: str, settings: Settings) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.catalog.originals import uploads_lock
-from ragkv.catalog.quotas import check_quota
+from ragkv.catalog.quotas import check_byte_quota
 from ragkv.clock import utc_now
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.file_tables import FileRow
@@ -51,7 +51,7 @@ def keep_file(tenant_id: str, name: str, purpose: str, body: Readable, parts: Pa
             created_at=utc_now(),
         )
         session.add(row)
-        check_quota(session, tenant_id, received.num_bytes, parts.settings)
+        check_byte_quota(session, tenant_id, received.num_bytes, parts.settings)
         parts.files.keep(tenant_id, received)
         return file_view_of(row)
 

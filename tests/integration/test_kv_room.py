@@ -99,6 +99,16 @@ class TestQuotas:
         client.delete(f"/v1/documents/{first.json()['id']}")
         assert upload(client, ADA + b"More.").status_code == 202
 
+    def test_beyond_its_documents_a_tenant_may_replace_files_and_keep_others(self, client: Client, parts: Parts):
+        first = upload(client).json()["id"]
+        upload(client, ADA + b"More.")
+        setting(parts, max_tenant_documents=1)
+
+        other = {"file": ("a.md", ADA + b"Another.")}
+        assert client.put(f"/v1/documents/{first}", files=other).status_code == 202
+        assert client.post("/v1/files", files=other, data={"purpose": "assistants"}).status_code == 200
+        assert upload(client, ADA + b"Last.").status_code == 413
+
     def test_files_that_are_attached_count_as_documents(self, client: Client, parts: Parts):
         def kept_file(body: bytes) -> str:
             form = {"files": {"file": ("a.md", body)}, "data": {"purpose": "assistants"}}

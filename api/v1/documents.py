@@ -226,6 +226,7 @@ def amend(
 def replace(
     document_id: FromPath[str],
     data: MultipartBody[Replacement],
+    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     parts: NamedDependency[Parts],
 ) -> DocumentView:
@@ -233,8 +234,8 @@ def replace(
 
     Questions are answered from the old file until the new one is searchable.
     """
-    file = data.file
-    return replace_document(caller.tenant_id, document_id, file.filename, file.file, parts)
+    file, noted = data.file, partial(note_change, request)
+    return replace_document(caller.tenant_id, document_id, file.filename, file.file, parts, noted)
 
 
 @delete(

@@ -2,14 +2,17 @@
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
+from typing import Any
 
 import msgspec
-from litestar import Router, delete, get, patch, post
+from litestar import Request, Router, delete, get, patch, post
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
+from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problem_of, problems
@@ -105,12 +108,14 @@ def pin_document(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts
     responses=problems(NOT_FOUND="No such document."),
     sync_to_thread=True,
 )
-def evict_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> Freed:
+def evict_document(
+    owner: NamedDependency[KVOwner], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+) -> Freed:
     """Evict the KV of a document, pinned or not, except for KV that other documents share.
 
     The document remains searchable; its KV is recomputed when a question needs it.
     """
-    return evict(owner, parts)
+    return evict(owner, parts, partial(note_change, request))
 
 
 @post(
@@ -176,12 +181,14 @@ def pin_collection(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], par
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
 )
-def evict_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> Freed:
+def evict_collection(
+    owner: NamedDependency[KVOwner], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+) -> Freed:
     """Evict the KV of a collection, pinned or not, except for KV that other collections share.
 
     Its documents remain searchable; their KV is recomputed when a question needs it.
     """
-    return evict(owner, parts)
+    return evict(owner, parts, partial(note_change, request))
 
 
 @post(
@@ -229,7 +236,10 @@ def show_rule(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) ->
     sync_to_thread=True,
 )
 def amend_rule(
-    owner: NamedDependency[KVOwner], data: JSONBody[KVRulePatch], parts: NamedDependency[Parts]
+    owner: NamedDependency[KVOwner],
+    data: JSONBody[KVRulePatch],
+    request: Request[Any, Any, Any],
+    parts: NamedDependency[Parts],
 ) -> KVRuleView:
     """Update when and in which format the KV of a collection is kept.
 
@@ -237,7 +247,7 @@ def amend_rule(
     chunk is computed once `uses` answers have used it; with `never`, only when it is rebuilt on request. Stored KV is
     not removed by a new rule.
     """
-    return change_rule(owner, data, parts)
+    return change_rule(owner, data, parts, partial(note_change, request))
 
 
 def owning_document(

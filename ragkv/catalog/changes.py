@@ -62,10 +62,17 @@ def amend_document(
         return view_of(document)
 
 
-def replace_document(tenant_id: str, document_id: str, name: str, body: Readable, parts: Parts) -> DocumentView:
+def replace_document(
+    tenant_id: str,
+    document_id: str,
+    name: str,
+    body: Readable,
+    parts: Parts,
+    when_changed: Callable[[], None] = lambda: None,
+) -> DocumentView:
     """`exchange_file`, by an upload: the document no longer goes with the mails, files or data source that it came
     from."""
-    return exchange_file(tenant_id, document_id, name, body, parts).view
+    return exchange_file(tenant_id, document_id, name, body, parts, when_changed=when_changed).view
 
 
 def exchange_file(
@@ -75,11 +82,13 @@ def exchange_file(
     body: Readable,
     parts: Parts,
     still: "ColumnElement[bool] | None" = None,
+    when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
     """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
 
     name: that of an upload; None for a data source's file, whose document keeps its name. still: a condition on the
-    document, asked under the lock that uploads hold. The same bytes are not read again.
+    document, asked under the lock that uploads hold. when_changed: called after the commit. The same bytes are not read
+    again.
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
@@ -101,6 +110,7 @@ def exchange_file(
             _exchange(session, document, received, parts.files, parts.settings)
         if is_new or document.name != old_name:
             session.execute(collection_changed(document.collection_id))
+    when_changed()
     view = document_view(tenant_id, document_id, parts.database)
     if is_new:
         discard_unnamed(tenant_id, old, parts.database, parts.files)

@@ -4,7 +4,7 @@ Evicted KV is recomputed when a question needs it. Its documents stay searchable
 """
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -52,22 +52,31 @@ class Freed(msgspec.Struct, frozen=True):
 NOTHING = Freed(0, 0)
 
 
-def evict(owner: KVOwner, parts: Parts) -> Freed:
-    """Remove the KV that is an owner's alone, pinned or not. KV that others use too stays."""
+def evict(owner: KVOwner, parts: Parts, when_changed: Callable[[], None] = lambda: None) -> Freed:
+    """Remove the KV that is an owner's alone, pinned or not. KV that others use too stays.
+
+    `when_changed` is called after each commit, before files go.
+    """
     with parts.database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
-    freed = evict_entries(entries, parts.database, parts.kv_store)
+    freed = evict_entries(entries, parts.database, parts.kv_store, when_changed)
     parts.worker_counters.evicted("by_hand", freed.files, freed.bytes)
     return freed
 
 
-def evict_entries(entries: Iterable[tuple[str, int]], database: Database, kv_store: "KVStore") -> Freed:
-    """Remove KV by (key, bytes)."""
+def evict_entries(
+    entries: Iterable[tuple[str, int]],
+    database: Database,
+    kv_store: "KVStore",
+    when_changed: Callable[[], None] = lambda: None,
+) -> Freed:
+    """Remove KV by (key, bytes). `when_changed` is called after each commit, before files go."""
     freed = NOTHING
     for some in batched(list(entries)):
         keys = [key for key, _ in some]
         with database.writing() as session:
             forget(session, keys)
+        when_changed()
         kv_store.delete(keys)
         freed += Freed(len(some), sum(size for _, size in some))
     return freed

@@ -1,5 +1,6 @@
 """Rules for KV: show and change them for a collection, and apply them to existing documents."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -63,13 +64,15 @@ def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:
         return _view(_row(session, owner), parts)
 
 
-def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
+def change_rule(
+    owner: KVOwner, patch: KVRulePatch, parts: Parts, when_changed: Callable[[], None] = lambda: None
+) -> KVRuleView:
     """Change a collection's rule for KV. In the background KV is then converted to another format, computed of other
     tokens, and computed where the rule did not want it before. KV that the new rule does not want stays until it is
     evicted. Raises NotFound.
 
-    Documents are marked after the commit: one that a worker finishes meanwhile is finished by the old rule, and marked
-    then. If that fails, the same change again marks them.
+    `when_changed` is called after the commit. Then documents are marked: one that a worker finishes meanwhile is
+    finished by the old rule, and marked then. If that fails, the same change again marks them.
     """
     with parts.database.writing() as session:
         row = _row(session, owner, lock=True)
@@ -91,6 +94,7 @@ def change_rule(owner: KVOwner, patch: KVRulePatch, parts: Parts) -> KVRuleView:
         is_other_kv = (after.format, after.compression) != (before.format, before.compression)
         if is_other_kv:
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
+    when_changed()
     if after.when is KVWhen.UPLOAD is not before.when:
         _rebuild_evicted(owner, parts)
     if is_other_kv or any(named is not None for named in (patch.format, patch.compress, patch.keep)):

@@ -24,6 +24,7 @@ from ragkv.ids import new_id
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.upkeep.pruning import prune
+from tests.integration.filled import add_documents, add_files
 from tests.integration.test_tenants import routes_of
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import HERE, Client, assert_problem, upload
@@ -221,6 +222,38 @@ def test_a_deletion_that_fails_after_its_commit_is_a_change(
 
     resource = path.rpartition("/")[2]
     assert told(events(client, headers)[: -len(before)]) == [(f"{action}, answered with 503", resource)]
+
+
+def test_a_change_that_fails_after_its_commit_is_recorded(
+    client: Client, parts: Parts, key: tuple[str, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+):
+    _, headers = key
+    document = upload(client, headers=headers).json()["id"]
+    add_documents(parts.database, parts.default_collection, documents=1, chunks=1, prefix="d")
+    add_files(parts)
+    rule, other = "/v1/collections/default/kv/rule", {"file": ("b.md", b"# Other\n\nText.")}
+    client.patch(rule, json={"when": "never"}, headers=headers)
+    before = events(client, headers)
+
+    def unavailable(*_: object) -> None:
+        raise Unavailable("the disk is away")
+
+    for step in (
+        "ragkv.upkeep.rules.rebuild_evicted",
+        "ragkv.kv.store.KVStore.delete",
+        "ragkv.catalog.changes.discard_unnamed",
+    ):
+        monkeypatch.setattr(step, unavailable)
+    assert client.patch(rule, json={"when": "upload"}, headers=headers).status_code == 503
+    assert client.delete("/v1/collections/default/kv", headers=headers).status_code == 503
+    assert client.put(f"/v1/documents/{document}", files=other, headers=headers).status_code == 503
+    assert client.put(f"/v1/documents/{document}", headers=headers).status_code == 415
+
+    assert told(events(client, headers)[: -len(before)]) == [
+        ("Update a collection's rule for KV, answered with 503", "default"),
+        ("Evict a collection's KV, answered with 503", "default"),
+        ("Replace a document's file, answered with 503", document),
+    ]
 
 
 def test_a_login_says_nothing_of_the_page_that_it_leads_to(client: Client, key: tuple[str, dict[str, str]]):

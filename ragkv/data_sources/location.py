@@ -14,6 +14,7 @@ MAX_CHARS = 1000
 MAX_DEPTH = 64
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,254}")
 _LIKE = "the location of a data source must be like /srv/documents or s3://bucket/prefix"
+_PRINTABLE = f"{_LIKE}, of at most {MAX_CHARS:,} printable characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def location_of(text: str) -> Location:
     Raises Rejected for anything else, for credentials, and for names such as `..` that lead elsewhere.
     """
     if len(text) > MAX_CHARS or not text.isprintable():
-        raise Rejected(f"{_LIKE}, of at most {MAX_CHARS:,} printable characters")
+        raise Rejected(_PRINTABLE)
     if text.startswith("/"):
         return Location(FOLDER, "", _names(text))
     try:
@@ -72,7 +73,9 @@ def location_of(text: str) -> Location:
     if port is not None or url.query or url.fragment or (not url.netloc and url.scheme != FOLDER):
         raise Rejected(_LIKE)
     if url.scheme == FOLDER and not url.netloc:
-        return Location(FOLDER, "", _names(unquote(url.path)))
+        if not (path := unquote(url.path)).isprintable():
+            raise Rejected(_PRINTABLE)
+        return Location(FOLDER, "", _names(path))
     if url.scheme not in STORES or not _BUCKET.fullmatch(url.netloc):
         raise Rejected(f"{_LIKE} (or gs://, az://)")
     return Location(url.scheme, url.netloc, _names(url.path))

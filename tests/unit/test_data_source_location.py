@@ -35,6 +35,12 @@ def test_a_prefix_is_opened_as_it_is_written(scheme: str, name: str):
     assert store.prefix == f"red/{name}/reports"
 
 
+@pytest.mark.parametrize("name", ["%00", "%0a", "%1b[2J"])
+def test_a_folder_with_an_encoded_control_character_is_refused(name: str):
+    with pytest.raises(Rejected, match="printable characters"):
+        location_of(f"file:///srv/a{name}b")
+
+
 def test_another_tenants_prefix_is_forbidden():
     with pytest.raises(Forbidden, match="ask its operator"):
         root_of(location_of("s3://bucket/blue"), "red", allowed_locations("red=s3://bucket/red,blue=s3://bucket/blue"))

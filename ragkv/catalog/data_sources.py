@@ -179,7 +179,7 @@ def change_data_source(
     watch: bool | None = None,
 ) -> DataSourceView:
     """Pause or resume (pausing ends a running sync), change the interval, or switch watching. None leaves a field
-    unchanged.
+    unchanged. A sync that is due stays so whatever the interval.
 
     Raises NotFound, Rejected for an interval out of range, or an object store to be watched.
     """
@@ -189,7 +189,8 @@ def change_data_source(
         if interval_minutes is not None:
             _check_interval(interval_minutes)
             row.interval_minutes = interval_minutes
-            row.next_at = now + timedelta(minutes=interval_minutes) if interval_minutes else None
+            if row.next_at is None or row.next_at > now:
+                row.next_at = now + timedelta(minutes=interval_minutes) if interval_minutes else None
         if watch is not None:
             _check_watch(watch, location_of(row.location))
             row.watch, row.watch_error = watch, None

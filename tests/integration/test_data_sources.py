@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -808,6 +809,21 @@ class TestTurns:
         assert view.next_at is not None
         assert view.synced_at is not None
         assert (view.next_at - view.synced_at).total_seconds() == 15 * 60
+
+    @pytest.mark.parametrize("interval_minutes", [0, 60])
+    def test_a_new_interval_puts_off_no_sync_that_is_due(self, folder: Source, interval_minutes: int):
+        """The first one, or one that was asked for."""
+        tenant_id, database = folder.parts.default_collection.tenant_id, folder.parts.database
+        change_data_source(tenant_id, folder.view.id, database, interval_minutes=interval_minutes)
+        assert sync_next(folder.parts, on) is not None
+        view = folder.now()
+        assert view.synced_at is not None
+        next_at = view.synced_at + timedelta(minutes=interval_minutes) if interval_minutes else None
+        assert view.next_at == next_at
+
+        request_sync(tenant_id, folder.view.id, confirm=False, database=database)
+        change_data_source(tenant_id, folder.view.id, database, interval_minutes=interval_minutes)
+        assert sync_next(folder.parts, on) is not None
 
     def test_a_paused_one_is_not_synced_and_a_sync_under_way_ends(self, folder: Source):
         tenant_id = folder.parts.default_collection.tenant_id

@@ -78,7 +78,7 @@ def run_evaluation(
     with client_of(url, key) as client:
         run = ended(client, started(client, data_file, **given))
         report = read(client.get(f"{PATH}/{run.id}"), EvaluationReport)
-    Console().print(table_of([report.run]))
+    Console().print(table_of([report.run]), markup=False)
     if json_file is not None:
         write_report(report, json_file)
     if (reason := _failure(report.run, fail_under)) is not None:
@@ -94,7 +94,7 @@ def list_evaluations(url: str, key: str | None, collection: str | None, limit: i
     params: dict[str, Any] = {"limit": limit} | ({"collection": collection} if collection else {})
     with client_of(url, key) as client:
         page = read(client.get(PATH, params=params), EvaluationRunPage)
-    Console().print(table_of(page.items))
+    Console().print(table_of(page.items), markup=False)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import sys
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from ragkv.access.audit import COMMAND_LINE, Change, record_change
 from ragkv.catalog.data_sources import (
@@ -109,10 +110,11 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
         if confirm:
             request_sync(tenant_id, found.id, confirm=True, database=parts.database)
             _note(tenant_id, "Sync a data source", "sync --confirm", found.id, parts)
-        with console.status(found.location) as status:
+        with console.status(Text(found.location)) as status:
 
             def show(tally: SyncTally) -> bool:
-                status.update(f"{found.location}: {tally.listed:,} files listed, {tally.added + tally.changed:,} read")
+                read = tally.added + tally.changed
+                status.update(Text(f"{found.location}: {tally.listed:,} files listed, {read:,} read"))
                 return True
 
             tally = sync_now(found.id, parts, show)

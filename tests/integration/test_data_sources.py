@@ -939,13 +939,15 @@ class TestDoors:
             assert done.exit_code == code, done.output
             return done.output.strip()
 
-        made = run("add", str(inbox))
-        (inbox / "a.md").write_bytes(b"# A\n")
-        (inbox / "empty.md").write_bytes(b"")
+        place = inbox / "[" / "old]"
+        place.mkdir(parents=True)
+        made = run("add", str(place))
+        (place / "a.md").write_bytes(b"# A\n")
+        (place / "empty.md").write_bytes(b"")
         assert "1 new, 0 changed, 0 deleted, 0 unchanged, 1 unreadable, 0 skipped" in run("sync", made)
-        assert str(inbox) in run("list")
+        assert str(place) in run("list")
         assert "unreadable  empty.md: the file is empty" in run("show", made)
-        for file in inbox.iterdir():
+        for file in place.iterdir():
             file.unlink()
         assert "2 of 2 files are no longer there" in run("sync", made, code=1)
         assert "2 deleted" in run("sync", made, "--confirm")

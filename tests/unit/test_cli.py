@@ -1,13 +1,17 @@
-"""Errors of commands: one line each."""
+"""Errors of commands: one line each. What they print of users' texts is printed as it is."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
+from ragkv.answer.question import Answer, CachedAnswer, Timings, Usage
 from ragkv.cli import main
+from ragkv.cli.ask import _finish
 
 
 @pytest.mark.parametrize(
@@ -35,3 +39,11 @@ def test_a_reader_that_is_gone_is_no_error():
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
+
+
+def test_brackets_in_a_question_of_the_answer_cache_are_printed():
+    kept = CachedAnswer("What does [/b] close?", 1.0, 60.0)
+    answer = Answer("id", "Bold text.", "stop", (), (), Timings(*[1.0] * 7), Usage(*[1] * 7), cached_answer=kept)
+    printed = io.StringIO()
+    _finish(answer, stream=False, as_json=False, console=Console(file=printed, soft_wrap=True))
+    assert "'What does [/b] close?'" in printed.getvalue()

@@ -37,6 +37,7 @@ MAX_DATA_SOURCES = 20
 """Data sources of a tenant, at most."""
 DEFAULT_INTERVAL_MINUTES = 15
 MAX_INTERVAL_MINUTES = 7 * 24 * 60
+PAUSED = "the data source is paused: resume it first"
 
 _NO_SYNC = {"synchronize_session": False}
 
@@ -279,7 +280,7 @@ def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSou
     """The data source, which a worker is to sync now. Raises NotFound, Conflict while it is paused."""
     row = _find(session, tenant_id, data_source_id, lock=True)
     if row.paused:
-        raise Conflict("the data source is paused: resume it first")
+        raise Conflict(PAUSED)
     row.next_at = now_of(session)
     session.flush()
     return row

@@ -952,6 +952,8 @@ class TestDoors:
         assert "2 of 2 files are no longer there" in run("sync", made, code=1)
         assert "2 deleted" in run("sync", made, "--confirm")
         assert "is paused" in run("pause", made)
+        refused = CliRunner().invoke(data_sources, ["sync", made])
+        assert "resume it first" in str(refused.exception)
         assert "is resumed" in run("resume", made)
         assert "is removed" in run("remove", made)
 

@@ -61,7 +61,9 @@ async def _encoded(
 ) -> AsyncIterator[ServerSentEventMessage]:
     async with aclosing(events):
         try:
-            for message in (*encoder.start(), *await _messages(first, encoder, find_sources)):
+            for message in encoder.start():
+                yield message
+            for message in await _messages(first, encoder, find_sources):
                 yield message
             async for event in events:
                 for message in await _messages(event, encoder, find_sources):

@@ -37,7 +37,7 @@ def fidelity_figures(outcomes: Sequence[FidelityOutcome], skipped: int) -> Fidel
         ttft_full_ms=_rounded(statistics.median(one.ttft_full_ms for one in outcomes)),
         speedup=_rounded(statistics.median(one.ttft_full_ms / max(one.ttft_ms, 1e-3) for one in outcomes)),
         recomputed=_share(outcomes, "recomputed_tokens", "context_tokens"),
-        passages_without_kv=100 * _share(outcomes, "passages_without_kv", "passages"),
+        passages_without_kv=_rounded(100 * _share(outcomes, "passages_without_kv", "passages")),
     )
 
 

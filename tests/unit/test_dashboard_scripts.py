@@ -1,0 +1,79 @@
+"""The dashboard's scripts in Node, each with as much of a browser as it needs."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import api.admin.assets
+
+SCRIPTS = Path(api.admin.assets.__file__).parent / "static"
+BROWSER = """
+export const elements = {};  // of the page, by id
+export const made = [];  // by the scripts
+export const listeners = {};  // of the whole page, by type
+
+export class Element extends EventTarget {
+  constructor(more = {}) {
+    super();
+    Object.assign(this, { dataset: {}, textContent: "", hidden: false }, more);
+  }
+  append() {}
+  remove() {}
+  removeAttribute() {}
+  setAttribute() {}
+}
+
+const listen = (type, listener) => { listeners[type] = listener; };
+const createElement = () => { made.push(new Element()); return made.at(-1); };
+Object.assign(globalThis, {
+  addEventListener: listen,
+  setTimeout: () => {},
+  location: { href: "http://127.0.0.1/admin/kv", pathname: "/admin/kv", search: "" },
+  document: {
+    addEventListener: listen,
+    createElement,
+    getElementById: (id) => (elements[id] ??= new Element()),
+    querySelector: () => ({ content: "" }),
+  },
+});
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[[str], Any]:
+    """Runs a module that imports the scripts, and gives the value that it prints as JSON."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("no node on this machine")
+    shutil.copytree(SCRIPTS, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "browser.js").write_text(BROWSER)
+
+    def run(module: str) -> Any:
+        (tmp_path / "test.js").write_text(module)
+        done = subprocess.run([node, "test.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    return run
+
+
+def test_one_yes_confirms_one_action(run: Callable[[str], Any]):
+    """Presses of two buttons that waited for the page's scripts ask at the same moment."""
+    asked, *answers = run("""
+        import { Element, elements } from "./browser.js";
+        import { confirmed } from "./confirm.js";
+
+        const dialog = elements.confirm = new Element({ open: false, showModal() { this.open = true; } });
+        const both = [confirmed("Delete A?"), confirmed("Delete B?")];
+        const asked = elements["confirm-text"].textContent;
+        Object.assign(dialog, { open: false, returnValue: "yes" }).dispatchEvent(new Event("close"));
+        console.log(JSON.stringify([asked, ...await Promise.all(both)]));
+    """)
+
+    assert (asked, answers) == ("Delete A?", [True, False])

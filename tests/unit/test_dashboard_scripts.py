@@ -77,3 +77,19 @@ def test_one_yes_confirms_one_action(run: Callable[[str], Any]):
     """)
 
     assert (asked, answers) == ("Delete A?", [True, False])
+
+
+def test_a_refresh_that_fails_gives_the_services_reason(run: Callable[[str], Any]):
+    reason = run("""
+        import "./browser.js";
+        import { refresh } from "./swap.js";
+
+        globalThis.fetch = async (url, { headers }) => (
+          headers.get("Accept")?.includes("text/html")
+            ? new Response("<!doctype html>", { status: 404 })
+            : Response.json({ title: "Not Found", detail: "there is no evaluation 'abc'" }, { status: 404 })
+        );
+        console.log(JSON.stringify(await refresh("kv").catch((error) => error.message)));
+    """)
+
+    assert reason == "there is no evaluation 'abc'"

@@ -1,6 +1,6 @@
 // Parts of the page, by their ids, brought up to date with what the server renders for them now.
 
-import { call, csrfToken, toLogin } from "./api.js";
+import { call, csrfToken } from "./api.js";
 import { Idiomorph } from "./idiomorph-0.8.0.js";
 
 const LONGEST_PRESS_MS = 1000;
@@ -51,8 +51,7 @@ export function onContent(prepare) {
 export async function refresh(ids) {
   if (leaving) return;
   const load = ++loads;
-  const response = await call(location.href, { headers: { Accept: "text/html" } });
-  if (new URL(response.url).pathname === "/admin/login") return toLogin();
+  const response = await call(location.href);
   const loaded = new DOMParser().parseFromString(await response.text(), "text/html");
   if (csrfToken(loaded) !== csrfToken()) return location.reload(); // another session, or another tenant
   for (const prepare of preparers) prepare(loaded);

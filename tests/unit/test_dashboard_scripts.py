@@ -93,3 +93,46 @@ def test_a_refresh_that_fails_gives_the_services_reason(run: Callable[[str], Any
     """)
 
     assert reason == "there is no evaluation 'abc'"
+
+
+VERIFICATION = """
+    import { Element, elements, listeners, made } from "./browser.js";
+    await import("./kv.js");
+
+    const button = new Element({ dataset: { verify: "/v1/kv/verify", name: "all KV" } });
+    async function verified() {
+      listeners.click({ target: { closest: () => button } });
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+      return elements["verification-text"].textContent;
+    }
+"""
+
+
+def test_a_verification_that_breaks_off_says_so_in_words_of_ours(run: Callable[[str], Any]):
+    said = run(
+        VERIFICATION
+        + """
+        globalThis.fetch = async () => new Response(new ReadableStream({ pull: (body) => body.error(new TypeError("Load failed")) }));
+        console.log(JSON.stringify(await verified()));
+        """
+    )
+
+    assert said == "The connection broke before all files were read: try again."
+
+
+def test_the_result_of_a_verification_stays_where_the_page_cannot_be_refreshed(run: Callable[[str], Any]):
+    said, announced = run(
+        VERIFICATION
+        + """
+        const found = { checked: 3, total: 3, bytes: 5, damaged: 1, missing: 0, unusable: 0, documents: ["a"] };
+        globalThis.fetch = async (url) => {
+          if (url !== "/v1/kv/verify") throw new TypeError("fetch failed");
+          return new Response(`event: done\\ndata: ${JSON.stringify(found)}\\n\\n`);
+        };
+        console.log(JSON.stringify([await verified(), made.map((toast) => toast.textContent)]));
+        """
+    )
+
+    assert said == "3 files, 5 B: 1 damaged file removed. Rebuild 1 document to compute them again."
+    assert announced == ["the service does not respond: is it running?"]

@@ -1,9 +1,12 @@
 // The KV store's page: verifications with their progress, and the result of an eviction.
 
 import { announce } from "./announce.js";
+import { Problem } from "./api.js";
 import { number, plural, size } from "./numbers.js";
 import { streamed } from "./stream.js";
 import { refresh } from "./swap.js";
+
+const BROKEN = "The connection broke before all files were read: try again.";
 
 const card = document.getElementById("verification");
 const title = document.getElementById("verification-title");
@@ -29,13 +32,13 @@ async function verify(button) {
   begin(button.dataset.name);
   try {
     for await (const { name, value } of streamed(button.dataset.verify, {}, signal)) {
-      if (name === "error") throw new Error(value.detail || value.title);
+      if (name === "error") return fail(value.detail || value.title);
       if (name === "done") return await end(value);
       count(value);
     }
-    throw new Error("The connection broke before all files were read: try again.");
+    fail(BROKEN);
   } catch (error) {
-    if (error.name !== "AbortError") fail(error.message);
+    if (error.name !== "AbortError") fail(error instanceof Problem ? error.message : BROKEN);
   }
 }
 
@@ -57,7 +60,11 @@ function count({ checked, total, bytes }) {
 async function end(found) {
   title.textContent = title.textContent.replace("Verifying", "Verified");
   show(inWords(found));
-  await refresh("kv");
+  try {
+    await refresh("kv");
+  } catch (error) {
+    announce(error.message, "bad");
+  }
 }
 
 function fail(reason) {

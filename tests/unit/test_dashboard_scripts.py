@@ -136,3 +136,28 @@ def test_the_result_of_a_verification_stays_where_the_page_cannot_be_refreshed(r
 
     assert said == "3 files, 5 B: 1 damaged file removed. Rebuild 1 document to compute them again."
     assert announced == ["the service does not respond: is it running?"]
+
+
+def test_an_evaluation_of_a_long_set_takes_its_first_questions(run: Callable[[str], Any]):
+    sent = run("""
+        import { Element, elements } from "./browser.js";
+
+        const fields = [
+          new Element({ type: "select-one", name: "source", value: "given" }),
+          new Element({ type: "number", name: "limit", value: "2" }),
+        ];
+        fields.source = fields[0];
+        const [button, complaint] = [new Element(), new Element()];
+        elements.start = new Element({ elements: fields, querySelector: (what) => (what === ".error" ? complaint : button) });
+        const lines = [1, 2, 3].map((number) => JSON.stringify({ question: `Q${number}` })).join("\\n\\n");
+        elements["set-file"] = new Element({ files: [{ name: "set.jsonl", text: async () => lines }] });
+        globalThis.fetch = async (url, { body }) => {
+          console.log(body);
+          return Response.json({ id: "abc" });
+        };
+        location.assign = () => {};
+        await import("./evaluations.js");
+        elements.start.dispatchEvent(new Event("submit"));
+    """)
+
+    assert sent == {"source": "given", "limit": 2, "questions": [{"question": "Q1"}, {"question": "Q2"}]}

@@ -19,7 +19,7 @@ form.addEventListener("submit", async (event) => {
   try {
     const wanted = valuesOf(form);
     if (wanted.source === "given") {
-      wanted.questions = await questionsIn(file.files[0]);
+      wanted.questions = await questionsIn(file.files[0], wanted.limit);
       delete wanted.since;
     }
     if (wanted.since) wanted.since = new Date(Date.now() - wanted.since * 1000).toISOString();
@@ -39,10 +39,10 @@ function showFile() {
   file.required = given;
 }
 
-/** The values of a file of JSON lines. Throws an error that names the line that is none. */
-async function questionsIn(chosen) {
+/** The first values of a file of JSON lines. Throws an error that names the line that is none. */
+async function questionsIn(chosen, limit) {
   const lines = (await chosen.text()).split("\n").map((line, index) => [line.trim(), index + 1]);
-  return lines.filter(([line]) => line).map(([line, number]) => {
+  return lines.filter(([line]) => line).slice(0, limit).map(([line, number]) => {
     try {
       return JSON.parse(line);
     } catch {

@@ -18,7 +18,7 @@ from ragkv.parts import Parts
 
 RUNS_A_PAGE = 25
 DRAWN = 50
-"""Runs of a chart, the newest."""
+"""Runs of a chart, the newest that have its figures."""
 QUESTIONS_SHOWN = 100
 
 
@@ -79,7 +79,7 @@ def fidelity_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
                 duration(found.ttft_full_ms),
             ),
         )
-        for run in reversed(newest_first[:DRAWN])
+        for run in reversed([one for one in newest_first if one.fidelity is not None][:DRAWN])
         if (found := run.fidelity) is not None
     ]
     heads = ("Questions", "Gain kept", "KL", "First token, stitched", "First token, full")
@@ -99,7 +99,7 @@ def retrieval_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
                 *(f"{value:.0f}%" for value in (found.recall_at_2, found.recall_at_5, found.recall_at_10, found.mrr)),
             ),
         )
-        for run in reversed(newest_first[:DRAWN])
+        for run in reversed([one for one in newest_first if one.retrieval is not None][:DRAWN])
         if (found := run.retrieval) is not None
     ]
     heads = ("Questions", "Recall at 2", "at 5", "at 10", "MRR")

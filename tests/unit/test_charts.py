@@ -1,11 +1,14 @@
 """Where the lines, bars and labels of the dashboard's charts stand."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from api.admin.charts import BOTTOM, TOP, Measurement, Scale, first_token_chart, history_chart, origin_chart
+from api.admin.evaluations import DRAWN, fidelity_chart, retrieval_chart
 from api.admin.format import duration, faster, number, percent
+from ragkv.evaluation.outcome import EvaluationRun, FidelityFigures, RetrievalFigures
 from ragkv.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
@@ -104,3 +107,30 @@ def test_a_long_history_is_labelled_now_and_then():
     history = [Measurement(NOON + timedelta(days=day), (1.0,), ("1",)) for day in range(50)]
 
     assert len(history_chart(history, ("stitched",), ("Kept",), str).across) <= 8
+
+
+def test_runs_of_other_kinds_take_no_place_in_a_chart_of_evaluations():
+    """Newest first: some without figures, many of retrieval, and behind them those of fidelity."""
+    fidelity = FidelityFigures(
+        questions=9, skipped=0, with_answer=0, gain_kept=0.9, gain_kept_interval=None, kl=0.01, kl_interval=None,
+        kl_high=0.0, agree=90.0, f1=None, f1_full=None, ttft_ms=10.0, ttft_full_ms=90.0, speedup=9.0, recomputed=0.1,
+        passages_without_kv=0.0,
+    )  # fmt: skip
+    retrieval = RetrievalFigures(
+        questions=9, skipped=0, recall_at_2=80.0, recall_at_5=90.0, recall_at_10=95.0, recall_at_5_interval=None,
+        all_at_5=80.0, mrr=70.0, search_ms=5.0,
+    )  # fmt: skip
+    figures = [None] * 2 + [{"kind": "retrieval", "retrieval": retrieval}] * (DRAWN + 1) + [{"fidelity": fidelity}] * 2
+    runs = [evaluation(NOON - timedelta(hours=hours), **(given or {})) for hours, given in enumerate(figures)]
+
+    drawn, searched = fidelity_chart(runs), retrieval_chart(runs)
+
+    assert drawn is not None and [column.start for column in drawn.columns] == [runs[-1].ended_at, runs[-2].ended_at]
+    assert searched is not None and len(searched.columns) == DRAWN
+    assert searched.columns[-1].start == runs[2].ended_at
+
+
+def evaluation(moment: datetime, **given: Any) -> EvaluationRun:
+    facts = {"kind": "fidelity", "source": "rated", "collection_id": "0" * 32, "collection": "default", "state": "done"}
+    fields = {"total": 9, "done": 9, "settings": None, "fidelity": None, "retrieval": None, "error": None}
+    return EvaluationRun(id="1" * 32, **(facts | fields | given), created_at=moment, ended_at=moment)

@@ -227,7 +227,8 @@ def _figures(run: EvaluationRun) -> Iterator[str]:
     if (found := run.fidelity) is not None:
         kept = "no gain to keep" if found.gain_kept is None else f"{found.gain_kept:.2f} of full prefill's gain kept"
         yield (
-            f"{kept} on {found.questions} questions; KL {found.kl:.3f} nats a token; {found.agree:.0f}% of answers identical; "
+            f"{kept} on {found.questions} questions; KL {found.kl:.3f} nats a token; "
+            f"{found.agree:.0f}% of answers equal apart from case, punctuation and articles; "
             f"first token after {found.ttft_ms:.0f} ms, in full {found.ttft_full_ms:.0f} ms"
         )
     if (searched := run.retrieval) is not None:

@@ -58,6 +58,8 @@ class TestEvaluations:
         assert run["settings"]["policy"] == parts.settings.recompute_policy
         assert run["settings"]["model_fingerprint"] == parts.model_fingerprint
         assert {"questions": 2, "skipped": 0, "with_answer": 2, "agree": 100.0}.items() <= figures.items()
+        for path in ("/admin/evaluations", f"/admin/evaluations/{run['id']}"):
+            assert "apart from case, punctuation and articles" in client.get(path).text, "agreement is of bare words"
         assert 0 < figures["kl"] < 0.03
         by_id = {one["question_id"]: one for one in report["questions"]}
         assert set(by_id) == {up, corrected}

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import api.admin.assets
+from api.admin.shell import _ENVIRONMENT
 
 SCRIPTS = Path(api.admin.assets.__file__).parent / "static"
 BROWSER = """
@@ -161,3 +162,15 @@ def test_an_evaluation_of_a_long_set_takes_its_first_questions(run: Callable[[st
     """)
 
     assert sent == {"source": "given", "limit": 2, "questions": [{"question": "Q1"}, {"question": "Q2"}]}
+
+
+@pytest.mark.parametrize(
+    "progress", [{"stage": "reread", "status": "searchable"}, {"stage": "ocr", "done": 1200, "total": 3400}]
+)
+def test_progress_is_told_in_the_words_of_the_page_that_it_updates(run: Callable[[str], Any], progress: dict[str, Any]):
+    words = run(f"""
+        import {{ inWords }} from "./progress.js";
+        console.log(JSON.stringify(inWords({json.dumps(progress)})));
+    """)
+
+    assert f">{words}<" in str(_ENVIRONMENT.get_template("parts.html").module.progress(progress, "a.pdf"))

@@ -63,7 +63,7 @@ export function isFinished(progress) {
 
 /** "prefill: 1,200 of 3,400 tokens" */
 export function inWords({ stage, done, total, status }) {
-  if (stage === "reread") return "to be read again after an upgrade";
+  if (stage === "reread") return "waiting to be read again (models or settings changed)";
   if (!stage || !total) return status;
   return `${stage}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")} ${stage === "ocr" ? "pages" : "tokens"}`;
 }

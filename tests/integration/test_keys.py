@@ -26,9 +26,12 @@ from ragkv.observe import metrics
 from ragkv.page import all_pages
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
+from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import ADA, Client, assert_problem, client_of, upload
+
+SCOPE = r'name="scopes\[\]" value="(\w+)"'
 
 
 @pytest.fixture
@@ -197,6 +200,13 @@ class TestRateLimit:
 
 
 class TestOverHttp:
+    def test_the_dashboard_makes_a_first_key_that_opens_it(self, client: Client, parts: Parts):
+        """One with another scope would lock out the person who made it."""
+        assert re.findall(SCOPE, client.get("/admin/keys").text) == ["admin"]
+
+        admin = issue_key_by_name("default", "admin", ["admin"], parts.database)
+        assert re.findall(SCOPE, client.get("/admin/keys", headers=bearer(admin.key)).text) == list(KEY_SCOPES)
+
     def test_from_the_first_key_on_every_request_needs_one(self, client: Client, parts: Parts):
         assert client.get("/v1/keys").json() == {"items": [], "next": None}
         key = client.post("/v1/keys", json={"name": "first", "scopes": ["admin"]}).json()["key"]

@@ -15,6 +15,7 @@ from api.access.auditing import Auditing
 from api.access.auth import authentication, caller_of
 from api.access.concurrency import STATE, ConcurrencyLimits
 from api.access.tarpit import Tarpit
+from api.admin.errors import with_pages
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
 from api.beside import beside
@@ -120,7 +121,7 @@ def create_app(
             "page_views": Provide(lambda: page_views, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
-        exception_handlers=in_openai_form(HANDLERS),
+        exception_handlers=with_pages(in_openai_form(HANDLERS)),
         before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
         lifespan=[
             _running_engine(parts, when_built),

@@ -5,13 +5,14 @@ from urllib.parse import quote
 
 from litestar import Request, Response
 from litestar.response import Redirect
-from litestar.types import ExceptionHandlersMap
+from litestar.types import ExceptionHandler, ExceptionHandlersMap
 
+from api.admin.headers import PATH
 from api.admin.shell import page
 from api.http.errors import HANDLERS
 from ragkv.errors import Unauthorised
 
-LOGIN = "/admin/login"
+LOGIN = f"{PATH}/login"
 
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
@@ -28,3 +29,15 @@ def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
 
 
 PAGE_HANDLERS: ExceptionHandlersMap = dict.fromkeys(HANDLERS, _respond)
+
+
+def with_pages(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
+    """The same handlers, with pages under PATH: those of a router do not see addresses that it lacks."""
+    return {kind: _chosen(native) for kind, native in handlers.items()}
+
+
+def _chosen(native: "ExceptionHandler[Any]") -> "ExceptionHandler[Any]":
+    def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+        return (_respond if request.scope["path"].startswith(f"{PATH}/") else native)(request, error)
+
+    return respond

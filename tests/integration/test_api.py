@@ -264,6 +264,13 @@ class TestService:
     def test_ways_that_lead_nowhere_are_problems(self, client: Client):
         assert_problem(client.get("/nowhere"), 404)
         assert_problem(client.put("/v1/ask"), 405)
+        assert_problem(client.get("/admin/nowhere"), 404)
+
+    def test_a_browser_gets_a_page_where_the_dashboard_has_none(self, client: Client):
+        for path in ("/admin/nowhere", "/admin/keys/nowhere", f"/admin/documents/{'0' * 32}"):
+            response = client.get(path, headers={"accept": "text/html"})
+            assert (response.status_code, response.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
+            assert "Back to the overview" in response.text
 
     @pytest.mark.parametrize(
         ("path", "methods"),

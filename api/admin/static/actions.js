@@ -85,7 +85,7 @@ async function goOn(element, answer) {
 }
 
 function complain(element, reason) {
-  const place = element.querySelector(".error");
+  const place = element.closest("dialog:not([open])") ? null : element.querySelector(".error");
   if (place) {
     place.textContent = reason;
     place.hidden = !reason;

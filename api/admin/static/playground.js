@@ -22,6 +22,7 @@ form.addEventListener("submit", (event) => {
   event.preventDefault();
   begin([form.elements.mode.value], {});
 });
+form.addEventListener("invalid", () => (document.getElementById("more").open = true), true); // the browser shows no complaint of a hidden field
 form.elements.policy.addEventListener("change", showShare);
 compare.addEventListener("click", () => {
   if (!running && form.reportValidity()) begin(["stitched", "full"], { answer_cache: false });

@@ -61,7 +61,7 @@ class LocalEngine:
             async with asyncio.timeout(self._settings.engine_silence_s):
                 await self._warm_up()
         except (RuntimeError, ValueError, OSError) as error:
-            raise Unavailable(f"vLLM did not start: {error or 'it stopped responding'}") from error
+            raise Unavailable(f"vLLM did not start: {str(error) or 'it stopped responding'}") from error
 
     def _load(self) -> None:
         # As on a CPU: a fork of the service would have its sockets, and locks that its other threads held.

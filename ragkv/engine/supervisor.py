@@ -150,7 +150,7 @@ class SupervisedEngine:
     async def _away(self) -> Unavailable:
         wait = STARTS_IN_S
         if self._phase is Phase.WAITING:
-            wait = min(wait, self._next_at - time.monotonic() + STARTS_IN_S / 2)
+            wait = min(wait, max(self._next_at - time.monotonic(), 0) + STARTS_IN_S / 2)
         return Unavailable(f"the engine is not available ({await self.status()}): ask again in a minute", wait)
 
     async def _another_than(self, lost: Replaceable | None) -> None:

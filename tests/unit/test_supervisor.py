@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ragkv.engine import supervisor
 from ragkv.engine.protocol import EngineLost, Generate
 from ragkv.engine.supervisor import Pace, Phase, SupervisedEngine
 from ragkv.errors import Unavailable
@@ -247,6 +248,30 @@ def test_a_question_meanwhile_is_told_when_to_ask_again() -> None:
         assert 20 < away.value.retry_after_s <= 60
 
     run(scenario, failing, pace=pace)
+
+
+class SlowToDie(ChildEngine):
+    """A core that takes longer to end than an engine takes to start."""
+
+    async def kill(self) -> None:
+        await asyncio.sleep(0.5)
+        await super().kill()
+
+
+def test_the_time_to_ask_again_is_never_in_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the next attempt is overdue, since what is left of the last one has not ended."""
+    monkeypatch.setattr(supervisor, "STARTS_IN_S", 0.1)
+
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        await engine.start()
+        cores.made[0].signal(signal.SIGKILL)
+        await until(lambda: engine._phase is Phase.WAITING)
+        await asyncio.sleep(0.3)
+        with pytest.raises(Unavailable, match="next in 0 s") as away:
+            await ask(engine)
+        assert away.value.retry_after_s > 0
+
+    run(scenario, SlowToDie)
 
 
 def test_a_lost_request_is_not_kept_waiting_once_the_next_engine_fails_to_start() -> None:

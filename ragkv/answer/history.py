@@ -3,7 +3,7 @@
 The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever came before.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 
@@ -11,6 +11,8 @@ from ragkv.answer.question import Question, Turn
 
 PROMPT_CHARACTERS = 4000
 """How much of the latest turns a prompt repeats."""
+LESS_CHARACTERS = (2000, 1000, 500, 250)
+"""How much of them where that does not fit: the first that does."""
 EARLIER_CHARACTERS = 2000
 """How much of the last question joins a search."""
 ANSWER_CHARACTERS = 200
@@ -28,33 +30,41 @@ def search_query(question: Question) -> str:
     return " ".join(text for text in (question.text, *earlier) if text)
 
 
-def question_in_prompt(question: Question) -> str:
+def question_in_prompt(question: Question, fits: Callable[[str], bool] = lambda text: True) -> str:
     """Text after "Question: " in the prompt: the latest turns, from a question on, then the question.
 
-    Instructions of the request stand before them all: behind the passages, where they leave the KV of those as it is.
+    fits: of a text. Where none with a conversation does, the question is alone. Instructions of the request stand
+    before them all: behind the passages, where they leave the KV of those as it is.
     """
-    turns = [*_recent(question.history), Turn("user", question.text)]
+    for characters in (PROMPT_CHARACTERS, *LESS_CHARACTERS):
+        text = _in_prompt(question, _recent(question.history, characters))
+        if fits(text):
+            return text
+    return _in_prompt(question, ())
+
+
+def _in_prompt(question: Question, recent: Sequence[Turn]) -> str:
+    turns = [*recent, Turn("user", question.text)]
     lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns)
     if question.instructions.strip():
         return "\n".join((f"{_INSTRUCTIONS}: {question.instructions.strip()}", *lines))
     return "\n".join(lines).removeprefix(f"{_SPEAKERS['user']}: ")
 
 
-def _recent(history: Sequence[Turn]) -> Sequence[Turn]:
-    """The latest turns that fit PROMPT_CHARACTERS, from a question on. Where that is none, the last question and the
+def _recent(history: Sequence[Turn], characters: int) -> Sequence[Turn]:
+    """The latest turns that have so many characters, from a question on. Where that is none, the last question and the
     last turn behind it, of each the beginning."""
     lengths = accumulate(len(turn.text) for turn in reversed(history))
-    num_fitting = sum(1 for _ in takewhile(lambda length: length <= PROMPT_CHARACTERS, lengths))
+    num_fitting = sum(1 for _ in takewhile(lambda length: length <= characters, lengths))
     questions = [i for i, turn in enumerate(history) if turn.role == "user"]
     fitting = [i for i in questions if i >= len(history) - num_fitting]
     if fitting:
         return history[fitting[0] :]
     last = history[questions[-1] :] if questions else []
-    return [_shortened(turn) for turn in (*last[:1], *last[1:][-1:])]
+    return [_shortened(turn, characters // 2) for turn in (*last[:1], *last[1:][-1:])]
 
 
-def _shortened(turn: Turn) -> Turn:
-    room = PROMPT_CHARACTERS // 2
+def _shortened(turn: Turn, room: int) -> Turn:
     return turn if len(turn.text) <= room else replace(turn, text=f"{turn.text[: room - 1]}…")
 
 

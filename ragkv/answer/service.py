@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -161,7 +161,7 @@ class Answerer:
     async def check(self, question: Question) -> None:
         """Raise what `stream` would for a question that cannot be answered whatever the engine says."""
         check_question(question)
-        await self._threads.run(self._room, question)
+        await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
         await self._retrieve(question)
 
     async def prepare(self, question: Question) -> Prepared:
@@ -169,7 +169,7 @@ class Answerer:
         check_question(question)
         began = time.perf_counter()
         keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
-        asked, room = await self._threads.run(self._room, question)
+        asked, room = await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
         found, vectors = await self._found_with_vectors(question, asked, keys)
         best_first = fitting(found, room)
         retrieved = time.perf_counter()
@@ -218,11 +218,6 @@ class Answerer:
         repaired = self._recomputing.of(question, written=written).budget(context) / context
         return await self._incoming.bring(chunks, keys, repaired)
 
-    def _room(self, question: Question) -> tuple[str, int]:
-        """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge."""
-        asked = question_in_prompt(question)
-        return asked, self._prompts.room_for_chunks(asked, self._answer_tokens(question))
-
     async def _found_with_vectors(
         self, question: Question, asked: str, keys: KeyMaker
     ) -> tuple[list[Passage], torch.Tensor | None]:
@@ -267,6 +262,20 @@ class Answerer:
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens
+
+
+def question_and_room(question: Question, prompts: PromptBuilder, answer_tokens: int) -> tuple[str, int]:
+    """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge.
+
+    The conversation takes half of the room that there is without it at most: it must not push the passages out.
+    """
+    alone = question_in_prompt(replace(question, history=()))
+    room = prompts.room_for_chunks(alone, answer_tokens)
+    if not question.history:
+        return alone, room
+    most = len(prompts.question_ids(alone)) + room // 2
+    asked = question_in_prompt(question, lambda text: len(prompts.question_ids(text)) <= most)
+    return asked, prompts.room_for_chunks(asked, answer_tokens)
 
 
 def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:

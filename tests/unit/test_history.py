@@ -1,7 +1,12 @@
 """A question within its conversation."""
 
+import pytest
+
 from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, question_in_prompt, search_query
+from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.answer.question import Question, Turn
+from ragkv.answer.service import question_and_room
+from tests.unit.test_prompt import CHAT, byte_tokenizer
 
 TURNS = (Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada Lovelace."))
 
@@ -62,3 +67,31 @@ def test_instructions_stand_before_the_conversation_and_are_not_searched_for():
     assert text.startswith("Instructions: Answer in French.\nQuestion: Who wrote the first program?\n")
     assert search_query(ask(history=TURNS, instructions="Answer in French.")) == search_query(ask(history=TURNS))
     assert question_in_prompt(ask(instructions=" \n")) == "When was she born?"
+
+
+@pytest.mark.parametrize("window", [2000, 4000, 9000])
+def test_a_conversation_leaves_half_of_the_room_to_the_passages(window: int):
+    """In scripts whose characters are several tokens each, 4,000 characters may be more than a window."""
+    prompts = PromptBuilder(byte_tokenizer(CHAT), Wording("Be brief."), window)
+    long = (Turn("user", "왜 그럴까요? " * 300), Turn("assistant", "모릅니다. " * 300))
+
+    alone, room = question_and_room(ask(), prompts, 50)
+    told, left = question_and_room(ask(history=long), prompts, 50)
+
+    assert alone == "When was she born?"
+    assert room // 2 <= left < room
+    assert told.startswith("왜 그럴까요?")
+    assert told.endswith("\nQuestion: When was she born?")
+
+
+def test_a_window_without_room_for_any_of_the_conversation_holds_the_question_alone():
+    prompts = PromptBuilder(byte_tokenizer(CHAT), Wording("Be brief."), 200)
+    long = (Turn("user", "x" * 5000), Turn("assistant", "y" * 5000))
+
+    assert question_and_room(ask(history=long), prompts, 50) == question_and_room(ask(), prompts, 50)
+
+
+def test_of_a_short_conversation_nothing_is_left_out_where_there_is_room():
+    prompts = PromptBuilder(byte_tokenizer(CHAT), Wording("Be brief."), 1000)
+
+    assert question_and_room(ask(history=TURNS), prompts, 50)[0] == question_in_prompt(ask(history=TURNS))

@@ -107,15 +107,20 @@ class RemoteEngine:
         waiting: Output | None = None
         usage: dict[str, Any] = {}
         session = {_SESSION: request.session or tag}
-        async with self._stream(_body(request, tag), session) as lines:
-            async for event in lines:
-                usage = event.usage or usage
-                if event.choices:
-                    output = _output(event.choices[0])
-                    if output.finish_reason:
-                        waiting = output  # the last output waits for the usage that follows it
-                    else:
-                        yield output
+        try:
+            async with self._stream(_body(request, tag), session) as lines:
+                async for event in lines:
+                    usage = event.usage or usage
+                    if event.choices:
+                        output = _output(event.choices[0])
+                        if output.finish_reason:
+                            waiting = output  # the last output waits for the usage that follows it
+                        else:
+                            yield output
+        except Unavailable as error:
+            if waiting is None:
+                raise
+            log.warning("the answer is whole, its usage is lost: %s", error)
         if waiting is None:
             raise EngineLost(_AWAY, _RETRY_AFTER_S)
         report = await self._report(request, tag, session, usage)

@@ -101,6 +101,11 @@ def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any)
     assert run(scenario, first, WHOLE) == 1
 
 
+@pytest.mark.parametrize("behind", [[], [DEAD]], ids=["hangs up", "core is dead"])
+def test_one_that_dies_behind_the_last_token_has_answered(behind: list[Any]) -> None:
+    assert run(answers, [output("a"), output("b", "stop"), *behind]) == 1
+
+
 def test_line_separators_of_unicode_within_a_text_end_no_line() -> None:
     """vLLM sends them as they are."""
     text = "a\u2028b\u2029c\x85d"

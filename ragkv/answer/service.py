@@ -339,5 +339,5 @@ def _usage(prepared: Prepared, report: Report, completion: int) -> Usage:
         recomputed=report.recomputed,
         computed=report.computed,
         completion=completion,
-        failed_chunks=len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0),
+        failed_chunks=prepared.plan.num_without_kv(report.failed_keys) if prepared.plan else 0,
     )

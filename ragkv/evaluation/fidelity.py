@@ -130,12 +130,11 @@ def settled(plan: StitchPlan | None, report: Report) -> StitchPlan | None:
 def _work(prepared: Prepared, report: Report) -> dict[str, int]:
     """Tokens and passages of a stitched prompt; all are computed where nothing was stitched."""
     plan, context = prepared.plan, total_tokens(prepared.prompt.chunks)
-    lost = len(report.failed_keys) + (plan.num_missing if plan else 0)
     return {
         "recomputed_tokens": report.recomputed if plan else context,
         "context_tokens": context,
         "passages": len(prepared.passages),
-        "passages_without_kv": min(lost, len(prepared.passages)),
+        "passages_without_kv": plan.num_without_kv(report.failed_keys) if plan else 0,
     }
 
 

@@ -1,7 +1,7 @@
 """The stitch plan of one prompt: a value, decided before the engine sees the prompt."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ragkv.choosing import DEFAULT_CHOICE, Choice
@@ -62,6 +62,10 @@ class StitchPlan:
     def end(self) -> int:
         return self.placed[-1].span.end if self.placed else 0
 
+    def num_without_kv(self, failed_keys: Collection[str]) -> int:
+        """Chunks without usable KV: those that are missing, and those whose KV the engine could not use."""
+        return self.num_missing + sum(chunk.key in failed_keys for chunk in self.placed[1:])
+
     @property
     def exact_end(self) -> int:
         """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote it
@@ -99,4 +103,5 @@ def plan_stitch(
 ) -> StitchPlan:
     """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
     lost = [chunk.span for chunk in placed if chunk.key is None or chunk.key in missing]
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, len(lost), writer, quantised, model)
+    num_missing = sum(chunk.span in lost for chunk in placed[1:])  # the prefix is no chunk
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, num_missing, writer, quantised, model)

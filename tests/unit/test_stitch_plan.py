@@ -29,6 +29,14 @@ def test_a_missing_chunk_is_recomputed_whole():
     assert plan.num_missing == 1
 
 
+def test_the_prefix_is_no_chunk_without_kv():
+    plan = plan_stitch(PLACED, frozenset({"p", "b"}), [])
+
+    assert plan.recompute == (Span(0, 10), Span(30, 50))
+    assert (plan.num_without_kv(()), plan.num_without_kv(["a"])) == (1, 2)
+    assert plan_stitch(PLACED, frozenset(), []).num_without_kv(["p", "b"]) == 1
+
+
 def test_a_piece_without_a_key_is_recomputed_whole():
     plan = plan_stitch([PlacedChunk("p", Span(0, 10)), PlacedChunk(None, Span(10, 12))], frozenset(), [])
     assert plan.recompute == (Span(10, 12),)

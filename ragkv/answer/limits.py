@@ -23,7 +23,8 @@ def check_question(question: Question) -> None:
 
 
 def check_question_text(question: str) -> None:
-    """Check a question's text. Raises TooLarge for a question above the limit, Rejected for an empty one."""
+    """Check a question's text. Raises TooLarge for a question above the limit, Rejected for an empty one, and for
+    one that is no text: a command's arguments may be any bytes."""
     if len(question) > QUESTION_CHARACTERS:
         raise TooLarge(
             f"the question has {len(question):,} characters, more than the {QUESTION_CHARACTERS:,} allowed: shorten it, or "
@@ -31,6 +32,10 @@ def check_question_text(question: str) -> None:
         )
     if not question.strip():
         raise Rejected("the question is empty: ask something")
+    try:
+        question.encode()
+    except UnicodeEncodeError:
+        raise Rejected("the question is not valid UTF-8") from None
 
 
 def check_instructions(instructions: str) -> None:

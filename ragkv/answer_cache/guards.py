@@ -1,9 +1,10 @@
 """Guards of the answer cache: which questions a kept answer may serve, beyond vector similarity.
 
 `same_deciding_words`: "Who won in 1998?" and "Who won in 1999?" have nearly the same vector. So do questions that
-differ in a name, in a "not", in "when" or "where", or in who did what to whom. The words that decide such things must
-be the same, in the same order. Deciding words are known in English, German, French and Spanish. In languages that know
-no capital letters every word decides: an answer serves there for the very same words alone.
+differ in a name, in a "not", in "when" or "where", or in who did what to whom; and accents, vowel signs and emoji are
+nothing to some encoders. The words that decide such things must be the same, in the same order. Deciding words are
+known in English, German, French and Spanish. In languages that know no capital letters every word decides: an answer
+serves there for the very same words alone.
 
 `is_time_bound`: no earlier answer serves a question whose answer depends on when it is asked. Words of English, German,
 French, Spanish, Italian, Portuguese, Dutch, Russian, Chinese and Japanese; a question in another language is not
@@ -11,11 +12,22 @@ recognised. A word too many only costs a second answer; a word too few serves an
 """
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Iterator
 
+from ragkv.characters import ranges
 from ragkv.normal_form import normalised
+from ragkv.retrieve.sparse import without_accents
 
-_WORD = re.compile(r"\w+(?:[.,:/'\-]\w+)*")
+# Vowel signs and tones of many scripts are marks (M), which are no word characters (\w).
+_MARKS = ranges(code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code)).startswith("M"))
+_SYMBOLS = "#%&*@^" + ranges(
+    code for code in range(0x20, 0x1FC00) if unicodedata.category(chr(code)) in ("Sc", "Sm", "So")
+)
+_LETTERS = rf"\w[\w{_MARKS}]*"
+_SYMBOL = re.compile(f"[{_SYMBOLS}]")
+_WORD = re.compile(rf"{_LETTERS}(?:[.,:/'\-]{_LETTERS})*|[{_SYMBOLS}]")
 # Of bounded length: a mark that opens and is never closed must not be looked for to the end of the text, once for each.
 _QUOTED = re.compile(r"[\"“”„«»]([^\"“”«»\n]{1,200})[\"“”«»]|(?<!\w)['‘](.{1,200}?)['’](?!\w)")
 _SENTENCE_END = re.compile(r"[.?!:;]\s+$")
@@ -155,11 +167,12 @@ _TIME_SIGNS = re.compile(
 
 
 def same_deciding_words(one: str, other: str) -> bool:
-    """Whether numbers, names, what is quoted, deciding words and words with an opposite among these are the same in
-    both, in the same order."""
+    """Whether numbers, symbols, names, what is quoted, deciding words and words with an opposite among these, or with
+    other accents, are the same in both, in the same order."""
     ones, others = _words(one), _words(other)
     deciding = {word for word, is_name in (*ones, *others) if is_name or _decides(word)}
-    deciding |= _with_opposite({word for word, _ in (*ones, *others)})
+    words = {word for word, _ in (*ones, *others)}
+    deciding |= _with_opposite(words) | _with_other_accents(words)
     return [word for word, _ in ones if word in deciding] == [word for word, _ in others if word in deciding]
 
 
@@ -171,10 +184,17 @@ def _with_opposite(words: set[str]) -> set[str]:
     return {word for pair in pairs if words.issuperset(pair) for word in pair}
 
 
+def _with_other_accents(words: set[str]) -> set[str]:
+    """Words of these that differ from another of them in accents alone."""
+    bare = {word: without_accents(word) for word in words}
+    times = Counter(bare.values())
+    return {word for word in words if times[bare[word]] > 1}
+
+
 def _decides(word: str) -> bool:
     has_digit = any(map(str.isdigit, word))
     has_uncased = any(sign.isalpha() and sign.lower() == sign.upper() for sign in word)  # scripts without capitals
-    return has_digit or has_uncased or word in _DECIDING or word.endswith("n't")
+    return has_digit or has_uncased or bool(_SYMBOL.match(word)) or word in _DECIDING or word.endswith("n't")
 
 
 def _words(question: str) -> list[tuple[str, bool]]:

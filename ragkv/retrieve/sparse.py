@@ -10,7 +10,7 @@ import re
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ import snowballstemmer
 import xxhash
 from numpy.typing import NDArray
 
+from ragkv.characters import ranges
 from ragkv.normal_form import normalised
 from ragkv.retrieve.languages import DEFAULT, LANGUAGES, STOP_WORDS, Language, Script, languages_of, script_of
 
@@ -43,20 +44,8 @@ _GRAMS = (
 )
 _HANGUL = "\uac00-\ud7a3"
 
-
-def _ranges(codes: Iterable[int]) -> str:
-    """Characters as the inside of a character class."""
-    spans: list[list[int]] = []
-    for code in codes:
-        if spans and spans[-1][1] == code - 1:
-            spans[-1][1] = code
-        else:
-            spans.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
-
-
 # Vowel signs of Indic scripts are marks (M), which are no word characters (\w).
-_MARKS = _ranges(
+_MARKS = ranges(
     code
     for code in range(0x300, 0xFE30)
     if unicodedata.category(chr(code)).startswith("M") and not re.match(f"[{_GRAMS}]", chr(code))

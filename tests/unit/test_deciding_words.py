@@ -5,6 +5,9 @@ import pytest
 from ragkv.answer_cache.guards import same_deciding_words
 
 SAME = [
+    ("दुख क्या है?", "दुख क्या है"),
+    ("Was kostet schönes Öl?", "was kostet scho\u0308nes O\u0308l"),
+    ("What does ❤️ mean?", "What does ❤ mean"),
     ("Who wrote the first program?", "who wrote the first program"),
     ("Who wrote the first program?", "Please tell me who wrote the very first program."),
     ("What is the notice period of the contract?", "What's the notice period of the contract?"),
@@ -15,6 +18,15 @@ SAME = [
     ("谁写了第一个程序？", "谁写了第一个程序?"),
 ]
 DIFFERENT = [
+    ("ป่าคืออะไร", "ป้าคืออะไร"),
+    ("दुख क्या है?", "देख क्या है?"),
+    ("ကား ဘာလဲ", "ကီး ဘာလဲ"),
+    ("كَتَبَ من؟", "كُتِبَ من؟"),
+    ("Wie fördert man Kohle?", "Wie fordert man Kohle?"),
+    ("Quel est le prix du péché ?", "Quel est le prix du pêche ?"),
+    ("What does 👍 mean?", "What does 👎 mean?"),
+    ("How do I sort in C#?", "How do I sort in C++?"),
+    ("What does 5 € buy?", "What does 5 £ buy?"),
     ("Who won in 1998?", "Who won in 1999?"),
     ("Who won in 1998?", "Who won?"),
     ("Is 3 more than 5?", "Is 5 more than 3?"),

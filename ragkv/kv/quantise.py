@@ -113,7 +113,7 @@ def _scale(rows: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, gro
 
 
 def _sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """What is stored, on a device: the device fetches it by itself if it lies in pinned memory."""
+    """Copy a stored tensor to a device, which fetches it by itself if it lies in pinned memory."""
     return part.to(device, non_blocking=True)
 
 

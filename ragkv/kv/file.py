@@ -159,24 +159,24 @@ def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class KVContent:
     """Content of a KV file, in host memory."""
 
     tensors: dict[str, torch.Tensor]
     kv_format: KVFormat
 
     @classmethod
-    def of(cls, kv: ChunkKV, kv_format: KVFormat) -> "Written":
+    def of(cls, kv: ChunkKV, kv_format: KVFormat) -> "KVContent":
         """Quantised, if that is the format, on the device where the KV lies."""
         return cls({name: _on_host(tensor) for name, tensor in _tensors_of(kv, kv_format).items()}, kv_format)
 
 
 def write_kv(path: Path, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
     """Write a KV file like `write_content`."""
-    return write_content(path, Written.of(kv, kv_format))
+    return write_content(path, KVContent.of(kv, kv_format))
 
 
-def write_content(path: Path, content: Written) -> int:
+def write_content(path: Path, content: KVContent) -> int:
     """Write a KV file, named by its key, so that it is either whole or not there. Returns its size in bytes. Computes
     nothing with PyTorch: any thread may do it.
 

@@ -15,10 +15,10 @@ from ragkv.disk import written_before
 from ragkv.errors import Corrupt, Unavailable, Unsupported
 from ragkv.kv.file import (
     ChunkKV,
+    KVContent,
     KVShape,
     QCache,
     StoredKV,
-    Written,
     load_kv,
     read_kept,
     read_kv,
@@ -105,7 +105,7 @@ class KVStore:
         with ThreadPoolExecutor(WRITERS, "KV writer") as writers:
             # Quantised here: with work of PyTorch's in them, each of these threads would start a pool of threads.
             writes = [
-                writers.submit(write_content, self.path(key), Written.of(kv, kv_format)) for key, kv in kvs.items()
+                writers.submit(write_content, self.path(key), KVContent.of(kv, kv_format)) for key, kv in kvs.items()
             ]
         for write in writes:
             write.result()

@@ -38,15 +38,15 @@ class StitchPlan:
     """Prompt layout: [0, p) the prefix, then the chunks in order, up to `end`; what follows is always computed.
 
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
-    whole span is recomputed needs no KV file at all. `num_missing` counts chunks that are recomputed because their KV
-    is missing. `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of
+    whole span is recomputed needs no KV file at all. `missing` are the spans that are recomputed because their KV is
+    missing. `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of
     what is quantised. `model`: the fingerprint of the model that all KV is of, empty if it is not known.
     """
 
     placed: tuple[PlacedChunk, ...]
     recompute: tuple[Span, ...] = ()
     selection: EngineSelection | None = None
-    num_missing: int = 0
+    missing: frozenset[Span] = frozenset()
     writer: str = ""
     quantised: str = ""
     model: str = ""
@@ -62,9 +62,14 @@ class StitchPlan:
     def end(self) -> int:
         return self.placed[-1].span.end if self.placed else 0
 
+    @property
+    def num_missing(self) -> int:
+        """Chunks whose KV is missing, and the prefix, if its is."""
+        return len(self.missing)
+
     def num_without_kv(self, failed_keys: Collection[str]) -> int:
-        """Chunks without usable KV: those that are missing, and those whose KV the engine could not use."""
-        return self.num_missing + sum(chunk.key in failed_keys for chunk in self.placed[1:])
+        """Chunks without usable KV: it is missing, or the engine could not use it. The prefix is no chunk."""
+        return sum(chunk.span in self.missing or chunk.key in failed_keys for chunk in self.placed[1:])
 
     @property
     def exact_end(self) -> int:
@@ -102,6 +107,5 @@ def plan_stitch(
     model: str = "",
 ) -> StitchPlan:
     """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
-    lost = [chunk.span for chunk in placed if chunk.key is None or chunk.key in missing]
-    num_missing = sum(chunk.span in lost for chunk in placed[1:])  # the prefix is no chunk
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, num_missing, writer, quantised, model)
+    lost = frozenset(chunk.span for chunk in placed if chunk.key is None or chunk.key in missing)
+    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, lost, writer, quantised, model)

@@ -33,6 +33,7 @@ def test_the_prefix_is_no_chunk_without_kv():
     plan = plan_stitch(PLACED, frozenset({"p", "b"}), [])
 
     assert plan.recompute == (Span(0, 10), Span(30, 50))
+    assert plan.num_missing == 2
     assert (plan.num_without_kv(()), plan.num_without_kv(["a"])) == (1, 2)
     assert plan_stitch(PLACED, frozenset(), []).num_without_kv(["p", "b"]) == 1
 

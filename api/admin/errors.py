@@ -5,11 +5,11 @@ from urllib.parse import quote
 
 from litestar import Request, Response
 from litestar.response import Redirect
-from litestar.types import ExceptionHandler, ExceptionHandlersMap
+from litestar.types import ExceptionHandlersMap
 
 from api.admin.headers import PATH
 from api.admin.shell import page
-from api.http.errors import HANDLERS
+from api.http.errors import HANDLERS, with_own
 from ragkv.errors import Unauthorised
 
 LOGIN = f"{PATH}/login"
@@ -28,16 +28,6 @@ def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
     return shown
 
 
-PAGE_HANDLERS: ExceptionHandlersMap = dict.fromkeys(HANDLERS, _respond)
-
-
 def with_pages(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
-    """The same handlers, with pages under PATH: those of a router do not see addresses that it lacks."""
-    return {kind: _chosen(native) for kind, native in handlers.items()}
-
-
-def _chosen(native: "ExceptionHandler[Any]") -> "ExceptionHandler[Any]":
-    def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-        return (_respond if request.scope["path"].startswith(f"{PATH}/") else native)(request, error)
-
-    return respond
+    """The same handlers, with pages at PATH and under it."""
+    return with_own(handlers, (f"{PATH}/",), _respond)

@@ -10,7 +10,6 @@ from api.admin.audit import audit_page
 from api.admin.collections import collection_page, collections_page
 from api.admin.data_sources import data_source_page, data_sources_page
 from api.admin.documents import document_page
-from api.admin.errors import PAGE_HANDLERS
 from api.admin.evaluations import evaluation_page, evaluations_page
 from api.admin.jobs import jobs_page
 from api.admin.keys import keys_page
@@ -50,18 +49,8 @@ PAGES: list[ControllerRouterHandler] = [
 
 
 def admin_router() -> Router:
-    public = Router(
-        "/",
-        route_handlers=[login_page, login, begin_sign_in, finish_sign_in, static_file],
-        exception_handlers=PAGE_HANDLERS,
-    )
+    public = Router("/", route_handlers=[login_page, login, begin_sign_in, finish_sign_in, static_file])
     pages = Router("/", route_handlers=PAGES, guards=[administering])
     leaving = Router("/", route_handlers=[logout, switch_tenant], guards=[reading])  # rights may have become fewer
-    own = Router(
-        "/admin",
-        route_handlers=[pages, leaving],
-        guards=[own_pages_only],
-        exception_handlers=PAGE_HANDLERS,
-        include_in_schema=False,
-    )
+    own = Router("/admin", route_handlers=[pages, leaving], guards=[own_pages_only], include_in_schema=False)
     return Router("/", route_handlers=[public, own])

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Callable
 from http import HTTPStatus
 from http.client import responses
 from typing import Any
@@ -32,6 +33,8 @@ from ragkv.errors import (
 from ragkv.observe.logs import request_id
 
 log = logging.getLogger(__name__)
+
+ErrorHandler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
 
 STATUS: dict[type[RagKVError], HTTPStatus] = {
     Unauthorised: HTTPStatus.UNAUTHORIZED,
@@ -134,3 +137,16 @@ def headers_of(error: Exception) -> dict[str, str]:
 
 
 HANDLERS: ExceptionHandlersMap = {RagKVError: _respond, HTTPException: _respond, Exception: _respond}
+
+
+def with_own(handlers: ExceptionHandlersMap, paths: tuple[str, ...], own: ErrorHandler) -> ExceptionHandlersMap:
+    """The same handlers, with `own` in place of each for paths that begin with one of these, a slash put behind them.
+    Those of a router do not see addresses that it lacks."""
+    return {kind: _chosen(native, paths, own) for kind, native in handlers.items()}
+
+
+def _chosen(native: ErrorHandler, paths: tuple[str, ...], own: ErrorHandler) -> ErrorHandler:
+    def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+        return (own if f"{request.scope['path']}/".startswith(paths) else native)(request, error)
+
+    return respond

@@ -1,7 +1,7 @@
 """Errors in OpenAI's format, under the paths of OpenAI's API."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
@@ -10,7 +10,7 @@ from litestar import Request, Response
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
-from api.http.errors import headers_of, problem_of
+from api.http.errors import headers_of, problem_of, with_own
 from api.http.invalid_fields import InvalidField, invalid_fields
 from ragkv.errors import NotFound, Rejected
 
@@ -19,8 +19,6 @@ PATHS = (
     "/v1/completions", "/v1/embeddings", "/v1/uploads", "/v1/batches", "/v1/moderations",
 )  # fmt: skip
 """Paths that OpenAI's clients call, served or not."""
-
-ErrorHandler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
 _NOT_NULL = re.compile(r"Expected `null`, got ")
@@ -81,7 +79,7 @@ def facts_of_status(status: int, message: str) -> ErrorFacts:
 
 def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
     """The same handlers, with OpenAI's format under PATHS."""
-    return {kind: _chosen(native) for kind, native in handlers.items()}
+    return with_own(handlers, PATHS, _respond)
 
 
 def errors(**also: str) -> dict[int, ResponseSpec]:
@@ -102,19 +100,14 @@ _EVERYWHERE = {
 }
 
 
-def _chosen(native: ErrorHandler) -> ErrorHandler:
-    def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-        if not request.scope["path"].startswith(PATHS):
-            return native(request, error)
-        status, facts = facts_of(error)
-        if invalid := invalid_fields(error, request):
-            facts = _facts_of_field(invalid[0])
-        headers = headers_of(error)
-        if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
-            headers["x-should-retry"] = "false"
-        return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
-
-    return respond
+def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    status, facts = facts_of(error)
+    if invalid := invalid_fields(error, request):
+        facts = _facts_of_field(invalid[0])
+    headers = headers_of(error)
+    if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
+        headers["x-should-retry"] = "false"
+    return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
 
 
 def _facts_of_field(field: InvalidField) -> ErrorFacts:

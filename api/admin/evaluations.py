@@ -79,9 +79,9 @@ def fidelity_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
                 duration(found.ttft_full_ms),
             ),
         )
-        for run in reversed([one for one in newest_first if one.fidelity is not None][:DRAWN])
+        for run in newest_first
         if (found := run.fidelity) is not None
-    ]
+    ][:DRAWN][::-1]
     heads = ("Questions", "Gain kept", "KL", "First token, stitched", "First token, full")
     return (
         history_chart(history, ("in-full", "stitched"), heads, lambda value: f"{value:g}", 1.0) if history[1:] else None
@@ -99,8 +99,8 @@ def retrieval_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
                 *(f"{value:.0f}%" for value in (found.recall_at_2, found.recall_at_5, found.recall_at_10, found.mrr)),
             ),
         )
-        for run in reversed([one for one in newest_first if one.retrieval is not None][:DRAWN])
+        for run in newest_first
         if (found := run.retrieval) is not None
-    ]
+    ][:DRAWN][::-1]
     heads = ("Questions", "Recall at 2", "at 5", "at 10", "MRR")
     return history_chart(history, ("stitched",), heads, lambda value: f"{value:g}%", 100.0) if history[1:] else None

@@ -111,12 +111,13 @@ class RemoteEngine:
             async with self._stream(_body(request, tag), session) as lines:
                 async for event in lines:
                     usage = event.usage or usage
-                    if event.choices:
-                        output = _output(event.choices[0])
-                        if output.finish_reason:
-                            waiting = output  # the last output waits for the usage that follows it
-                        else:
-                            yield output
+                    if not event.choices:
+                        continue
+                    output = _output(event.choices[0])
+                    if output.finish_reason:
+                        waiting = output  # the last output waits for the usage that follows it
+                    else:
+                        yield output
         except Unavailable as error:
             if waiting is None:
                 raise

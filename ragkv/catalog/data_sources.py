@@ -22,6 +22,7 @@ from ragkv.db.data_sources import (
 )
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.pages import rows_behind
+from ragkv.db.syncing import PAUSED
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow
 from ragkv.db.tenants import collection_ref, hold_collection, tenant_name
 from ragkv.errors import Conflict, NotFound, Rejected
@@ -37,7 +38,6 @@ MAX_DATA_SOURCES = 20
 """Data sources of a tenant, at most."""
 DEFAULT_INTERVAL_MINUTES = 15
 MAX_INTERVAL_MINUTES = 7 * 24 * 60
-PAUSED = "the data source is paused: resume it first"
 
 _NO_SYNC = {"synchronize_session": False}
 

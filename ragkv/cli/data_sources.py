@@ -9,7 +9,6 @@ from rich.text import Text
 from ragkv.access.audit import COMMAND_LINE, Change, record_change
 from ragkv.catalog.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
-    PAUSED,
     DataSourceView,
     add_data_source,
     change_data_source,
@@ -23,7 +22,6 @@ from ragkv.catalog.syncing import SyncTally, sync_now
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.db.data_sources import FileStatus
-from ragkv.errors import Conflict
 from ragkv.page import MAX_PAGE, all_pages
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
@@ -109,8 +107,6 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
         found = data_source_view(tenant_id, data_source_id, parts.database)
-        if found.status == "paused":
-            raise Conflict(PAUSED)
         if confirm:
             request_sync(tenant_id, found.id, confirm=True, database=parts.database)
             _note(tenant_id, "Sync a data source", "sync --confirm", found.id, parts)

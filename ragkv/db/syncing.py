@@ -34,6 +34,7 @@ from ragkv.db.pages import rows_behind
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow
 from ragkv.errors import Conflict, NotFound
 
+PAUSED = "the data source is paused: resume it first"
 LEASE = timedelta(seconds=120)
 """Longer than an object may take to come."""
 
@@ -50,13 +51,15 @@ class SyncLease:
 
     @classmethod
     def take(cls, database: Database, data_source_id: str, owner: str) -> "SyncLease | None":
-        """None while another process holds it. Raises NotFound if it is gone."""
+        """None while another process holds it. Raises NotFound if it is gone, Conflict while it is paused."""
         with database.writing() as session:
             now = now_of(session)
             claimed = num_changed(session, claim_data_source(data_source_id, owner, now, now + LEASE))
             source = session.get(DataSourceRow, data_source_id, populate_existing=True)
             if source is None:
                 raise NotFound("the data source was removed in the meantime")
+            if source.paused:
+                raise Conflict(PAUSED)
         return cls(database, source, owner) if claimed else None
 
     @classmethod

@@ -1,9 +1,8 @@
 // A document's page: shows its progress, and scrolls to the place a citation points to: on the picture of
 // its page, if there is one, which stands beside the text or above it. The text of a slide or a sheet scrolls by itself.
 
-import { announce } from "./announce.js";
 import { show, watch } from "./progress.js";
-import { refresh } from "./swap.js";
+import { renew } from "./swap.js";
 
 const facts = document.getElementById("facts");
 const source = document.getElementById("source");
@@ -11,16 +10,9 @@ const lit = document.getElementById("lit");
 const litText = document.getElementById("lit-text");
 
 if (!["ready", "failed"].includes(facts.dataset.status)) {
-  watch(`/v1/documents/${facts.dataset.document}/events`, (progress) => show(facts, progress), { opened: renew, ended: renew });
+  const renewed = () => renew("facts chunks");
+  watch(`/v1/documents/${facts.dataset.document}/events`, (progress) => show(facts, progress), { opened: renewed, ended: renewed });
 }
-async function renew() {
-  try {
-    await refresh("facts chunks");
-  } catch (error) {
-    announce(error.message, "bad");
-  }
-}
-
 if (litText) litText.parentElement.scrollTop = litText.offsetTop - litText.parentElement.clientHeight / 3;
 if (source ?? lit) (lit ?? source).scrollIntoView({ block: "center" });
 if (source) source.focus({ preventScroll: true });

@@ -1,9 +1,8 @@
 // A collection's page: uploads of dropped files, and the progress of every document.
 
-import { announce } from "./announce.js";
 import { send as request } from "./api.js";
 import { isFinished, show, watch } from "./progress.js";
-import { refresh } from "./swap.js";
+import { renew } from "./swap.js";
 import { Upload } from "./upload.js";
 
 const AT_ONCE = 3;
@@ -38,7 +37,7 @@ async function send(upload) {
   running -= 1;
   if (taken) {
     if (upload.documentId) uploads.set(upload.documentId, upload);
-    renew();
+    settle();
   }
   news.textContent = `${upload.file.name}: ${upload.state.textContent}`;
   sendNext();
@@ -53,12 +52,12 @@ function heard(progress) {
     uploads.delete(progress.id);
     news.textContent = `${progress.name}: ${progress.status}`;
   }
-  if (!row || isFinished(progress)) renew();
+  if (!row || isFinished(progress)) settle();
 }
 
 /** What changed while no events came: the list, and the documents of uploads. */
 async function catchUp() {
-  renew();
+  settle();
   for (const [id, upload] of [...uploads]) {
     try {
       heard(await request("GET", `/v1/documents/${id}`));
@@ -71,14 +70,10 @@ async function catchUp() {
 }
 
 /** Refresh the list, once for all events within SETTLE_MS. */
-function renew() {
-  settling ??= setTimeout(async () => {
+function settle() {
+  settling ??= setTimeout(() => {
     settling = null;
-    try {
-      await refresh("documents sums");
-    } catch (error) {
-      announce(error.message, "bad");
-    }
+    renew("documents sums");
   }, SETTLE_MS);
 }
 

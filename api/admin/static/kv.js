@@ -4,7 +4,7 @@ import { announce } from "./announce.js";
 import { Problem } from "./api.js";
 import { number, plural, size } from "./numbers.js";
 import { streamed } from "./stream.js";
-import { refresh } from "./swap.js";
+import { renew } from "./swap.js";
 
 const BROKEN = "The connection broke before all files were read: try again.";
 
@@ -60,11 +60,7 @@ function count({ checked, total, bytes }) {
 async function end(found) {
   title.textContent = title.textContent.replace("Verifying", "Verified");
   show(inWords(found));
-  try {
-    await refresh("kv");
-  } catch (error) {
-    announce(error.message, "bad");
-  }
+  await renew("kv");
 }
 
 function fail(reason) {

@@ -1,5 +1,6 @@
 // Parts of the page, by their ids, brought up to date with what the server renders for them now.
 
+import { announce } from "./announce.js";
 import { call, csrfToken } from "./api.js";
 import { Idiomorph } from "./idiomorph-0.8.0.js";
 
@@ -63,6 +64,15 @@ export async function refresh(ids) {
     update(part, fresh);
   }
   document.dispatchEvent(new CustomEvent("admin:refreshed"));
+}
+
+/** `refresh`, announcing why it failed. */
+export async function renew(ids) {
+  try {
+    await refresh(ids);
+  } catch (error) {
+    announce(error.message, "bad");
+  }
 }
 
 /** The focus goes to the part itself where the element that had it is gone. */

@@ -23,6 +23,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchRequest
 from ragkv.connector.ranks import Ranks
+from ragkv.connector.selections import Selections
 from ragkv.connector.stitcher import Stitcher
 from ragkv.connector.under_way import Done, UnderWay
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for, tag_of
@@ -32,7 +33,7 @@ from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.shard import Shard
 from ragkv.kv.store import KVStore
 from ragkv.orphan import end_with_parent
-from ragkv.span import merge, total_tokens
+from ragkv.span import Span, merge, total_tokens
 
 if TYPE_CHECKING:
     from vllm.forward_context import ForwardContext
@@ -67,7 +68,8 @@ class StitchConnector(KVConnectorBase_V1):
         self._promised: list[StitchRequest] = []
         self._reports: dict[str, WireReport] = {}
         self._kept: OrderedDict[str, WireReport] = OrderedDict()
-        self._filling: dict[int, str] = {}
+        self._filling: dict[int, StitchRequest] = {}
+        self._selections = Selections(kv_cache_config.num_blocks)
         self._given_up: set[str] = set()
         self._ranks = Ranks()
         self._under_way: UnderWay | None = None
@@ -99,7 +101,8 @@ class StitchConnector(KVConnectorBase_V1):
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
         if end <= num_computed_tokens:
             return 0, False
-        if self._filling.get(_region_of(request, end), request.request_id) != request.request_id:
+        filling = self._filling.get(_region_of(request, end))
+        if filling is not None and filling.request_id != request.request_id:
             return None, False
         return end - num_computed_tokens, True
 
@@ -110,10 +113,11 @@ class StitchConnector(KVConnectorBase_V1):
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
+        start, prompt = end - num_external_tokens, _region_of(request, end)
         stitch = StitchRequest(
             request_id=request.request_id,
-            plan=planned.plan,
-            start=end - num_external_tokens,
+            plan=self._selections.settled(planned.plan, prompt, Span(start, end)),
+            start=start,
             end=end,
             block_ids=list(blocks.get_block_ids()[0]),
             token_ids=list(request.prompt_token_ids),
@@ -121,7 +125,7 @@ class StitchConnector(KVConnectorBase_V1):
             rank=planned.rank,
         )
         self._promised.append(stitch)
-        self._filling[_region_of(request, end)] = request.request_id
+        self._filling[prompt] = stitch
         self._reports.setdefault(request.request_id, _expected(stitch))
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
@@ -138,13 +142,20 @@ class StitchConnector(KVConnectorBase_V1):
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, StitchReports):
             for request_id, report in meta.by_request.items():
+                self._keep_selection(request_id, report)
                 self._forget_filling(request_id)
                 if request_id in self._reports:
                     self._reports[request_id] = _added(self._reports[request_id], report)
             self._given_up |= meta.failed & self._planned.keys()
 
+    def _keep_selection(self, request_id: str, report: WireReport) -> None:
+        for prompt, stitch in self._filling.items():
+            selected = stitch.request_id == request_id and stitch.plan.selection and not report.failed_keys
+            if selected and report.recomputed_spans is not None:
+                self._selections.keep(prompt, [Span(*span) for span in report.recomputed_spans])
+
     def _forget_filling(self, request_id: str) -> None:
-        self._filling = {region: by for region, by in self._filling.items() if by != request_id}
+        self._filling = {region: stitch for region, stitch in self._filling.items() if stitch.request_id != request_id}
 
     def request_finished(self, request: "Request", block_ids: list[int]) -> tuple[bool, dict[str, Any] | None]:
         """vLLM: a request has finished: may its blocks be freed, and what goes into its output's `kv_transfer_params`?

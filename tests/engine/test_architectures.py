@@ -1,17 +1,26 @@
 """Other architectures, tiny and with random weights: what is stitched must not depend on one model's code."""
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 
+import msgspec
 import pytest
 from prometheus_client import REGISTRY
 
+from ragkv.answer.recompute import Recompute
+from ragkv.chunk import Chunk
+from ragkv.engine.local import LocalEngine
+from ragkv.engine.protocol import Generate
 from ragkv.settings import Settings
+from ragkv.span import Span, merge
 from ragkv.stitch.plan import EngineSelection
 from tests.engine.conftest import started
 from tests.engine.tiny import config_of, save_tiny
-from tests.engine.world import World, kl, request, whole_context
+from tests.engine.world import Answered, Model, World, kl, passages, request, whole_context
 
 CONFIGS = {"llama": ("Llama 3, llama3", 0), "qwen3": ("Qwen3", 4)}
 """Family, and tokens guessed at once: everything holds with n-gram speculative decoding too."""
@@ -96,6 +105,48 @@ def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) 
     together = tiny.ask_all(asked)
     assert [a.token_ids for a in together] == [a.token_ids for a in alone]
     assert max(a.report.fills for a in together) > 1, "nobody was preempted: the cache is too large for this test"
+
+
+@pytest.mark.parametrize("tiny", ["llama"], indirect=True)
+def test_a_question_is_recomputed_and_answered_alike_whatever_was_asked_before(tiny: World) -> None:
+    """Ten questions, asked three times in mixed order: with preemptions, one at a time, and of an engine with room for
+    all of them."""
+    model, draw = tiny.model, random.Random(3)
+    roomy_settings = msgspec.structs.replace(model.settings, kv_cache_gib=10 * CACHE_GIB)
+    roomy = World(model, LocalEngine(roomy_settings, Path(model.settings.model), model.layout)).start()
+    questions = [selecting(model, draw.sample(model.chunks, 5), f"Which {number}?") for number in range(10)]
+    try:
+        crowded = [asked_in_mixed_order(tiny, questions, draw, at_once=True) for _ in range(3)]
+        alone = [asked_in_mixed_order(world, questions, draw, at_once=False) for world in [roomy] * 3]
+    finally:
+        roomy.stop()
+    for question, *answers in zip(questions, *crowded, *alone, strict=True):
+        first = next(answer.report for answer in answers if not answer.report.cached)
+        assert {answer.token_ids for answer in answers} == {answers[0].token_ids}
+        for report in (answer.report for answer in answers):
+            end = question.plan.end
+            region = Span(min(report.cached, end), end)
+            expected = merge(span.clipped_to(region) for span in first.recomputed_spans)
+            assert (report.recomputed_spans or ()) == expected
+    assert max(answer.report.fills for answer in chain(*crowded)) > 1, "nobody was preempted"
+    assert max(answer.report.cached for answer in chain(*alone)) > 0, "nothing was asked again from vLLM's cache"
+
+
+def selecting(model: Model, chunks: Sequence[Chunk], question: str) -> Generate:
+    """A request whose tokens to recompute the engine selects, under the salt that the service gives it."""
+    prompt = model.prompt(chunks, question)
+    plan = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("question", 0.3, 4), None)
+    return request(prompt, plan, salt=model.keys.salt(plan.cache_variant), max_tokens=60)
+
+
+def asked_in_mixed_order(
+    world: World, questions: Sequence[Generate], draw: random.Random, *, at_once: bool
+) -> list[Answered]:
+    """Answers in the questions' order."""
+    order = draw.sample(range(len(questions)), len(questions))
+    mixed = [questions[number] for number in order]
+    answers = world.ask_all(mixed) if at_once else [world.ask_all([question])[0] for question in mixed]
+    return [answer for _, answer in sorted(zip(order, answers, strict=True), key=itemgetter(0))]
 
 
 def test_guessed_tokens_are_those_that_one_at_a_time_gives(tiny: World) -> None:

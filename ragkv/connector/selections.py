@@ -1,0 +1,48 @@
+"""vLLM's scheduler: selections of the engine that were carried out, so that a prompt asked again gets the same ones."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ragkv.span import Span, merge
+from ragkv.stitch.plan import StitchPlan
+
+
+class Selections:
+    """Selected spans by prompt, of the prompts used last.
+
+    vLLM's cache keeps the full blocks of a prompt, and the rest is filled anew when the prompt is asked again, or goes
+    on after a preemption. Selecting anew among the rest would choose other tokens than the first time: the answer would
+    depend on what was asked before.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        """num_blocks: those of vLLM's cache. Every prompt that is used takes one at least from the blocks used longest
+        ago, so a prompt that has blocks left is remembered."""
+        self._size = num_blocks
+        self._selected: OrderedDict[int, tuple[Span, ...]] = OrderedDict()
+
+    def keep(self, prompt: int, spans: Sequence[Span]) -> None:
+        """Remember the spans that were recomputed of a prompt, by a name that is equal for equal prompts under equal
+        cache salts."""
+        self._selected[prompt] = tuple(spans)
+        self._selected.move_to_end(prompt)
+        while len(self._selected) > self._size:
+            self._selected.popitem(last=False)
+
+    def settled(self, plan: StitchPlan, prompt: int, region: Span) -> StitchPlan:
+        """The plan for a region of the prompt, with the selection of the first time written out.
+
+        Unchanged if nothing is remembered and the region is the whole of what the plan places. If it is a part, what
+        lies before it was filled after a failure: then all of the region is recomputed.
+        """
+        if plan.selection is None:
+            return plan
+        spans = self._selected.get(prompt)
+        if spans is not None:
+            self._selected.move_to_end(prompt)
+        elif region.start:
+            spans = (region,)
+        else:
+            return plan
+        return replace(plan, recompute=merge([*plan.recompute, *spans]), selection=None)

@@ -8,15 +8,16 @@ import torch
 
 from ragkv.answer.prompt import Prompt
 from ragkv.settings import Settings
-from ragkv.span import total_tokens
+from ragkv.span import Span, total_tokens
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.conftest import started
+from tests.engine.reference import divergence_from_mixture
 from tests.engine.tiny import MODELS, config_of, save_tiny
 from tests.engine.world import World, kl, request, whole_context
 
 OFTEN = ("Qwen3, yarn", "Qwen3 MoE")
 """Among the ordinary tests. Llama with scaled RoPE and Qwen3 are in test_architectures.py."""
-KL_BOUND, KEY_BOUND = 0.005, 2e-3
+KL_BOUND, KEY_BOUND, MIXTURE_BOUND = 0.005, 2e-3, 1e-5
 ELSEWHERE = 1500
 """A position where nothing was prefilled."""
 
@@ -58,6 +59,17 @@ def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) 
     divergences = [divergence(tiny, tiny.model.prompt([c]), tiny.model.plan([c])) for c in tiny.model.chunks[:4]]
     print(f"\nsingle chunk: KL {max(divergences):.1e}")
     assert max(divergences) <= KL_BOUND
+
+
+@pytest.mark.parametrize("tiny", OFTEN[:1], indirect=True)
+def test_recomputing_a_part_is_what_transformers_gives_over_the_same_mixture(tiny: World) -> None:
+    chunks = tiny.model.chunks[:4]
+    prompt = tiny.model.prompt(chunks)
+    spans = [Span(span.start + 8, span.start + 28) for span in prompt.chunks[1:]]
+    answered = tiny.ask(prompt, tiny.model.plan(chunks, spans), max_tokens=3, logprobs=-1)
+
+    assert divergence_from_mixture(tiny, chunks, spans, answered) <= MIXTURE_BOUND
+    assert divergence_from_mixture(tiny, chunks, spans[1:], answered) > 10 * MIXTURE_BOUND
 
 
 def divergence(world: World, prompt: Prompt, plan: StitchPlan) -> float:

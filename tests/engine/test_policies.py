@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 import torch
-from transformers import AttentionInterface, AutoModelForCausalLM, DynamicCache
+from transformers import AttentionInterface, AutoModelForCausalLM
 
 from bench.fidelity.ape import TEMPERATURE, temper, tempered_keys
 from ragkv.answer.prompt import Prompt
@@ -17,6 +17,7 @@ from ragkv.engine.wire import plan_to_wire
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
+from tests.engine.reference import reader_of, stitched_cache
 from tests.engine.world import Model, World, kl, passages, whole_context
 
 RATIO = 0.15
@@ -191,10 +192,7 @@ def stored(model: Model, chunks: Sequence[Chunk]) -> list[tuple[Span, torch.Tens
 
 def attention_over_stitched(model: Model, chunks: Sequence[Chunk]) -> list[torch.Tensor]:
     """Weights of the question's tokens over the whole prompt, for each layer [q_heads, question, tokens]."""
-    reader = AutoModelForCausalLM.from_pretrained(
-        model.settings.model, dtype=torch.float32, attn_implementation="eager"
-    )
-    prompt = model.prompt(chunks)
+    reader, prompt = reader_of(model), model.prompt(chunks)
     question = torch.tensor([prompt.token_ids[prompt.question.start :]])
     with torch.inference_mode():
         seen = reader(question, past_key_values=stitched_cache(reader, model, chunks), output_attentions=True)
@@ -225,21 +223,6 @@ def attention_at(temperature: float, context: Span) -> Callable[..., tuple[torch
         return (weights @ value.repeat_interleave(groups, 1)).transpose(1, 2), None
 
     return attend
-
-
-def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk]) -> DynamicCache:
-    """The stored KV of prefix and chunks, rotated by Transformers."""
-    keys = [model.keys.prefix(), *(model.keys.chunk(chunk.token_ids) for chunk in chunks)]
-    kvs = [model.store.get(key, model.layout) for key in keys]
-    length = sum(kv.num_tokens for kv in kvs)
-    cos, sin = reader.model.rotary_emb(kvs[0].keys, torch.arange(length)[None])
-    cache = DynamicCache()
-    for layer in range(model.layout.layers):
-        key = torch.cat([kv.keys[layer] for kv in kvs]).transpose(0, 1)[None]
-        value = torch.cat([kv.values[layer] for kv in kvs]).transpose(0, 1)[None]
-        first, second = key.chunk(2, dim=-1)
-        cache.update(key * cos[:, None] + torch.cat((-second, first), -1) * sin[:, None], value, layer)
-    return cache
 
 
 def overlap(one: Sequence[Span], other: Sequence[Span]) -> float:

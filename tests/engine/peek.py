@@ -19,6 +19,10 @@ from ragkv.span import Span
 class Peek:
     """Added to vLLM's worker by `worker_extension_cls`. Tensors pass through files: vLLM's RPC does not carry them."""
 
+    def runner(self) -> tuple[str, bool]:
+        """The module of the model runner, and whether steps are scheduled while another is under way."""
+        return type(self.model_runner).__module__, self.vllm_config.scheduler_config.async_scheduling
+
     def save_own_kv(self, token_ids: list[int], file: str, first: int = 0) -> None:
         """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks.
         `first`: the position that its first token is told to have."""

@@ -58,6 +58,16 @@ def replace_file(path: Path, content: bytes) -> None:
     partial.rename(path)
 
 
+def make_folder(folder: Path) -> None:
+    """A folder for this user alone, with those above it. The names of those that were not there are on disk when this
+    returns."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True, mode=0o700)
+    sync(folder.parent)
+
+
 def sync(path: Path) -> None:
     """A file, or a folder's names, are on disk when this returns."""
     descriptor = os.open(path, os.O_RDONLY)

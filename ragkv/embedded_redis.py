@@ -12,6 +12,7 @@ from typing import IO
 
 from redis.exceptions import RedisError
 
+from ragkv.disk import make_folder
 from ragkv.errors import Rejected, Unavailable
 from ragkv.redis_client import connect, socket_path
 from ragkv.settings import Settings
@@ -132,6 +133,6 @@ def server_binary() -> Path:
 
 
 def _private_folder(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     if folder.stat().st_uid != os.getuid():
         raise Rejected(f"{folder} belongs to another user: remove it, or set RAGKV_DATA_DIR")

@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from ragkv.disk import check_room, sync, writable, written_before
+from ragkv.disk import check_room, make_folder, sync, writable, written_before
 from ragkv.errors import NotFound, Rejected, TooLarge
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class FileStore:
         Its writes raise OutOfSpace when the disk is nearly full and Unavailable when it cannot be written.
         """
         with writable():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.folder)
         return _Spool(self.folder, self._reserve, in_memory)
 
     @contextmanager
@@ -98,7 +98,7 @@ class FileStore:
         """
         check_room(self.folder, self._reserve)
         with writable():
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(self.folder)
             descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)  # mode 0600
         path = Path(name)
         try:
@@ -116,7 +116,7 @@ class FileStore:
         """Give it its name. Whole or not at all, whenever the machine stops. Raises Unavailable like `receive`."""
         path = self.path(tenant_id, received.sha256)
         with writable():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
             received.path.rename(path)
             sync(path.parent)
 
@@ -125,7 +125,7 @@ class FileStore:
         `receive`."""
         path = self._beside(tenant_id, sha256)
         with writable():
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            make_folder(path.parent)
             descriptor, name = tempfile.mkstemp(prefix=_UPLOAD, dir=self.folder)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)

@@ -26,6 +26,7 @@ from ragkv.db.kv_rules import rule_of_collection
 from ragkv.db.migrate import migrate
 from ragkv.db.sources import DatabaseSource, MadeWith
 from ragkv.db.tenants import ensure_collection, tenant_ids, tenant_secret
+from ragkv.disk import make_folder
 from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import FINGERPRINTS, Fingerprints
@@ -95,7 +96,7 @@ class Parts:
         Any number of processes may do it at once. Raises Rejected for models that cannot be used, with the reason,
         and Unavailable if the database is away.
         """
-        self.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.settings.data_dir)
         model_folder(self.settings, progress)
         # A model that cannot be stitched, and layers it lacks, are refused here, before anything is kept.
         self.choice  # noqa: B018 - see above

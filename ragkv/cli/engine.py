@@ -5,6 +5,7 @@ import os
 import click
 
 from ragkv.cli.opened import opened_parts
+from ragkv.disk import make_folder
 from ragkv.engine.launch import check_key, serve_command, server_variables, thread_variables
 
 
@@ -20,7 +21,7 @@ def engine(host: str, port: int) -> None:
     with opened_parts() as parts:
         settings = parts.settings
         check_key(settings, host)
-        settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(settings.kv_dir)
         command = serve_command(settings, parts.model_folder, parts.layout, host, port)
     environ = thread_variables(settings) | os.environ | server_variables(settings)
     os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server

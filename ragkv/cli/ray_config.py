@@ -5,6 +5,7 @@ import json
 import click
 
 from ragkv.cli.opened import opened_parts
+from ragkv.disk import make_folder
 from ragkv.engine.launch import check_key
 from ragkv.engine.ray import serve_config
 
@@ -22,6 +23,6 @@ def ray_config(engines: int, host: str, port: int) -> None:
     """
     with opened_parts() as parts:
         check_key(parts.settings, host)
-        parts.settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(parts.settings.kv_dir)
         config = serve_config(parts.settings, parts.model_folder, parts.layout, engines, host, port)
     click.echo(json.dumps(config, indent=2))

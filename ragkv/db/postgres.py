@@ -16,6 +16,9 @@ from ragkv.errors import Rejected
 CONNECT_TIMEOUT_S = 10
 LIMITS = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "5min"}
 """Enforced by the server, whatever becomes of this process. Migrations have their own."""
+DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
+"""A commit is on disk when it returns, though the server, role or database says `off`. The other values stay: they are
+about standby servers."""
 READS = "ragkv_reads"
 """The execution option of connections that read."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
@@ -46,7 +49,7 @@ def open_postgres(url: URL) -> Engine:
 
 
 def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: dict[str, Any]) -> Any:
-    """A connection with the limits. Its own timeout is for connecting: a statement may take longer."""
+    """A connection with the limits and DURABLE. Its own timeout is for connecting: a statement may take longer."""
     assert dialect.loaded_dbapi is not None
     try:
         connection: Any = dialect.connect(*args, **options)
@@ -55,7 +58,7 @@ def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: 
         known = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
         for name in known if sock.family != socket.AF_UNIX else ():
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
-        connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()))
+        connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()) + DURABLE)
     except OSError as error:
         raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
     return connection

@@ -9,6 +9,7 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from ragkv.db.failures import discard_broken
+from ragkv.disk import make_folder
 
 BUSY_TIMEOUT_S = 30
 WRITES = "ragkv_writes"
@@ -19,7 +20,7 @@ def open_sqlite(url: URL) -> Engine:
     """An engine; a missing folder is made. Folder and file are for this user alone."""
     if url.database:
         path = Path(url.database)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path.parent)
         path.touch(mode=0o600)  # whatever the mode of the folder is
         for file in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             if file.exists() and file.stat().st_uid == os.geteuid():

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragkv.disk import make_folder
 from ragkv.engine.family import Family
 from ragkv.engine.launch import engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
@@ -54,7 +55,7 @@ class LocalEngine:
 
     async def start(self) -> None:
         """Load the model. Raises Unavailable with vLLM's reason if it cannot."""
-        self._settings.kv_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self._settings.kv_dir)
         try:
             # In a thread: the event loop goes on answering while vLLM is imported and the model loads.
             await asyncio.to_thread(self._load)

@@ -17,7 +17,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ragkv.disk import sync
+from ragkv.disk import make_folder, sync
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 from ragkv.kv.pieces import FilePart, OpenFile, copy_part, in_memory, part_of_heads
@@ -208,7 +208,7 @@ def receive_kv(path: Path, fill: Callable[[Path], object]) -> None:
 @contextmanager
 def _placed(path: Path) -> Iterator[Path]:
     """A path to write to in the block, and whose file takes the place of `path` after it, unless anything is raised."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(path.parent)
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{PARTIAL}")
     try:
         yield partial

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from ragkv.disk import make_folder
 from ragkv.ids import new_id
 
 FOLDER = "prefilling"
@@ -109,7 +110,7 @@ class Prefilling:
         """Lock and write a file, which has its name once it is whole. The descriptor that locks it, or None."""
         descriptor, unfinished = None, path.with_name(UNFINISHED + path.name)
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(path.parent)
             self._remove_dead()
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,7 +16,7 @@ from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
 from ragkv.db.stored_files import named_files
-from ragkv.disk import sync
+from ragkv.disk import make_folder, sync
 from ragkv.errors import Conflict, Rejected
 from ragkv.files import FileStore, StoredFile
 from ragkv.upkeep.backup_format import (
@@ -44,7 +44,7 @@ def backup(folder: Path, database: Database, files: FileStore) -> Manifest:
     database without tables. What was written is removed when it fails; a process that is killed leaves a folder
     without a manifest, which `restore` refuses.
     """
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(folder)
     if any(folder.iterdir()):
         raise Rejected(f"{folder} is not empty: name a new folder for the backup")
     folder.chmod(0o700)
@@ -103,7 +103,7 @@ def _take(file: StoredFile, source: FileStore, target: FileStore) -> bool:
     path = target.path(*file)
     if path.exists():  # taken for an earlier snapshot
         return True
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(path.parent)
     try:
         _link_or_copy(source.path(*file), path)
     except FileNotFoundError:

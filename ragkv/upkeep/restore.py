@@ -14,6 +14,7 @@ from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
 from ragkv.db.migrate import migrate, revisions
 from ragkv.db.restored import UNHELD, make_consistent, versions
+from ragkv.disk import make_folder
 from ragkv.errors import Conflict, Rejected
 from ragkv.files import FileStore, StoredFile
 from ragkv.parts import Parts
@@ -50,7 +51,7 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
             f"{folder} was made by ragkv {manifest.ragkv}, whose database schema this version does not know "
             f"({manifest.revision}): restore it with that version"
         )
-    parts.settings.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    make_folder(parts.settings.data_dir)
     parts.prepare_database()
     if parts.server_index is not None:  # vectors are written last: a server that is away must be known before that
         parts.server_index.ping()

@@ -255,6 +255,17 @@ def break_reading(monkeypatch: Patch, reads: int, error: Break) -> None:
     monkeypatch.setattr(pg8000.core, "_read", reading)
 
 
+@pytest.mark.parametrize("value", ["off", "local", "remote_write", "remote_apply", "on"])
+def test_a_commit_on_postgresql_waits_for_the_disk_whatever_the_server_says(postgres_url: str, value: str):
+    """Values beside `off` are an operator's choice about standby servers."""
+    with Database(postgres_url).writing() as session:
+        name = session.scalar(text("SELECT current_database()"))
+        session.execute(text(f'ALTER DATABASE "{name}" SET synchronous_commit = {value}'))
+
+    with Database(postgres_url).reading() as session:
+        assert session.scalar(text("SHOW synchronous_commit")) == ("on" if value == "off" else value)
+
+
 def _unless_checking(handle: Any, raises: Any) -> Any:
     """The pool's own check goes through."""
     return lambda data, context: (handle if str(context.statement).startswith("SELECT '") else raises)(data, context)

@@ -1,11 +1,13 @@
-"""Uploaded files, before they are whole."""
+"""Uploaded files, before and when they are whole."""
 
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from ragkv.errors import OutOfSpace
 from ragkv.files import FileStore
+from tests.synced import synced
 
 
 def test_what_outgrows_memory_is_written_where_the_files_are_and_leaves_no_name(tmp_path: Path):
@@ -24,3 +26,24 @@ def test_what_outgrows_memory_is_refused_while_the_disk_is_nearly_full(tmp_path:
         file.write(b"0123456789")
         with pytest.raises(OutOfSpace, match="RAGKV_MIN_FREE_BYTES"):
             file.write(b"a")
+
+
+def test_a_kept_upload_and_all_folders_made_for_it_are_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store, on_disk = FileStore(tmp_path / "data" / "files"), synced(monkeypatch)
+
+    with store.receive(BytesIO(b"text"), 10) as received:
+        store.keep("tenant", received)
+
+    path = store.path("tenant", received.sha256)
+    assert received.path in on_disk
+    assert set(path.parents) - set(tmp_path.parents) <= set(on_disk)
+
+
+def test_folders_that_are_there_are_not_flushed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    store = FileStore(tmp_path / "files")
+    for _ in range(2):
+        on_disk = synced(monkeypatch)
+        with store.receive(BytesIO(b"text"), 10) as received:
+            store.keep("tenant", received)
+
+    assert on_disk == [received.path, store.path("tenant", received.sha256).parent]

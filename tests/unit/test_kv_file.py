@@ -15,11 +15,12 @@ from safetensors.torch import save_file
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv import pieces
-from ragkv.kv.file import read_kv, write_kv
+from ragkv.kv.file import PARTIAL, read_kv, write_kv
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from tests.made_kv import KEY, LAYOUT, some_kv
+from tests.synced import synced
 
 
 def test_what_was_written_is_what_is_read(tmp_path):
@@ -35,6 +36,18 @@ def test_a_kv_file_is_for_its_owner_alone_and_leaves_no_partial_behind(tmp_path)
     write_kv(tmp_path / "x.safetensors", some_kv())
     assert stat.S_IMODE((tmp_path / "x.safetensors").stat().st_mode) == 0o600
     assert [path.name for path in tmp_path.iterdir()] == ["x.safetensors"]
+
+
+def test_a_kv_file_is_on_disk_before_it_has_its_name_and_so_are_the_folders_made_for_it(tmp_path, monkeypatch):
+    store, on_disk = KVStore(tmp_path / "kv"), synced(monkeypatch)
+
+    store.put(KEY, some_kv())
+
+    path = store.path(KEY)
+    (file,) = [flushed for flushed in on_disk if flushed.name.endswith(PARTIAL)]
+    assert file.name.startswith(f".{path.name}.")
+    assert on_disk.index(file) < on_disk.index(path.parent)
+    assert set(path.parents) - set(tmp_path.parents) <= set(on_disk)
 
 
 def test_of_several_files_those_that_can_be_written_are(tmp_path):
@@ -167,6 +180,7 @@ from ragkv.kv.host import HostTier
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from tests.made_kv import KEY, LAYOUT, some_kv
+from tests.synced import synced
 
 store = KVStore(Path(sys.argv[1]))
 store.put(KEY, some_kv(400))

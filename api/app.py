@@ -125,7 +125,7 @@ def create_app(
         before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
         lifespan=[
             _running_engine(parts, when_built),
-            forgetting_deleted(parts),
+            forgetting_deleted(parts, page_views),
             sweeping_disk(parts),
             evaluating(parts),
             mcp.running,

@@ -79,6 +79,11 @@ class PageViews:
         located = self._located(tenant_id, document_id, Locating(number, number, ()))
         return located.pages[0], located.num_pages
 
+    def forget_deleted(self) -> None:
+        """Drop pictures and refusals of files that are gone, and those that are older than KEPT_S."""
+        self._kept.forget_deleted()
+        self._refused.forget_deleted()
+
     def close(self) -> None:
         self._parser.close()
 
@@ -144,6 +149,15 @@ class _Kept(Generic[V]):
             while self._total > self._size:
                 _, (_, freed, _) = self._values.popitem(last=False)
                 self._total -= freed
+
+    def forget_deleted(self) -> None:
+        with self._lock:
+            paths = {path for path, _, _ in self._values}
+        gone = {path for path in paths if not path.exists()}
+        with self._lock:
+            now = time.monotonic()
+            for key in [key for key, (_, _, until) in self._values.items() if key[0] in gone or now > until]:
+                self._total -= self._values.pop(key)[1]
 
 
 def _png(picture: Picture) -> bytes:

@@ -20,7 +20,7 @@ from ragkv.access.sessions import Sessions
 from ragkv.calibration import Calibration, read_calibration
 from ragkv.choosing import DEFAULT_CHOICE, UPPER, Choice
 from ragkv.db.backlog import Backlog
-from ragkv.db.collections import cache_rule
+from ragkv.db.collections import cache_rule, generation_of
 from ragkv.db.database import Database
 from ragkv.db.kv_rules import rule_of_collection
 from ragkv.db.migrate import migrate
@@ -560,7 +560,8 @@ class Parts:
     def answerer(self) -> "CachingAnswerer":
         from ragkv.answer_cache.caching import CachingAnswerer
 
-        return CachingAnswerer(self.uncached_answerer, self.answer_cache, self.recent_answers)
+        generation = partial(generation_of, self.database)
+        return CachingAnswerer(self.uncached_answerer, self.answer_cache, self.recent_answers, generation)
 
     @cached_property
     def loading(self) -> Loading:

@@ -49,7 +49,7 @@ class RetentionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     "/{answer_id:str}/feedback",
     summary="Rate an answer",
     responses=json_problems(
-        NOT_FOUND="No such answer, or it is older than a day and has no feedback yet.",
+        NOT_FOUND="No such answer, it is older than a day, or a passage of it was deleted or changed before any feedback.",
         CONFLICT="Documents of the answer are being changed, or it is being rated by another request.",
     ),
     sync_to_thread=True,

@@ -1,12 +1,12 @@
 """Answers questions, from the answer cache if it has the answer."""
 
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from ragkv.answer.question import Answer, Delta, Question
 from ragkv.answer.service import Answerer
-from ragkv.answer_cache.cache import AnswerCache
+from ragkv.answer_cache.cache import AnswerCache, Look
 from ragkv.answer_cache.recent import RecentAnswers
 from ragkv.threads import Threads
 
@@ -16,7 +16,15 @@ THREADS = 2
 class CachingAnswerer:
     """An `Answerer` with a cache before it. Every answer can be given feedback for a while, whichever it came from."""
 
-    def __init__(self, answerer: Answerer, cache: AnswerCache, recent: RecentAnswers) -> None:
+    def __init__(
+        self,
+        answerer: Answerer,
+        cache: AnswerCache,
+        recent: RecentAnswers,
+        generation_of: Callable[[str, str], int],
+    ) -> None:
+        """generation_of: of a tenant's collection."""
+        self._generation_of = generation_of
         self._answerer = answerer
         self._cache = cache
         self._recent = recent
@@ -29,17 +37,21 @@ class CachingAnswerer:
         """Like `Answerer.stream`. A kept answer comes as one Delta;
         it is recorded nowhere but in the cache's counts."""
         began = time.perf_counter()
-        look = await self._threads.run(self._cache.look, question)
+        generation, look = await self._threads.run(self._look, question)
         if look is not None and look.found is not None:
             yield Delta(look.found.body.answer)
             answer = look.found.as_answer(question, (time.perf_counter() - began) * 1e3)
-            await self._threads.run(self._recent.keep, question, answer)
+            await self._threads.run(self._recent.keep, question, answer, generation)
             yield answer
             return
         async with aclosing(self._answerer.stream(question)) as events:
             async for event in events:
                 if isinstance(event, Answer):
-                    await self._threads.run(self._recent.keep, question, event)
+                    await self._threads.run(self._recent.keep, question, event, generation)
                     if look is not None:
                         await self._threads.run(self._cache.keep, question, look, event)
                 yield event
+
+    def _look(self, question: Question) -> tuple[int, Look | None]:
+        """The generation first: an answer of it may show no document that is deleted afterwards."""
+        return self._generation_of(question.tenant_id, question.collection_id), self._cache.look(question)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ragkv.answer.question import Answer, Question
+from ragkv.answer_cache.ring import floor_key
 from ragkv.chunk import Chunk
 from ragkv.errors import Unavailable
 from ragkv.redis_client import reporting
@@ -28,6 +29,20 @@ MAX_OF_ALL = 8000
 _PREFIX = "ragkv:recent:"
 _ALL = f"{_PREFIX}all"
 _OF = f"{_PREFIX}of:"
+# KEYS: the answer, the lists of its collection and of all, the collection's floor. ARGV: generation, the packed answer,
+# seconds to live, now, answers of each list. What is oldest beyond a list's limit goes.
+_PUT = """
+if tonumber(redis.call('GET', KEYS[4]) or -1) > tonumber(ARGV[1]) then return end
+redis.call('SET', KEYS[1], ARGV[2], 'EX', ARGV[3])
+for i = 2, 3 do
+  redis.call('ZADD', KEYS[i], ARGV[4], KEYS[1])
+  redis.call('EXPIRE', KEYS[i], ARGV[3])
+  for _, oldest in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1 - ARGV[3 + i])) do
+    redis.call('DEL', oldest)
+    redis.call('ZREM', KEYS[i], oldest)
+  end
+end
+"""
 
 
 class RecentAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -45,17 +60,22 @@ class RecentAnswers:
 
     def __init__(self, client: "redis.Redis") -> None:
         self._redis = client
+        self._put = client.register_script(_PUT)
 
-    def keep(self, question: Question, answer: Answer) -> None:
-        """Does not raise when Redis is away: the answer is delivered, and takes no feedback."""
+    def keep(self, question: Question, answer: Answer, generation: int) -> None:
+        """Keep an answer, unless a document of its collection was deleted or replaced since `generation`, that of the
+        collection before the search.
+
+        Does not raise when Redis is away: the answer is delivered, and takes no feedback."""
         chunks = tuple((passage.chunk.id, checksum(passage.chunk)) for passage in answer.passages)
         packed = msgspec.msgpack.encode(RecentAnswer(question.collection_id, question.text, answer.text, chunks))
         if len(packed) > MAX_BYTES:
             return
-        key, place = _key(question.tenant_id, answer.id), _place(question.tenant_id, question.collection_id)
+        ref = question.tenant_id, question.collection_id
+        keys = [_key(question.tenant_id, answer.id), _place(*ref), _ALL, floor_key(*ref)]
         try:
             with reporting():
-                self._put(key, packed, ((place, MAX_OF_COLLECTION), (_ALL, MAX_OF_ALL)))
+                self._put(keys, [generation, packed, KEPT_S, time.time(), MAX_OF_COLLECTION, MAX_OF_ALL])
         except Unavailable as error:
             log.warning("an answer takes no feedback: %s", error)
 
@@ -98,18 +118,6 @@ class RecentAnswers:
         with reporting():
             self._remove(stale, place)
         return len(stale)
-
-    def _put(self, key: str, packed: bytes, lists: Sequence[tuple[str, int]]) -> None:
-        """Keep an answer, listed in each list by its time, and remove what is oldest beyond a list's limit."""
-        with self._redis.pipeline() as pipe:
-            pipe.set(key, packed, ex=KEPT_S)
-            for name, most in lists:
-                pipe.zadd(name, {key: time.time()})
-                pipe.expire(name, KEPT_S)
-                pipe.zrange(name, 0, -most - 1)
-            beyond = pipe.execute()[3::3]
-        for (name, _), keys in zip(lists, beyond, strict=True):
-            self._remove(keys, name)
 
     def _remove(self, keys: Sequence[Any], place: str) -> None:
         if keys:

@@ -89,7 +89,7 @@ class AnswerRing:
 
     def put(self, name: RingName, record: bytes, body: bytes, ttl_s: int) -> bool:
         """Keep an answer. False if the collection has changed since, or if there is no room for its answers."""
-        keys = [*name.keys(), _floor(name.tenant_id, name.collection_id)]
+        keys = [*name.keys(), floor_key(name.tenant_id, name.collection_id)]
         given: list[Any] = [name.base, name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]
         with reporting():
             return bool(self._put(keys=keys, args=[*given, time.time(), self._room.tenant, self._room.all]))
@@ -130,7 +130,7 @@ class AnswerRing:
         counts = _counts(tenant_id, collection_id) if before == GONE else ""
         args: list[Any] = [tenant_id, _of(tenant_id, collection_id), before, LATE_S, counts]
         with reporting():
-            return int(self._forget(keys=[_floor(tenant_id, collection_id)], args=args))
+            return int(self._forget(keys=[floor_key(tenant_id, collection_id)], args=args))
 
 
 def record_type(dim: int) -> np.dtype[Any]:
@@ -153,5 +153,6 @@ def _counts(tenant_id: str, collection_id: str) -> str:
     return f"{_of(tenant_id, collection_id)}counts"
 
 
-def _floor(tenant_id: str, collection_id: str) -> str:
+def floor_key(tenant_id: str, collection_id: str) -> str:
+    """The key of the least generation whose answers are taken, set by `forget`."""
     return f"{_of(tenant_id, collection_id)}floor"

@@ -16,6 +16,7 @@ from ragkv.ids import is_id
 from ragkv.names import storable
 
 TOO_LATE = f"no such answer, or it is older than {KEPT_S // 3600} hours: rate an answer within that time"
+CHANGED = "documents of this answer were deleted or changed since: ask again, and rate the new answer"
 _ID_PREFIXES = ("chatcmpl-", "resp_")
 
 
@@ -51,8 +52,8 @@ def give_feedback(
 ) -> Feedback:
     """Give feedback on an answer, in place of earlier feedback. Empty texts count as none.
 
-    Raises NotFound for an answer that is not the tenant's, or that is too old for its first feedback; Conflict if its
-    documents are being changed.
+    Raises NotFound for an answer that is not the tenant's, or whose first feedback comes too late: it is too old, or
+    a passage of it is gone or changed; Conflict if its documents are being changed.
     """
     answer_id = plain_id(answer_id)
     found = recent.find(tenant_id, answer_id) if is_id(answer_id) else None
@@ -63,6 +64,8 @@ def give_feedback(
         if row is None:
             if found is None or session.get(CollectionRow, found.collection_id) is None:
                 raise NotFound(TOO_LATE)
+            if len(passages) < len(found.chunks):
+                raise NotFound(CHANGED)
             when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
             row = _row(tenant_id, answer_id, found, when, given)
             add_feedback(session, row, passages)

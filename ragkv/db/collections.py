@@ -63,6 +63,13 @@ def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheR
     return CacheRule(*found) if found is not None else None
 
 
+def generation_of(database: Database, tenant_id: str, collection_id: str) -> int:
+    """The collection's generation; 0 if it is not there."""
+    mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id)
+    with database.reading() as session:
+        return session.scalar(select(CollectionRow.generation).where(*mine)) or 0
+
+
 def document_ids_in(collection_id: str) -> Select[str]:
     return select(DocumentRow.id).where(DocumentRow.collection_id == collection_id)
 

@@ -211,10 +211,11 @@ def test_recent_answers_take_bounded_memory(client: Client, parts: Parts, monkey
     assert rate(client, ask(client)).status_code == 404
 
 
-def test_an_answer_that_was_in_the_making_while_its_document_was_replaced_is_in_no_set(
+def test_an_answer_whose_document_was_replaced_takes_no_feedback(
     client: Client, answerable: str, ingest: IngestParts, parts: Parts
 ):
-    """The chunk has its old id and another text: it is not taken for the passage of the prompt."""
+    """The chunk has its old id and another text: neither is it taken for the passage of the prompt, nor is the answer
+    from the old text kept."""
     answer_id = ask(client)
     key = f"ragkv:recent:{parts.default_collection.tenant_id}:{answer_id}"
     kept = parts.redis.get(key)
@@ -223,8 +224,28 @@ def test_an_answer_that_was_in_the_making_while_its_document_was_replaced_is_in_
     ingest_document(answerable, ingest)
     parts.redis.set(key, kept)
 
-    assert rate(client, answer_id).status_code == 200
-    assert evaluation(client) == []
+    assert_problem(rate(client, answer_id), 404, "ask again")
+    assert log(client, rating="any") == []
+
+
+def test_an_answer_whose_document_was_deleted_takes_no_feedback(client: Client, answerable: str, parts: Parts):
+    """As long as Redis, which was away at the deletion, has it."""
+    answer_id = ask(client)
+    key = f"ragkv:recent:{parts.default_collection.tenant_id}:{answer_id}"
+    kept = parts.redis.get(key)
+    client.delete(f"/v1/documents/{answerable}")
+    parts.redis.set(key, kept)
+
+    assert_problem(rate(client, answer_id), 404, "ask again")
+    assert log(client, rating="any") == []
+
+
+def test_feedback_that_was_given_before_a_document_was_deleted_can_be_changed(client: Client, answerable: str):
+    answer_id = ask(client)
+    rate(client, answer_id)
+    client.delete(f"/v1/documents/{answerable}")
+
+    assert rate(client, answer_id, "down").json()["rating"] == "down"
 
 
 def test_feedback_outlives_the_record_of_its_question(client: Client, answerable: str, parts: Parts):

@@ -11,8 +11,10 @@ from sqlalchemy import func, select
 
 from api.forgetting import forgetting_deleted
 from api.v1.deletion import delete_collection
+from ingest.page_views import PageViews
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.answer.question import Answer, Delta, Question
 from ragkv.answer_cache.ring import GONE, AnswerRing, RingName, Room, record_type
 from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import accept_document, delete_document
@@ -70,6 +72,38 @@ class TestKeptAnswers:
         assert not parts.answer_ring.put(late, record(), SECRET, 60)
         assert SECRET not in everything_in_redis(parts)
 
+    @pytest.mark.parametrize("cached", [True, False])
+    def test_an_answer_that_ends_after_the_deletion_of_its_document_leaves_nothing(
+        self, client: Client, parts: Parts, collection: CollectionRef, document: str, cached: bool
+    ):
+        client.patch("/v1/collections/papers", json={"answer_cache": {"enabled": cached}})
+        question = Question(collection.tenant_id, collection.collection_id, QUESTION)
+
+        async def answer() -> Delta | Answer:
+            events = parts.answerer.stream(question)
+            await anext(events)
+            await asyncio.to_thread(delete_document, collection.tenant_id, document, parts)
+            return [event async for event in events][-1]
+
+        assert SECRET in asyncio.run(answer()).text.encode()
+        assert SECRET not in everything_in_redis(parts)
+
+    def test_an_answer_that_ends_after_another_document_was_added_takes_feedback(
+        self, client: Client, parts: Parts, collection: CollectionRef, ingest: IngestParts
+    ):
+        question = Question(collection.tenant_id, collection.collection_id, QUESTION, answer_cache=False)
+
+        async def answer() -> None:
+            events = parts.answerer.stream(question)
+            await anext(events)
+            added = await asyncio.to_thread(upload, client, b"# B\n\nBob.", "b.md", data={"collection": "papers"})
+            await asyncio.to_thread(ingest_document, str(added.json()["id"]), ingest)
+            async for _ in events:
+                pass
+
+        asyncio.run(answer())
+        assert client.put(f"/v1/answers/{question.id}/feedback", json={"rating": "up"}).status_code == 200
+
     def test_a_deleted_collection_leaves_no_answer_no_count_and_no_question(
         self, client: Client, parts: Parts, collection: CollectionRef
     ):
@@ -125,10 +159,12 @@ class TestMemory:
 
     def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: CollectionRef):
         asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
+        page_views, page = PageViews(other), (other.files.path(collection.tenant_id, "0" * 64), 1, 100)
+        page_views._kept.keep(page, b"png", 3)
 
         async def serve() -> None:
-            async with forgetting_deleted(other, interval_s=0.01)(None):  # type: ignore[arg-type]
-                while other.retriever.held():  # noqa: ASYNC110 - nothing tells of it
+            async with forgetting_deleted(other, page_views, interval_s=0.01)(None):  # type: ignore[arg-type]
+                while other.retriever.held() or page_views._kept.get(page):  # noqa: ASYNC110 - nothing tells of it
                     await asyncio.sleep(0.01)
 
         asyncio.run(asyncio.wait_for(serve(), 20))

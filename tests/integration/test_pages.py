@@ -332,3 +332,24 @@ def test_pictures_are_kept_within_their_bound():
     kept.keep((Path("a"), 4, 1), b"png", 60)
 
     assert [kept.get((Path("a"), number, 1)) is None for number in range(1, 5)] == [True, True, False, False]
+
+
+def test_pictures_of_deleted_documents_leave_memory(client: Client, ingest: IngestParts):
+    page_views = client.app.dependencies["page_views"].dependency()
+    deleted, other = (added(client, ingest, pdf([[word]])) for word in ("words", "others"))
+    for document_id in (deleted, other):
+        assert client.get(f"/v1/documents/{document_id}/pages/1").status_code == 200
+    assert client.delete(f"/v1/documents/{deleted}").status_code == 204
+    page_views.forget_deleted()
+
+    assert len(page_views._kept._values) == 1
+    assert client.get(f"/v1/documents/{other}/pages/1").status_code == 200
+
+
+def test_pictures_leave_memory_once_they_are_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("ingest.page_views.KEPT_S", -1.0)
+    kept = _Kept[bytes](100)
+    kept.keep((tmp_path, 1, 1), b"png", 60)
+    kept.forget_deleted()
+
+    assert (len(kept._values), kept._total) == (0, 0)

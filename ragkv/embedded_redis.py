@@ -12,6 +12,7 @@ from typing import IO
 
 from redis.exceptions import RedisError
 
+from ragkv.append_log import AppendLog
 from ragkv.disk import make_folder
 from ragkv.errors import Rejected, Unavailable
 from ragkv.redis_client import connect, socket_path
@@ -61,10 +62,12 @@ class EmbeddedRedis:
             self._launch(deadline)
 
     def stop(self) -> None:
-        """Stop the server if this process owns it; what is queued is on disk when this returns."""
+        """Stop the server if this process owns it; what is queued is on disk when this returns, and what was deleted is
+        not."""
         if self._lock is None:
             return
-        with contextlib.suppress(RedisError):  # it was gone already
+        with contextlib.suppress(RedisError, Unavailable):  # it was gone already
+            AppendLog(self._client).rewrite(STOP_TIMEOUT_S)
             self._client.shutdown()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self.socket.exists() and time.monotonic() < deadline:

@@ -17,6 +17,7 @@ from ragkv.access.gate import Gate
 from ragkv.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
+from ragkv.append_log import AppendLog
 from ragkv.calibration import Calibration, read_calibration
 from ragkv.choosing import DEFAULT_CHOICE, UPPER, Choice
 from ragkv.db.backlog import Backlog
@@ -192,6 +193,11 @@ class Parts:
     @cached_property
     def redis(self) -> "redis.Redis":
         return connect(self.settings)
+
+    @cached_property
+    def append_log(self) -> AppendLog | None:
+        """Of the embedded Redis; None for a configured one, whose log is its operator's."""
+        return AppendLog(self.redis) if self.settings.redis_url is None else None
 
     @cached_property
     def rate_limit(self) -> RateLimit:

@@ -20,6 +20,8 @@ NAME = "sweep"
 INTERVAL_S = 15.0
 GARBAGE_EVERY = round(3600 / INTERVAL_S)
 """Sweeps."""
+LOGS_EVERY = round(60 / INTERVAL_S)
+REWRITE_TIMEOUT_S = 60.0
 
 
 class Sweeper:
@@ -55,6 +57,8 @@ class Sweeper:
                 self._clean,
                 self._prune,
             ]
+        if self._sweeps % LOGS_EVERY == 0:
+            steps += [self._parts.database.empty_write_ahead_log, self._rewrite_append_log]
         self._sweeps += 1
         for step in steps:
             attempt(step, NAME)
@@ -83,6 +87,13 @@ class Sweeper:
             log.info("removed cached answers of %d collections that changed", forgotten)
         if stale := forget_stale_recent_answers(self._parts.recent_answers, self._parts.source):
             log.info("removed %d recent answers about text that is gone", stale)
+        if (forgotten or stale) and self._parts.append_log is not None:
+            self._parts.append_log.note_deletion()
+
+    def _rewrite_append_log(self) -> None:
+        """After the answers are forgotten."""
+        if self._parts.append_log is not None:
+            self._parts.append_log.rewrite(REWRITE_TIMEOUT_S)
 
     def _collect_garbage(self) -> None:
         if (freed := collect_garbage(self._parts)) != NOTHING:

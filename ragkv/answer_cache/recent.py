@@ -80,13 +80,10 @@ class RecentAnswers:
             log.warning("an answer takes no feedback: %s", error)
 
     def forget(self, tenant_id: str, collection_id: str) -> None:
-        """Remove the answers of a collection. While Redis is away they stay for the worker's sweep."""
+        """Remove the answers of a collection. Raises Unavailable."""
         place = _place(tenant_id, collection_id)
-        try:
-            with reporting():
-                self._remove(self._redis.zrange(place, 0, -1), place)
-        except Unavailable as error:
-            log.warning("recent answers of collection %s are removed by a later sweep: %s", collection_id, error)
+        with reporting():
+            self._remove(self._redis.zrange(place, 0, -1), place)
 
     def find(self, tenant_id: str, answer_id: str) -> RecentAnswer | None:
         """None for an answer that is older, or another tenant's. Raises Unavailable."""

@@ -28,9 +28,11 @@ def forget_answers(tenant_id: str, collection_id: str, parts: Parts) -> None:
     generation = _generations([(tenant_id, collection_id)], parts.database).get(collection_id, GONE)
     try:
         parts.answer_ring.forget(tenant_id, collection_id, generation)
+        parts.recent_answers.forget(tenant_id, collection_id)
+        if parts.append_log is not None:  # last: a rewrite that begins before this holds what was there
+            parts.append_log.note_deletion()
     except Unavailable as error:
         log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
-    parts.recent_answers.forget(tenant_id, collection_id)
 
 
 def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:

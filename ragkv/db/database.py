@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from ragkv.db.failures import discarding, translated
 from ragkv.db.postgres import READS, open_postgres
-from ragkv.db.sqlite import WRITES, open_sqlite
+from ragkv.db.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 from ragkv.errors import Rejected
 
 BESIDE_NEW_ROWS = {"key_share": True}
@@ -49,6 +49,11 @@ class Database:
         """Check the connection. Raises Unavailable unless the database answers."""
         with self.reading() as session:
             session.execute(text("SELECT 1"))
+
+    def empty_write_ahead_log(self) -> None:
+        """Of SQLite; that of PostgreSQL is the server's. Raises Unavailable."""
+        if self.engine.dialect.name == "sqlite":
+            empty_write_ahead_log(str(self.engine.url.database))
 
     def close(self) -> None:
         self.engine.dispose()

@@ -3,6 +3,7 @@
 import math
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,11 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from ragkv.db.failures import discard_broken
 from ragkv.disk import make_folder
+from ragkv.errors import Unavailable
 
 BUSY_TIMEOUT_S = 30
+EMPTYING_TIMEOUT_S = 1
+"""How long writers wait at most for readers, so that the write-ahead log can be emptied."""
 WRITES = "ragkv_writes"
 """The execution option of connections that write."""
 
@@ -34,9 +38,19 @@ def open_sqlite(url: URL) -> Engine:
     return engine
 
 
+def empty_write_ahead_log(path: str) -> None:
+    """Write all changes into the database file, and leave nothing of deleted rows beside it. While somebody reads for
+    long it stays as it is. Raises Unavailable."""
+    try:
+        with closing(sqlite3.connect(path, timeout=EMPTYING_TIMEOUT_S)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.OperationalError as error:
+        raise Unavailable(f"SQLite's write-ahead log cannot be emptied: {error}") from error
+
+
 def _prepare(connection: sqlite3.Connection, record: object) -> None:
     connection.isolation_level = None  # the driver would begin too late for _begin to choose the lock
-    for pragma in ("journal_mode = WAL", "foreign_keys = ON", "synchronous = FULL"):
+    for pragma in ("journal_mode = WAL", "foreign_keys = ON", "synchronous = FULL", "secure_delete = ON"):
         connection.execute(f"PRAGMA {pragma}")
     for name, function in (("exp", math.exp), ("ln", math.log)):  # not in every build of SQLite
         connection.create_function(name, 1, function, deterministic=True)

@@ -4,10 +4,12 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing
 from io import BytesIO
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import event, func, select
 
 from api.forgetting import forgetting_deleted
 from api.v1.deletion import delete_collection
@@ -20,6 +22,7 @@ from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import accept_document, delete_document
 from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
 from ragkv.catalog.requeue import requeue_stuck
+from ragkv.db.database import open_engine
 from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import BESIDE_ANSWERS_BYTES, EmbeddedRedis
 from ragkv.errors import Unavailable
@@ -135,6 +138,92 @@ class TestKeptAnswers:
 
         assert forget_stale_answers(parts.database, parts.answer_ring) == 1
         assert SECRET not in everything_in_redis(parts)
+
+
+class TestLogs:
+    """Files of the data folder in which deleted rows and keys stay until they are written anew."""
+
+    def test_a_deleted_document_is_in_no_file_after_the_next_sweep(
+        self, parts: Parts, document: str, redis_server: EmbeddedRedis
+    ):
+        assert {"redis.aof", "ragkv.sqlite3-wal"} < files_with_secret(parts)
+        delete_document(parts.default_collection.tenant_id, document, parts)
+        assert "redis.aof" in files_with_secret(parts)
+        Sweeper(parts).sweep()
+
+        assert files_with_secret(parts) == set()
+        assert not parts.append_log.rewrite(0), "once is enough"
+
+    def test_nor_after_a_stop(self, parts: Parts, document: str, redis_server: EmbeddedRedis):
+        delete_document(parts.default_collection.tenant_id, document, parts)
+        parts.database.close()
+        redis_server.stop()
+
+        assert files_with_secret(parts) == set()
+
+    def test_a_sweep_that_removes_late_answers_takes_them_out_of_the_log(
+        self, parts: Parts, document: str, redis_server: EmbeddedRedis
+    ):
+        redis_server.stop()
+        delete_document(parts.default_collection.tenant_id, document, parts)
+        redis_server.start()
+        assert "redis.aof" in files_with_secret(parts)
+        Sweeper(parts).sweep()
+
+        assert files_with_secret(parts) == set()
+
+    def test_without_a_deletion_the_log_of_redis_is_not_rewritten(self, parts: Parts, collection: CollectionRef):
+        log = parts.settings.data_dir / "redis.aof"
+        before = log.stat().st_ino
+        Sweeper(parts).sweep()
+
+        assert log.stat().st_ino == before
+
+    def test_a_deletion_during_a_rewrite_has_another_one_made(
+        self, parts: Parts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+    ):
+        log = parts.append_log
+        log.note_deletion()
+        rewrite = parts.redis.bgrewriteaof
+
+        def rewrite_and_delete() -> None:
+            rewrite()
+            log.note_deletion()
+
+        monkeypatch.setattr(parts.redis, "bgrewriteaof", rewrite_and_delete)
+        assert log.rewrite(20)
+        monkeypatch.undo()
+
+        assert log.rewrite(20) and not log.rewrite(20)
+
+    def test_a_rewrite_that_fails_is_tried_again(self, parts: Parts, redis_server: EmbeddedRedis):
+        parts.append_log.note_deletion()
+        parts.redis.config_set("dir", "/proc")  # where no file can be made
+        assert not parts.append_log.rewrite(20)
+        parts.redis.config_set("dir", str(parts.settings.data_dir))
+
+        assert parts.append_log.rewrite(20)
+
+    def test_a_configured_redis_is_left_to_its_operator(self, parts: Parts):
+        settings = msgspec.structs.replace(parts.settings, redis_url="redis://example.org")
+
+        assert Parts(settings).append_log is None
+
+    def test_sqlite_overwrites_what_is_deleted_whatever_its_build_does_by_itself(self, tmp_path: Path):
+        engine = open_engine(f"sqlite:///{tmp_path}/a.sqlite3")
+        event.listen(engine, "connect", lambda made, _: made.execute("PRAGMA secure_delete = OFF"), insert=True)
+        with engine.connect() as connection:
+            assert connection.exec_driver_sql("PRAGMA secure_delete").scalar() == 1
+
+    def test_a_long_reader_holds_the_log_of_sqlite_and_nobody_else(self, parts: Parts, document: str):
+        with parts.database.reading() as session:
+            session.scalar(select(func.count()).select_from(QuestionRow))
+            delete_document(parts.default_collection.tenant_id, document, parts)
+            parts.database.empty_write_ahead_log()
+            assert "ragkv.sqlite3-wal" in files_with_secret(parts)
+        parts.database.empty_write_ahead_log()
+
+        assert not any(name.startswith("ragkv.sqlite3") for name in files_with_secret(parts))
 
 
 class TestMemory:
@@ -268,6 +357,12 @@ def everything_in_redis(parts: Parts) -> bytes:
     }  # fmt: skip
     with closing(client):
         return b"\n".join(key + repr(readers[client.type(key)](key)).encode() for key in client.scan_iter())
+
+
+def files_with_secret(parts: Parts) -> set[str]:
+    """Names of the data folder's files that contain a word of the document."""
+    paths = (path for path in parts.settings.data_dir.rglob("*") if path.is_file())
+    return {path.name for path in paths if SECRET in path.read_bytes()}
 
 
 def bytes_in_redis(parts: Parts) -> int:

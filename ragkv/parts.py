@@ -196,7 +196,7 @@ class Parts:
 
     @cached_property
     def append_log(self) -> AppendLog | None:
-        """Of the embedded Redis; None for a configured one, whose log is its operator's."""
+        """The log of the embedded Redis; None for a configured one, whose log is its operator's."""
         return AppendLog(self.redis) if self.settings.redis_url is None else None
 
     @cached_property

@@ -51,7 +51,7 @@ class Database:
             session.execute(text("SELECT 1"))
 
     def empty_write_ahead_log(self) -> None:
-        """Of SQLite; that of PostgreSQL is the server's. Raises Unavailable."""
+        """Empty that of SQLite; that of PostgreSQL is the server's. Raises Unavailable."""
         if self.engine.dialect.name == "sqlite":
             empty_write_ahead_log(str(self.engine.url.database))
 

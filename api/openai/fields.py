@@ -15,6 +15,9 @@ Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
 Off = Annotated[bool, Meta(description="Only false is supported.")] | None
 """To be checked with `refuse_switched_on`."""
 Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: decoding is greedy.")] | None
+NoThreshold = (
+    Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: no passage is left out for its score.")] | None
+)
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
 TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: decoding is greedy.")] | None
 Tokens = Annotated[int, Meta(ge=1, le=1_000_000)] | None

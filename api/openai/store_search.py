@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from api.access.auth import reading
 from api.openai.errors import BadParam, errors
-from api.openai.fields import MaxResults, Off, Zero, refuse_switched_on
+from api.openai.fields import MaxResults, NoThreshold, Off, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from ragkv.answer.limits import QUESTION_CHARACTERS
@@ -29,7 +29,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Ranking options; only the defaults are supported."""
 
     ranker: Literal["auto"] | None = None
-    score_threshold: Zero = None
+    score_threshold: NoThreshold = None
 
 
 class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -208,6 +208,16 @@ def test_a_refusal_of_a_parameter_or_a_form_says_what_is_accepted(service: OpenA
     assert "empty: send JSON" in service.http.post("/v1/chat/completions").json()["error"]["message"]
 
 
+def test_a_threshold_of_scores_is_refused_for_what_it_is(service: OpenAIService, store: str):
+    ranking = {"ranking_options": {"score_threshold": 0.5}}
+    tools = [{"type": "file_search", "vector_store_ids": [store]} | ranking]
+    searched = service.http.post(f"/v1/vector_stores/{store}/search", json={"query": ASKED} | ranking)
+    for response in (searched, respond(service, tools=tools)):
+        message = response.json()["error"]["message"]
+        assert "Only 0 is supported: no passage is left out for its score" in message
+        assert "greedy" not in message
+
+
 def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):
     for response in (
         chat(service, model=f"{service.model}@nowhere"),

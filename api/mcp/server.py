@@ -17,6 +17,8 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from mcp.types import (
     INVALID_PARAMS,
+    INVALID_REQUEST,
+    UNSUPPORTED_PROTOCOL_VERSION,
     CallToolRequestParams,
     CallToolResult,
     ContentBlock,
@@ -27,6 +29,7 @@ from mcp.types import (
     ToolAnnotations,
 )
 from mcp.types import Tool as ToolOnTheWire
+from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from api.access.auth import reading
 from api.access.concurrency import uploading_large
@@ -44,6 +47,7 @@ BODY_BYTES = 8 * 1024 * 1024
 """A file in base64 takes four thirds of its size, and three copies in memory; larger files go to /v1/documents."""
 MESSAGE_BYTES = 256 * 1024
 """Of a message without the document in it. The SDK reads it on the event loop, where many small values take seconds."""
+VERSION_HEADER = "mcp-protocol-version"
 INSTRUCTIONS = (
     "Documents of this service's collections, searched and cited by passage. `ask` answers from them with citations, "
     "`search` returns the passages themselves. Show people the quoted sentences, and record with `rate_answer` what "
@@ -59,6 +63,7 @@ class _Params(msgspec.Struct):
 class _Message(msgspec.Struct):
     """As much of a message as tells which tool it calls, and a document's text from the rest."""
 
+    id: msgspec.Raw = msgspec.Raw(b"null")
     params: _Params = msgspec.field(default_factory=_Params)
 
 
@@ -143,8 +148,11 @@ class MCPServer:
 async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:
     """One message of a client, and its answer. A change is made to its end, and recorded, though the client leaves."""
     body = await request.body()
-    params = _params_of(body)
+    message = _message_of(body)
+    params = message.params if message else None
     _check_size(body, params)
+    if refusal := _refusal_of(request, body, message):
+        return refusal
     exchanged = mcp.exchange(request.scope, body)
     return await (exchanged if _may_change(params) else unless_disconnected(request, exchanged))
 
@@ -160,15 +168,33 @@ def _check_size(body: bytes, params: _Params | None) -> None:
         raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
 
 
+def _refusal_of(request: Request[Any, Any, Any], body: bytes, message: _Message | None) -> Response[bytes] | None:
+    """The response to what the SDK would refuse without saying what to do: a version that is not known, and a batch."""
+    version = request.headers.get(VERSION_HEADER)
+    if version is not None and version not in KNOWN_PROTOCOL_VERSIONS:
+        data = {"supported": KNOWN_PROTOCOL_VERSIONS, "requested": version}
+        detail = f"unsupported MCP-Protocol-Version: send one of {', '.join(KNOWN_PROTOCOL_VERSIONS)}"
+        return _refusal(message.id if message else None, UNSUPPORTED_PROTOCOL_VERSION, detail, data)
+    if body.lstrip()[:1] == b"[":
+        return _refusal(None, INVALID_REQUEST, "batches are not served: send one message in each request")
+    return None
+
+
+def _refusal(id_: msgspec.Raw | None, code: int, detail: str, data: object = None) -> Response[bytes]:
+    error = {"code": code, "message": detail} | ({} if data is None else {"data": data})
+    content = msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "error": error})
+    return Response(content, status_code=400, media_type="application/json")
+
+
 def _may_change(params: _Params | None) -> bool:
     """Whether the message calls a tool that changes something, or cannot be read here: the SDK may read more."""
     return params is None or (params.name in TOOLS and TOOLS[params.name].changes)
 
 
-def _params_of(body: bytes) -> _Params | None:
+def _message_of(body: bytes) -> _Message | None:
     """None if the message cannot be read."""
     try:
-        return msgspec.json.decode(body, type=_Message).params
+        return msgspec.json.decode(body, type=_Message)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

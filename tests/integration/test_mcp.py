@@ -484,6 +484,35 @@ class TestTransport:
 
         assert 400 <= refused.status_code < 500, refused.text
 
+    @pytest.mark.parametrize("version", ["1999-01-01", "2099-01-01", ""])
+    def test_an_unknown_protocol_version_is_refused_with_those_that_are_known(
+        self, service: OpenAIService, version: str
+    ):
+        headers = _headers(service.key) | {"MCP-Protocol-Version": version}
+        refused = service.http.post("/mcp", json=message("tools/list"), headers=headers)
+
+        assert refused.status_code == 400
+        assert refused.json()["id"] == message("tools/list")["id"]
+        error = refused.json()["error"]
+        assert {"2025-03-26", *VERSIONS} < set(error["data"]["supported"])
+        assert all(known in error["message"] for known in error["data"]["supported"])
+
+    @pytest.mark.parametrize("version", ["2025-03-26", None, *VERSIONS])
+    def test_a_batch_is_refused_with_what_to_send_instead(self, service: OpenAIService, version: str | None):
+        headers = _headers(service.key) | ({"MCP-Protocol-Version": version} if version else {})
+        batch = [message("tools/list"), message("tools/list")]
+        refused = service.http.post("/mcp", json=batch, headers=headers)
+
+        assert refused.status_code == 400
+        assert "send one message in each request" in refused.json()["error"]["message"]
+
+    @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", None])
+    def test_clients_that_shake_hands_are_served_in_their_version(self, service: OpenAIService, version: str | None):
+        headers = _headers(service.key) | ({"MCP-Protocol-Version": version} if version else {})
+        listed = service.http.post("/mcp", json=message("tools/list"), headers=headers)
+
+        assert {tool["name"] for tool in listed.json()["result"]["tools"]} <= set(TOOLS)
+
     def test_other_types_of_content_are_refused(self, service: OpenAIService):
         headers = _headers(service.key) | {"Content-Type": "text/plain"}
 

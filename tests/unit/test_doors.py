@@ -19,6 +19,7 @@ DOORS = {
     "litestar": ("api/",),
     "uvicorn": ("api/",),
     "mcp": ("api/mcp/server.py",),
+    "mcp_types": ("api/mcp/server.py",),
     "celery": ("workers/", "ragkv/queue.py"),
     "sqlalchemy": ("ragkv/db/", "migrations/"),
     "alembic": ("ragkv/db/", "migrations/"),

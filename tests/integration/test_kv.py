@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import closing
 from datetime import timedelta
 from io import BytesIO
 from pathlib import Path
@@ -14,10 +15,12 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import accept_document
-from ragkv.catalog.requeue import stuck_ids
+from ragkv.catalog.requeue import refresh_outdated, stuck_ids
 from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.errors import Unavailable
+from ragkv.kv.file import load_kv
+from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv_use import KVUse
 from ragkv.parts import Parts
@@ -25,6 +28,7 @@ from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict
 from ragkv.upkeep.room import make_room
 from ragkv.upkeep.verify import verify as verify_kv
+from tests.conftest import ingest_over, lend_models
 from tests.over_http import Client, assert_problem, events_of, upload
 from tests.page_cache import kept
 
@@ -63,6 +67,26 @@ def verify(client: Client, path: str) -> dict[str, Any]:
     name, found = list(events_of(response.text))[-1]
     assert name == "done"
     return dict(found)
+
+
+def test_after_an_upgrade_to_another_layout_all_kv_is_made_again(
+    client: Client, parts: Parts, ingest: IngestParts, loaded: IngestParts, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as earlier:
+        for module in ("file", "key", "layout"):
+            earlier.setattr(f"ragkv.kv.{module}.LAYOUT_VERSION", LAYOUT_VERSION - 1)
+        document_id = str(upload(client, GRACE, "grace.md").json()["id"])
+        ingest_document(document_id, ingest)
+        before = {*files_of(parts, document_id), *map(parts.kv_store.path, parts.prefixes())}
+
+    with closing(Parts(parts.settings, parts.engine)) as upgraded:
+        lend_models(upgraded, loaded)
+        assert refresh_outdated(upgraded) == 1
+        ingest_document(document_id, ingest_over(upgraded, loaded))
+        after = {*files_of(upgraded, document_id), *map(upgraded.kv_store.path, upgraded.prefixes())}
+
+        assert after and not before & after
+        assert all(load_kv(path).num_tokens for path in after)
 
 
 class TestUsage:

@@ -115,6 +115,17 @@ def test_a_file_that_was_damaged_is_read_again_and_refused(store: KVStore):
     assert tier.get(A, LAYOUT) is None
 
 
+def test_a_copy_stays_while_its_file_is_used(store: KVStore):
+    """A use is noted in the file's access time alone: by its modification time a file is told from another."""
+    tier = tier_of(store, 3)
+    use(tier, A, A)
+    seen = store.path(A).stat()
+    assert store.touch(A)
+
+    assert store.path(A).stat().st_atime_ns > seen.st_atime_ns
+    assert copied(tier, A)
+
+
 @pytest.mark.parametrize("kv_format", KVFormat)
 def test_a_rank_reads_and_copies_its_own_heads_alone(store: KVStore, kv_format: KVFormat):
     store.put(A, some_kv(), kv_format)

@@ -15,8 +15,9 @@ from safetensors.torch import save_file
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv import pieces
-from ragkv.kv.file import PARTIAL, read_kv, write_kv
+from ragkv.kv.file import PARTIAL, load_kv, read_kept, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from tests.made_kv import KEY, LAYOUT, some_kv
@@ -91,6 +92,19 @@ def test_kv_of_another_layout_is_not_used_and_not_removed(tmp_path):
     store.put(KEY, some_kv(dtype=torch.float32))
     with pytest.raises(Unsupported, match="float32"):
         read_kv(store.path(KEY), LAYOUT)
+    assert store.get(KEY, LAYOUT) is None
+    assert KEY in store
+
+
+@pytest.mark.parametrize("read", [load_kv, read_qcache, read_kept, read_shape])
+def test_kv_in_the_layout_of_another_version_is_not_used_and_not_removed(tmp_path, monkeypatch, read):
+    """Processes of both versions may run over one data folder during an upgrade."""
+    store = KVStore(tmp_path)
+    with monkeypatch.context() as earlier:
+        earlier.setattr("ragkv.kv.file.LAYOUT_VERSION", LAYOUT_VERSION - 1)
+        store.put(KEY, some_kv())
+    with pytest.raises(Unsupported, match="another version of ragkv wrote it"):
+        read(store.path(KEY))
     assert store.get(KEY, LAYOUT) is None
     assert KEY in store
 
@@ -343,6 +357,12 @@ def test_a_key_depends_on_everything_the_kv_depends_on():
     ]
     assert len(set(made)) == len(made)
     assert keys().chunk((3, 4)) == made[0]
+
+
+def test_no_key_or_salt_is_that_of_another_version_of_the_layout(monkeypatch):
+    names = [keys().chunk((3, 4)), keys().prefix(), keys().salt("exact")]
+    monkeypatch.setattr("ragkv.kv.key.LAYOUT_VERSION", LAYOUT_VERSION + 1)
+    assert not {keys().chunk((3, 4)), keys().prefix(), keys().salt("exact")} & set(names)
 
 
 def test_tenants_never_share_a_salt():

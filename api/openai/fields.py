@@ -16,7 +16,7 @@ Off = Annotated[bool, Meta(description="Only false is supported.")] | None
 """To be checked with `refuse_switched_on`."""
 Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: decoding is greedy.")] | None
 NoThreshold = (
-    Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: no passage is left out for its score.")] | None
+    Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: passages are not filtered by score.")] | None
 )
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
 TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: decoding is greedy.")] | None

@@ -148,7 +148,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
     },
     "Ranking": {
         "ranker": "Ranker; only `auto` is supported.",
-        "score_threshold": "Minimum score. Only 0 is supported: no passage is left out for its score.",
+        "score_threshold": "Minimum score. Only 0 is supported: passages are not filtered by score.",
     },
     "ChosenTool": {"type": "Type of the tool; only `file_search` is supported."},
     "TextConfig": {"format": "Format of the answer; only text is supported."},

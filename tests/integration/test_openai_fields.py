@@ -214,7 +214,7 @@ def test_a_threshold_of_scores_is_refused_for_what_it_is(service: OpenAIService,
     searched = service.http.post(f"/v1/vector_stores/{store}/search", json={"query": ASKED} | ranking)
     for response in (searched, respond(service, tools=tools)):
         message = response.json()["error"]["message"]
-        assert "Only 0 is supported: no passage is left out for its score" in message
+        assert "Only 0 is supported: passages are not filtered by score" in message
         assert "greedy" not in message
 
 

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import hmac
 import logging
-from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -125,8 +124,8 @@ def _configured(parts: Parts) -> tuple[SignIn, Provider, Rights]:
 
 
 async def _identified(request: Request[Any, Any, Any], journey: Journey | None, origin: str, parts: Parts) -> Identity:
-    """The person whom the provider sends back to the browser that it was asked from. The provider is not asked for an
-    address whose sign-ins it refused too often: Raises Throttled."""
+    """The person whom the provider sends back to the browser that it was asked from. Failures are counted once the
+    provider has refused: a valid code passes whatever others sent from the same address."""
     sign_in, provider, _ = _configured(parts)
     told = request.query_params
     if journey is None or not hmac.compare_digest(told.get("state", "").encode(), journey.challenge.state.encode()):
@@ -139,14 +138,8 @@ async def _identified(request: Request[Any, Any, Any], journey: Journey | None, 
     if "error" in told:
         reason = printable(f"{told['error']} {told.get('error_description', '')}")
         raise Unauthorised(f"the provider did not sign you in: {reason}")
-    limit, bucket = parts.login_limit, f"sign-in:{address_of(request)}"
-    await asyncio.to_thread(limit.check, bucket)
-    try:
-        return await provider.identify(told.get("code", ""), journey.challenge, origin + CALLBACK)
-    except (Unauthorised, Forbidden):
-        with suppress(Throttled):
-            await asyncio.to_thread(limit.take, bucket)
-        raise
+    code = told.get("code", "")
+    return await provider.identify(code, journey.challenge, origin + CALLBACK, address_of(request))
 
 
 def _begin_session(identity: Identity, before: str | None, parts: Parts) -> tuple[str, Caller]:

@@ -21,7 +21,7 @@ from litestar.types import (
 
 from api.http.credentials import digest_of
 from api.http.observe import PROBES
-from ragkv.fair_queue import FairQueue
+from ragkv.fair_slots import FairSlots
 from ragkv.threads import END_TURN
 
 AT_ONCE = 2
@@ -38,8 +38,7 @@ class Turns:
 
     def __init__(self, app: ASGIApp, at_once: int = AT_ONCE) -> None:
         self._app = app
-        self._free = at_once
-        self._waiting = FairQueue[asyncio.Future[None]]()
+        self.slots = FairSlots(at_once)
         self._tenants: dict[bytes, str] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -65,33 +64,6 @@ class Turns:
         tenant = self._tenants.get(key) if caller is None else caller.tenant_id
         return tenant or str((scope.get("client") or ("",))[0])
 
-    async def acquire(self, queue: str) -> None:
-        """Wait for a turn of this queue."""
-        started = asyncio.get_running_loop().create_future()
-        self._waiting.put(queue, started)
-        self._start_next()
-        try:
-            await started
-        except asyncio.CancelledError:
-            if not started.cancelled():  # the turn had started just then
-                self._free += 1
-                self._start_next()
-            raise
-
-    def _start_next(self) -> None:
-        """Start as many turns as are free. A request that no longer waits needs none."""
-        while self._free and self._waiting:
-            _, started = self._waiting.take()
-            if not started.done():
-                started.set_result(None)
-                self._free -= 1
-
-    def release(self, queue: str, seconds: float) -> None:
-        """End a turn of this queue that took `seconds`."""
-        self._waiting.charge(queue, seconds)
-        self._free += 1
-        self._start_next()
-
 
 class Turn:
     """The turns of one request, one at a time. Ending one that has ended does nothing."""
@@ -107,7 +79,7 @@ class Turn:
 
     async def start(self) -> None:
         self._queue = self._turns.queue_of(self.key, self._scope)
-        await self._turns.acquire(self._queue)
+        await self._turns.slots.acquire(self._queue)
         self._started_at = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(LONGEST_S, self.end)
 
@@ -115,7 +87,7 @@ class Turn:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-            self._turns.release(self._queue, time.monotonic() - self._started_at)
+            self._turns.slots.release(self._queue, time.monotonic() - self._started_at)
 
     def renewed_by(self, receive: Receive) -> Receive:
         """`receive`, which waits for a part of the body between two turns."""

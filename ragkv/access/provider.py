@@ -27,6 +27,7 @@ from joserfc.jws import JWSRegistry
 from ragkv import __version__
 from ragkv.access.caller import Person
 from ragkv.errors import Forbidden, Unauthorised, Unavailable
+from ragkv.fair_slots import FairSlots
 from ragkv.loopback import is_private_transport
 from ragkv.sign_in import SignIn
 
@@ -41,6 +42,8 @@ TIMEOUT_S = 10.0
 MAX_BYTES = 1024 * 1024
 REMEMBERED_S = 3600.0
 """The discovery document is read again after this; keys, too, and at once where a token names one that is not known."""
+CODES_AT_ONCE = 8
+"""The provider is asked about so many codes at a time, however many strangers make up."""
 MAX_CHARS = 200
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HINT_CHARS = 4000
@@ -106,6 +109,7 @@ class Provider:
         self._timeout_s = timeout_s
         self._discovered: tuple[float, Discovered] | None = None
         self._keys: tuple[float, KeySet] | None = None
+        self._slots = FairSlots(CODES_AT_ONCE)
 
     async def sign_in_url(self, challenge: Challenge, redirect_uri: str) -> str:
         """URL at which a person signs in. The provider sends them to `redirect_uri` then, with a code and the state."""
@@ -118,9 +122,13 @@ class Provider:
         )
         return str(url)
 
-    async def identify(self, code: str, challenge: Challenge, redirect_uri: str) -> Identity:
-        """The person whom the provider gave this code for. Raises Unauthorised for a code or a token that is not good,
-        Forbidden for a person whose groups cannot be known."""
+    async def identify(self, code: str, challenge: Challenge, redirect_uri: str, address: str) -> Identity:
+        """The person whom the provider gave this code for. Every code is tried: addresses take turns. Raises
+        Unauthorised for a code or a token that is not good, Forbidden for a person whose groups cannot be known."""
+        async with self._slots.taken(address):
+            return await self._identify(code, challenge, redirect_uri)
+
+    async def _identify(self, code: str, challenge: Challenge, redirect_uri: str) -> Identity:
         discovered = await self._discover()
         tokens = await self._tokens(code, challenge, redirect_uri, discovered)
         claims = await self._claims(tokens, challenge.nonce, discovered)

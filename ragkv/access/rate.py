@@ -23,7 +23,7 @@ TOO_MANY_FAILED_LOGINS = "too many failed logins from this address: wait a minut
 # The generic cell rate algorithm: one number a key, the moment (microseconds) at which its bucket is full again.
 # KEYS[1] the bucket; ARGV[1] microseconds that one request takes to grow back; ARGV[2] those of a whole bucket.
 # A moment further ahead than a whole bucket was written before the clock was set back: the bucket is full.
-# ARGV[3] '1': look, and leave the bucket as it is. Returns 0, or the microseconds to wait.
+# Returns 0, or the microseconds to wait.
 _TAKE = """
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -32,7 +32,7 @@ if kept < now or kept > now + ARGV[2] then kept = now end
 local full = kept + ARGV[1]
 local wait = full - ARGV[2] - now
 if wait > 0 then return wait end
-if ARGV[3] ~= '1' then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000)) end
+redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000))
 return 0
 """
 
@@ -58,19 +58,12 @@ class RateLimit:
 
     def take(self, key_id: str) -> None:
         """Count one request. Raises Throttled if the bucket is empty."""
-        self._ask(key_id, looks=0)
-
-    def check(self, key_id: str) -> None:
-        """Look at a bucket without taking from it. Raises Throttled if it is empty."""
-        self._ask(key_id, looks=1)
-
-    def _ask(self, key_id: str, looks: int) -> None:
         if not self._per_minute:
             return
         one = 60_000_000 // self._per_minute
         try:
             with reporting():
-                wait_us = int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[one, one * self._per_minute, looks]))
+                wait_us = int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[one, one * self._per_minute]))
         except Unavailable as error:
             if not self._fails_open:
                 raise

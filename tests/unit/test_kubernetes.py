@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,16 @@ def test_settings_are_known_and_the_router_is_where_they_say():
         if manifest["kind"] == "Service" and manifest["metadata"]["name"] == "router"
     )
     assert router == 8000
+
+
+def test_the_api_believes_the_proxies_of_one_network_which_the_operator_is_told_to_name():
+    text = (FOLDER / "base" / "settings.yaml").read_text()
+    (settings,) = (manifest["data"] for manifest in base() if manifest["kind"] == "ConfigMap")
+
+    assert ip_network(settings["FORWARDED_ALLOW_IPS"]).is_private
+    assert Settings.from_env({"RAGKV_PUBLIC_URL": text.split("RAGKV_PUBLIC_URL: ")[1].split()[0]}).public_url
+    guide = (FOLDER.parent / "SCALING.md").read_text()
+    assert "FORWARDED_ALLOW_IPS" in guide and "RAGKV_PUBLIC_URL" in guide
 
 
 def test_one_file_system_is_shared_by_those_that_read_and_write_kv():

@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 import tomllib
+from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
@@ -166,7 +167,7 @@ class TestContainers:
         assert re.search(r":v?\d+\.\d+(\.\d+)?(-|$)", SERVICES[name]["image"])
 
     def test_stores_and_engine_are_published_nowhere_and_have_no_way_out(self):
-        inside = {name for name, network in COMPOSE["networks"].items() if network and network["internal"]}
+        inside = {name for name, network in COMPOSE["networks"].items() if network and network.get("internal")}
 
         assert inside == {"stores", "engine"}
         for name in (*STORES, "engine", "worker"):
@@ -182,6 +183,13 @@ class TestContainers:
         assert "egress" not in COMPOSE["networks"]
         guides = [(ROOT / name).read_text() for name in ("compose.yaml", "docs/OPERATIONS.md")]
         assert all("-f compose.yaml -f compose.egress.yaml" in " ".join(text.split()) for text in guides)
+
+    def test_the_service_believes_proxies_on_the_network_of_its_published_port(self):
+        (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]
+        subnet = ip_network(re.fullmatch(r"\$\{FRONT_SUBNET:-(.+)\}", front["subnet"])[1])
+
+        assert subnet.is_private and subnet.prefixlen >= 24 and "front" in SERVICES["api"]["networks"]
+        assert SERVICES["api"]["environment"]["FORWARDED_ALLOW_IPS"] == front["subnet"]
 
     def test_every_network_and_volume_is_declared(self):
         for service in SERVICES.values():
@@ -233,7 +241,8 @@ class TestContainers:
     @pytest.mark.parametrize("name", sorted(OURS))
     def test_every_other_setting_has_a_file_that_need_not_be_there(self, name: str):
         assert SERVICES[name]["env_file"] == [{"path": "ragkv.env", "required": False}]
-        assert set(SERVICES[name]["environment"]) <= {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}
+        settings = {f"RAGKV_{field.upper()}" for field in Settings.__struct_fields__}
+        assert set(SERVICES[name]["environment"]) <= settings | {"FORWARDED_ALLOW_IPS"}
 
     def test_a_service_that_stops_has_the_time_it_takes(self):
         """The API's grace, and half a minute for the engine to stop."""

@@ -55,6 +55,11 @@ class Received:
     num_bytes: int
 
 
+def is_hash(text: str) -> bool:
+    """Whether a text has the form of a file's name in the store."""
+    return _HASH.fullmatch(text) is not None
+
+
 class FileStore:
     """A folder of files that only this user can read."""
 
@@ -140,7 +145,7 @@ class FileStore:
 
     def stored(self, before: datetime) -> Iterator[StoredFile]:
         """The files that were written before the moment, and those that something was made of and left."""
-        paths = [path for path in self.folder.glob("*/??/*") if _HASH.fullmatch(path.stem)]
+        paths = [path for path in self.folder.glob("*/??/*") if is_hash(path.stem)]
         return iter({StoredFile(path.parts[-3], path.stem): None for path in paths if written_before(path, before)})
 
     def unfinished(self, before: datetime) -> Iterator[Path]:

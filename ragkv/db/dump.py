@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from sqlalchemy import (
     DateTime,
     LargeBinary,
     MetaData,
+    String,
     Table,
     delete,
     exists,
@@ -25,11 +27,15 @@ from sqlalchemy import (
 )
 
 from ragkv.db.database import Database, lift_time_limits
+from ragkv.errors import Rejected
 
 VERSION_TABLE = "alembic_version"
 LEFT_OUT = (VERSION_TABLE, "kv_entries")
 """Beside the schema's version, what names KV files: KV is made again from the documents."""
 BATCH = 200
+ID_CHARS = 64
+"""Length of the columns for ids and hashes."""
+_ID = re.compile(r"[0-9A-Za-z_:-]*")
 
 
 class TableDump(msgspec.Struct, frozen=True):
@@ -106,7 +112,10 @@ def dump(connection: Connection, folder: Path) -> list[TableDump]:
 def load(
     connection: Connection, dumps: Sequence[TableDump], folder: Path, fixed: Mapping[str, Mapping[str, Any]]
 ) -> None:
-    """Insert what `dump` wrote. `fixed` has the values, by table and column, that every row gets instead of its own."""
+    """Insert what `dump` wrote. Raises Rejected for ids that could be paths.
+
+    `fixed` has the values, by table and column, that every row gets instead of its own.
+    """
     by_name = {dumped.name: dumped for dumped in dumps}
     for table in tables_of(connection):
         if table.name in by_name:
@@ -162,9 +171,17 @@ def _load_table(
 
 
 def _reader(column: Column[Any]) -> Callable[[Any], Any]:
-    """From JSON's text to the column's kind of value."""
+    """From JSON's text to the column's kind of value. Ids and hashes become names of files."""
     if isinstance(column.type, LargeBinary):
         return base64.b64decode
     if isinstance(column.type, DateTime):
         return datetime.fromisoformat
+    if isinstance(column.type, String) and column.type.length == ID_CHARS:
+        return _checked_id
     return lambda value: value
+
+
+def _checked_id(value: Any) -> str:
+    if not isinstance(value, str) or not _ID.fullmatch(value):
+        raise Rejected(f"the backup has a row with the id {ascii(value)[:80]}. Take another backup.")
+    return value

@@ -7,7 +7,9 @@ DIR/manifest.json           written last: without it the backup was never finish
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -16,10 +18,12 @@ import msgspec
 from ragkv.db.dump import TableDump, table_file
 from ragkv.disk import sync
 from ragkv.errors import Rejected
-from ragkv.files import FileStore, StoredFile
+from ragkv.files import FileStore, StoredFile, is_hash
+from ragkv.ids import is_id
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+_TABLE = re.compile(r"[a-z_]{1,60}")
 TABLES, FILES, FILE_LIST = "tables", "files", "files.jsonl"
 SECRETS = "This folder holds every document, the digests of API keys and the secrets of tenants: keep it as the service itself."
 
@@ -57,7 +61,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a backup. Raises Rejected for a folder that is no finished backup, or one of another format."""
+    """The manifest of a backup. Raises Rejected for a folder that is no finished backup, or one of another format, and
+    for names of tables that could lead out of the folder."""
     try:
         content = (folder / MANIFEST).read_bytes()
     except OSError:
@@ -68,6 +73,8 @@ def read_manifest(folder: Path) -> Manifest:
         raise Rejected(f"{folder}: its {MANIFEST} cannot be read ({error}). Take another backup.") from None
     if manifest.format != FORMAT:
         raise Rejected(f"{folder} has format {manifest.format}: restore it with ragkv {manifest.ragkv}")
+    if wrong := next((dumped.name for dumped in manifest.tables if not _TABLE.fullmatch(dumped.name)), None):
+        raise Rejected(f"{folder}: its {MANIFEST} names a table {wrong[:80]!a}. Take another backup.")
     return manifest
 
 
@@ -82,10 +89,16 @@ def check(folder: Path, manifest: Manifest) -> None:
 
 
 def listed_files(folder: Path) -> Iterator[StoredFile]:
+    """The uploaded files of a backup. Raises Rejected for names that are none of this service's."""
     decoder = msgspec.json.Decoder(StoredFile)
     with (folder / FILE_LIST).open("rb") as lines:
         for line in lines:
-            yield decoder.decode(line)
+            with suppress(msgspec.DecodeError):
+                file = decoder.decode(line)
+                if is_id(file.tenant_id) and is_hash(file.sha256):
+                    yield file
+                    continue
+            raise Rejected(f"{folder / FILE_LIST} names no file of a tenant: {line[:200]!a}. Take another backup.")
 
 
 def hash_of(path: Path) -> str:

@@ -22,6 +22,7 @@ log = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
+APPEND_ONLY_FILE = "redis.aof"
 BESIDE_ANSWERS_BYTES = 384 * 2**20
 """Memory of the embedded server for the queue, sessions and rates. When it is used up, what is new is refused."""
 
@@ -40,6 +41,11 @@ class EmbeddedRedis:
         self._max_memory = settings.max_answer_bytes + BESIDE_ANSWERS_BYTES
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def has_data(self) -> bool:
+        """Whether a server ever ran for this data folder."""
+        return (self.folder / APPEND_ONLY_FILE).exists()
 
     @property
     def owned(self) -> bool:
@@ -113,7 +119,7 @@ class EmbeddedRedis:
             *("--unixsocketperm", "600"),
             *("--dir", str(self.folder)),
             *("--appendonly", "yes"),
-            *("--appendfilename", "redis.aof"),
+            *("--appendfilename", APPEND_ONLY_FILE),
             *("--save", ""),
             *("--daemonize", "no"),
             *("--maxmemory", str(self._max_memory)),

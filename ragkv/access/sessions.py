@@ -14,6 +14,7 @@ from ragkv.redis_client import reporting
 if TYPE_CHECKING:
     import redis
 
+_PREFIX = "ragkv:session:"
 LIFETIME_S = 12 * 60 * 60
 TOKEN_CHARS = 64
 """256 random bits in hexadecimal digits."""
@@ -68,6 +69,11 @@ class Sessions:
         with reporting():
             self._client.delete(_place(token))
 
+    def end_all(self) -> None:
+        with reporting():
+            for place in self._client.scan_iter(f"{_PREFIX}*", count=1000):
+                self._client.delete(place)
+
 
 def csrf_token(token: str, holder: Holder) -> str:
     """The CSRF token of a session: known to its pages, not to those of another site, nor to pages of the tenant that
@@ -86,4 +92,4 @@ def _decoded(kept: bytes) -> Holder:
 
 
 def _place(token: str) -> str:
-    return f"ragkv:session:{hashlib.sha256(token.encode()).hexdigest()}"
+    return f"{_PREFIX}{hashlib.sha256(token.encode()).hexdigest()}"

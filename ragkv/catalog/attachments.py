@@ -21,6 +21,7 @@ from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.data_sources import attribute, files_that_keep
 from ragkv.db.database import Database, advisory_lock
+from ragkv.db.deletions import note_deletions
 from ragkv.db.documents import among, document_by_hash, documents_by_hash, documents_where, ids_of, locked
 from ragkv.db.file_tables import AttachmentRow, FileRow
 from ragkv.db.mail_attachments import leave_to_mails
@@ -251,6 +252,7 @@ def _delete_if_nowhere(tenant_id: str, file_id: str, database: Database) -> str 
         collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
         if collection_id is None:
             session.delete(file)
+            note_deletions(session, FileRow, [file_id])
         return collection_id
 
 

@@ -15,10 +15,11 @@ from ragkv.db.batches import timed
 from ragkv.db.collections import BY_NAME, collection_facts, collection_named, count_documents, document_ids_in, sizes_in
 from ragkv.db.data_sources import forget_data_sources_of
 from ragkv.db.database import Database, advisory_lock
+from ragkv.db.deletions import note_deletions
 from ragkv.db.evaluations import forget_runs_about
 from ragkv.db.pages import rows_behind
 from ragkv.db.retention import forget_questions_about
-from ragkv.db.tables import CollectionRow
+from ragkv.db.tables import CollectionRow, DataSourceRow
 from ragkv.db.tenants import collection_ref, known_collection
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
@@ -188,7 +189,8 @@ def delete_in_batches(
     with parts.database.reading() as session:
         _refuse_default(known_collection(session, collection_id))
     with parts.database.writing() as session:  # or their syncs would bring documents back meanwhile
-        forgotten = session.connection().execute(forget_data_sources_of(collection_id)).rowcount
+        forgotten = session.connection().execute(forget_data_sources_of(collection_id)).scalars().all()
+        note_deletions(session, DataSourceRow, forgotten)
     if forgotten:
         when_changed()
         yield 0.0
@@ -219,6 +221,7 @@ def _delete_some(tenant_id: str, collection_id: str, parts: Parts, when_changed:
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
             return 1
         session.delete(known_collection(session, collection_id))
+        note_deletions(session, CollectionRow, [collection_id])
     when_changed()
     return 0
 

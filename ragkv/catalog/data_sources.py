@@ -21,6 +21,7 @@ from ragkv.db.data_sources import (
     watched_data_sources,
 )
 from ragkv.db.database import Database, advisory_lock
+from ragkv.db.deletions import note_deletions
 from ragkv.db.pages import rows_behind
 from ragkv.db.syncing import PAUSED
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow
@@ -234,6 +235,7 @@ def remove_data_source(tenant_id: str, data_source_id: str, database: Database) 
     """Disconnect it. Its documents stay. Raises NotFound."""
     with database.writing() as session:
         session.delete(_find(session, tenant_id, data_source_id))
+        note_deletions(session, DataSourceRow, [data_source_id])
 
 
 def watched_folders(database: Database) -> list[WatchedFolder]:

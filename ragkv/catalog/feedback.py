@@ -8,6 +8,7 @@ import msgspec
 from ragkv.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswers, checksum
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
+from ragkv.db.deletions import note_deletions, unlist_deletion
 from ragkv.db.feedback import Rating, add_feedback, asked_at, feedback_on
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
@@ -69,6 +70,7 @@ def give_feedback(
             when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
             row = _row(tenant_id, answer_id, found, when, given)
             add_feedback(session, row, passages)
+            session.execute(unlist_deletion(FeedbackRow, answer_id))
         else:
             for name, value in given.items():
                 setattr(row, name, value)
@@ -82,6 +84,7 @@ def remove_feedback(tenant_id: str, answer_id: str, database: Database) -> None:
         if row is None:
             raise NotFound("there is no feedback on this answer")
         session.delete(row)
+        note_deletions(session, FeedbackRow, [row.answer_id])
 
 
 def plain_id(answer_id: str) -> str:

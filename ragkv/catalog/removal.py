@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 from ragkv.catalog.originals import discard_all_unnamed, uploads_lock
 from ragkv.db.collections import collection_lost_documents
 from ragkv.db.database import advisory_lock
+from ragkv.db.deletions import note_deletions
 from ragkv.db.documents import forget_documents, hashes_to_remove
 from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
+from ragkv.db.tables import DocumentRow
 from ragkv.db.webhooks import forget_deliveries_about
 from ragkv.parts import Parts
 
@@ -39,6 +41,7 @@ def remove_documents(
             parts.server_index.delete_from_collection(tenant_id, collection_id, ids)
         keys = session.scalars(keys_of_documents(ids)).all()
         session.connection().execute(forget_documents(ids))
+        note_deletions(session, DocumentRow, ids)
         session.connection().execute(forget_deliveries_about(ids))
         used = set(session.scalars(keys_in_use(keys)))
         unused = [key for key in keys if key not in used]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from ragkv.db.database import Database, advisory_lock
+from ragkv.db.deletions import note_deletions
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import WebhookDeliveryRow, WebhookRow
 from ragkv.db.tenants import collection_ref, hold_collection
@@ -88,6 +89,7 @@ def delete_webhook(tenant_id: str, webhook_id: str, database: Database) -> None:
     """Remove a webhook, its log, and what was to be sent. Raises NotFound."""
     with database.writing() as session:
         session.delete(_find(session, tenant_id, webhook_id))
+        note_deletions(session, WebhookRow, [webhook_id])
 
 
 def list_deliveries(

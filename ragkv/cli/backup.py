@@ -1,5 +1,7 @@
 """`ragkv backup` and `ragkv restore`."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -7,6 +9,7 @@ import click
 from ragkv.cli.opened import opened_parts
 from ragkv.counts import plural
 from ragkv.upkeep.backup import backup as write_backup
+from ragkv.upkeep.consequences import Consequences
 from ragkv.upkeep.restore import restore as put_back
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -14,7 +17,14 @@ NEXT_STEPS = """\
 Next:
   1. Restart the API and the workers: running processes hold data from before the restore.
   2. Documents can be searched at once; a worker computes their KV again (ragkv status shows the progress).
-  3. Run ragkv fsck to check that everything is consistent."""
+  3. Everybody logs in to the dashboard again.
+  4. Run ragkv fsck to check that everything is consistent."""
+
+REDIS_AWAY = (
+    "Redis does not answer: dashboard sessions from before the restore have not ended. Delete ragkv:session:* and "
+    "ragkv:recent:* in Redis before you start the service."
+)
+SHOWN_KEYS = 20
 
 
 @click.command()
@@ -41,17 +51,58 @@ def backup(folder: Path) -> None:
 @click.command()
 @click.argument("folder", type=FOLDER)
 @click.option("--replace", is_flag=True, help="Delete the service's existing data.")
-def restore(folder: Path, replace: bool) -> None:
+@click.option("--with-deleted", is_flag=True, help="Bring back what was deleted since the backup.")
+def restore(folder: Path, replace: bool, with_deleted: bool) -> None:
     """Restore a backup from FOLDER, into SQLite or PostgreSQL, regardless of which it came from.
 
-    The whole backup is verified first. Either all of it is restored, or nothing is.
+    The whole backup is verified first, then the consequences are printed; with --replace at a terminal you are asked
+    to confirm them. Either all of the backup is restored, or nothing is. Revoked API keys stay revoked; what was
+    deleted since the backup stays deleted, except --with-deleted.
     """
+
+    def announce(expected: Consequences) -> None:
+        click.echo("\n".join(_told(expected, replace=replace)), err=True)
+        if replace and sys.stdin.isatty():
+            click.confirm("Restore this backup?", abort=True, err=True)
+
     with opened_parts() as parts:
-        restored = put_back(folder, parts, replace=replace)
+        restored = put_back(folder, parts, replace=replace, with_deleted=with_deleted, announce=announce)
     points = "" if restored.points is None else f", {plural(restored.points, 'vector')}"
     click.echo(f"Restored: {plural(restored.documents, 'document')} and {plural(restored.files, 'file')}{points}.")
     if restored.lost_files:
         click.echo(
             f"{restored.lost_files:,} files were lost before the backup: ragkv fsck --repair lists them.", err=True
         )
+    if not restored.sessions_ended:
+        click.echo(REDIS_AWAY, err=True)
     click.echo(NEXT_STEPS, err=True)
+
+
+def _told(expected: Consequences, *, replace: bool) -> Iterator[str]:
+    """One line for each consequence that there is."""
+    yield f"The backup was made on {expected.made_at:%Y-%m-%d %H:%M} UTC. Afterwards the service has its data:"
+    lines = [
+        (expected.documents, "document", ""),
+        (expected.reappearing, "document", " among them that the service does not have now"),
+        (expected.older_files, "document", " with an earlier file than now, which answers again"),
+        (expected.deleted, "document", " of the backup stay deleted: --with-deleted brings them back"),
+        (expected.lost, "document", " that are newer than the backup, and are deleted"),
+        (len(expected.valid_keys), "API key", " that become valid: " + _shown(expected.valid_keys)),
+        (expected.revoked_keys, "API key", " of the backup that stay revoked"),
+        (expected.lost_keys, "API key", " that are newer than the backup, and become invalid"),
+        (expected.unsent, "message", " of webhooks that are not sent again"),
+    ]
+    for count, noun, what in lines:
+        if count:
+            yield f"  - {plural(count, noun)}{what}"
+    yield "  - settings of collections, webhooks and data sources as they were then"
+    if not replace:
+        yield (
+            "This service does not know what was deleted or revoked after the backup: it comes back. Revoke keys "
+            "(ragkv keys revoke) and delete documents again before others can reach the service."
+        )
+
+
+def _shown(key_ids: list[str]) -> str:
+    ids = ", ".join(key_id if key_id.isalnum() else ascii(key_id) for key_id in key_ids[:SHOWN_KEYS])
+    return f"{ids} and others (ragkv keys list)" if len(key_ids) > SHOWN_KEYS else ids

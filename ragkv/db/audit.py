@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from sqlalchemy import Delete, Select, delete, or_, select
+from sqlalchemy import Connection, Delete, Select, delete, insert, or_, select
 
 from ragkv.db.pages import Keys
-from ragkv.db.tables import ApiKeyRow, AuditRow
+from ragkv.db.tables import ApiKeyRow, AuditRow, TenantRow
 
 AUDIT_KEYS: Keys = (AuditRow.at.expression, AuditRow.id.expression)
 
@@ -30,6 +30,12 @@ def audit_of(
     if since is not None:
         found = found.where(AuditRow.at >= since)
     return found if until is None else found.where(AuditRow.at < until)
+
+
+def add_event_of_all_tenants(connection: Connection, **event: str) -> None:
+    """Record an event in the log of every tenant."""
+    for tenant_id in connection.scalars(select(TenantRow.id)).all():
+        connection.execute(insert(AuditRow).values(tenant_id=tenant_id, **event))
 
 
 def forget_audit(before: datetime, limit: int) -> Delete:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
+from sqlalchemy.sql.dml import ReturningDelete
 
 from ragkv.data_sources.location import location_of
 from ragkv.db.file_tables import AttachmentRow
@@ -216,8 +217,9 @@ def documents_without_source_file(collection_id: str, data_source_id: str) -> Se
     return select(DocumentRow.id).where(*mine, ~has_file)
 
 
-def forget_data_sources_of(collection_id: str) -> Delete:
-    return delete(DataSourceRow).where(DataSourceRow.collection_id == collection_id)
+def forget_data_sources_of(collection_id: str) -> ReturningDelete[str]:
+    """Returns their ids."""
+    return delete(DataSourceRow).where(DataSourceRow.collection_id == collection_id).returning(DataSourceRow.id)
 
 
 def _files_with_documents(*columns: Any) -> Select[*tuple[Any, ...]]:

@@ -374,6 +374,16 @@ class AuditRow(Base):
     person: Mapped[str | None] = mapped_column(String(200))
 
 
+class DeletionRow(Base):
+    """A row that was deleted on request: its table and its id there."""
+
+    __tablename__ = "deletions"
+
+    kind: Mapped[str] = mapped_column(String(40), primary_key=True)
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    at: Mapped[datetime] = mapped_column(default=utc_now, index=True)
+
+
 class FeedbackRow(Base):
     """Feedback on an answer, with what an evaluation needs of it. It outlives the question's record.
 

@@ -14,9 +14,11 @@ from ragkv.db.audit import forget_audit
 from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
 from ragkv.db.database import Database
+from ragkv.db.deletions import forget_deletions, note_deletions
 from ragkv.db.evaluations import forget_answers_compared, forget_given
 from ragkv.db.questions import forget_texts, tenants_with_log_days
 from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
+from ragkv.db.tables import ApiKeyRow
 from ragkv.db.webhooks import forget_deliveries
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ JOBS_KEPT = timedelta(days=30)
 """Longer than any window of the statistics, which count failed jobs."""
 DELIVERIES_KEPT = timedelta(days=30)
 KEYS_KEPT = timedelta(days=365)
+DELETIONS_KEPT = timedelta(days=3 * 365)
+"""A restore of an older backup may bring back what was deleted."""
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -54,6 +58,7 @@ def prune(question_retention_days: int, database: Database, audit_retention_days
     with database.reading() as session:
         now = now_of(session)
         log_days = session.execute(tenants_with_log_days()).all()
+    _delete(lambda: forget_deletions(now - DELETIONS_KEPT, BATCH), database)
     audited_before = now - timedelta(days=audit_retention_days)
     asked_before = now - timedelta(days=question_retention_days)
     question_texts = sum(
@@ -86,6 +91,7 @@ def _prune_keys(before: datetime, database: Database) -> int:
     with database.writing() as session:
         keys = session.scalars(keys_ended_before(before, BATCH)).all()
         session.execute(forget_keys([key.id for key in keys]))
+        note_deletions(session, ApiKeyRow, [key.id for key in keys])
     for key in keys:
         log.info("removed API key %s, %r of tenant %s: it ended a year ago", key.id, key.name, key.tenant_id)
     return len(keys)

@@ -3,22 +3,30 @@
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.access.audit import COMMAND_LINE
+from ragkv.catalog.forgetting import forget_stale_answers
+from ragkv.catalog.originals import discard_all_unnamed
+from ragkv.db.audit import add_event_of_all_tenants
 from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
 from ragkv.db.migrate import migrate, revisions
+from ragkv.db.outliving import reinstate, set_aside
 from ragkv.db.restored import UNHELD, make_consistent, versions
 from ragkv.disk import make_folder
-from ragkv.errors import Conflict, Rejected
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Conflict, Rejected, Unavailable
 from ragkv.files import FileStore, StoredFile
 from ragkv.parts import Parts
 from ragkv.upkeep.backup_format import FILES, TABLES, Manifest, check, listed_files, read_manifest
+from ragkv.upkeep.consequences import Consequences, consequences
 from ragkv.upkeep.points import renew_points
 
 if TYPE_CHECKING:
@@ -29,16 +37,29 @@ NEW_SERVICE = {"tenants", "collections"}
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """The result of a restore. `points`: vectors written to the Qdrant server, None without one."""
+    """The result of a restore. `points`: vectors written to the Qdrant server, None without one. `sessions_ended`:
+    whether Redis forgot dashboard sessions and answers; while it is away they stay."""
 
     documents: int
     files: int
     lost_files: int
     points: int | None
+    sessions_ended: bool
 
 
-def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
+def restore(
+    folder: Path,
+    parts: Parts,
+    *,
+    replace: bool = False,
+    with_deleted: bool = False,
+    announce: Callable[[Consequences], None] = lambda consequences: None,
+) -> Restored:
     """Put a backup back, after checking every byte of it. Works while the service runs; restart its processes after.
+
+    API keys that the service has revoked stay revoked, and what was deleted stays deleted, except `with_deleted`. Audit
+    events stay, and the restore is one. Dashboard sessions end. announce: called with the consequences before anything
+    changes; if it raises, nothing does.
 
     Raises Rejected for a backup that is unfinished, damaged or from a newer version, Conflict for a service that holds
     data already, unless it is to be replaced, Unavailable when the index is away. Nothing has changed then; only an
@@ -58,14 +79,21 @@ def restore(folder: Path, parts: Parts, *, replace: bool = False) -> Restored:
     with snapshot(parts.database) as connection:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts) as (tables, dumps):
+        with snapshot(parts.database) as connection:
+            expected = consequences(manifest.created_at, dumps, tables, connection, with_deleted=with_deleted)
+        announce(expected)
         source = FileStore(folder / FILES)
         for file in listed_files(folder):
             _put_back(file, source, parts.files)
-        _exchange(tables, dumps, replace, parts.database)
+        deleted = _exchange(tables, dumps, manifest, parts.database, replace=replace, with_deleted=with_deleted)
         for file in listed_files(folder):  # a worker's sweep removes old files that no row names, as none did until now
             if not parts.files.path(*file).is_file():
                 _put_back(file, source, parts.files)
-    return Restored(manifest.rows_in("documents"), manifest.num_files, len(manifest.lost_files), renew_points(parts))
+    for tenant_id, files in groupby(sorted(deleted), key=lambda file: file.tenant_id):
+        discard_all_unnamed(tenant_id, [file.sha256 for file in files], parts.database, parts.files)
+    sessions_ended = _forget_in_redis(parts)
+    points = renew_points(parts)
+    return Restored(expected.documents, manifest.num_files, len(manifest.lost_files), points, sessions_ended)
 
 
 def _put_back(file: StoredFile, source: FileStore, target: FileStore) -> None:
@@ -76,13 +104,48 @@ def _put_back(file: StoredFile, source: FileStore, target: FileStore) -> None:
         target.keep_beside(*file, made)
 
 
-def _exchange(tables: Path, dumps: Sequence[TableDump], replace: bool, database: Database) -> None:
+def _exchange(
+    tables: Path,
+    dumps: Sequence[TableDump],
+    manifest: Manifest,
+    database: Database,
+    *,
+    replace: bool,
+    with_deleted: bool,
+) -> list[StoredFile]:
+    """Returns the files of what was deleted again."""
     with replacing(database) as connection:
         _refuse_filled(connection, replace)
         earlier = versions(connection)
-        clear(connection)
-        load(connection, dumps, tables, UNHELD)
+        with set_aside(connection) as copies:
+            clear(connection)
+            load(connection, dumps, tables, UNHELD)
+            deleted = reinstate(connection, copies, with_deleted=with_deleted)
         make_consistent(connection, earlier)
+        action = f"Restore the backup of {manifest.created_at:%Y-%m-%d %H:%M} UTC"
+        add_event_of_all_tenants(connection, action=action, route="ragkv restore", client=COMMAND_LINE)
+        return deleted
+
+
+def _forget_in_redis(parts: Parts) -> bool:
+    """End all sessions and forget answers, also in the embedded server, which is started for that. False while Redis is
+    away."""
+    embedded = EmbeddedRedis(parts.settings) if parts.settings.redis_url is None else None
+    if embedded is not None and not embedded.has_data:
+        return True
+    try:
+        if embedded is not None:
+            embedded.start()
+        parts.sessions.end_all()
+        forget_stale_answers(parts.database, parts.answer_ring)
+        for tenant_id, collection_id in parts.recent_answers.collections():
+            parts.recent_answers.forget(tenant_id, collection_id)
+    except (Unavailable, Rejected):
+        return False
+    finally:
+        if embedded is not None:
+            embedded.stop()
+    return True
 
 
 def _refuse_filled(connection: "Connection", replace: bool) -> None:

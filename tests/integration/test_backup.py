@@ -7,35 +7,62 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.access.keys import list_all_keys
+from ragkv.access.audit import AuditFilter, Change, all_audit, record_change
+from ragkv.access.keys import authenticate, issue_key, list_all_keys, revoke_key
+from ragkv.catalog.attachments import delete_file
+from ragkv.catalog.collection import delete_in_batches, make_collection
+from ragkv.catalog.data_sources import remove_data_source
 from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document
+from ragkv.catalog.feedback import remove_feedback
 from ragkv.catalog.listing import list_chunks
 from ragkv.catalog.requeue import stuck_ids
+from ragkv.catalog.webhooks import delete_webhook, list_deliveries, list_webhooks, make_webhook
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
+from ragkv.clock import utc_now
+from ragkv.db.database import Database
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
 from ragkv.db.evaluations import QUEUED, next_question
+from ragkv.db.file_tables import FileRow
 from ragkv.db.kv_entries import all_entries
-from ragkv.db.tables import CollectionRow, DocumentRow, EvaluationQuestionRow, EvaluationRow
-from ragkv.db.tenants import tenant_secret
-from ragkv.errors import Conflict, NotFound, Rejected
+from ragkv.db.restored import NOT_SENT
+from ragkv.db.tables import (
+    ApiKeyRow,
+    CollectionRow,
+    DataSourceRow,
+    DeletionRow,
+    DocumentRow,
+    EvaluationQuestionRow,
+    EvaluationRow,
+    FeedbackRow,
+)
+from ragkv.db.tenants import collection_ref, ensure_collection, tenant_secret
+from ragkv.db.webhooks import READY_EVENT, announce
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised
+from ragkv.files import StoredFile
+from ragkv.ids import new_id
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.upkeep import restore as restoring
 from ragkv.upkeep.backup import backup
 from ragkv.upkeep.cleaning import clean
+from ragkv.upkeep.consequences import Consequences
 from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict_entries
+from ragkv.upkeep.pruning import DELETIONS_KEPT, KEYS_KEPT, prune
 from ragkv.upkeep.restore import restore
 from tests.conftest import ingest_over, lend_models
 from tests.issued_keys import issue_key_by_name
@@ -115,14 +142,18 @@ def test_a_backup_moves_between_databases_and_its_documents_answer_at_once(
 
 
 def test_every_row_comes_back_as_it_was(source: Parts, empty: Parts, tmp_path: Path):
-    """But for what says where a document stands: nobody holds it, and its collection has a new generation."""
+    """But for what says where a document stands: nobody holds it, and its collection has a new generation; and for the
+    event of the audit log that says so."""
     store(source, year=1843)
     store(source, ALAN, "alan.md")
     issue_key_by_name("guests", "laptop", ("read", "write"), source.database, None)
-    backup(tmp_path / "backup", source.database, source.files)
+    manifest = backup(tmp_path / "backup", source.database, source.files)
     restore(tmp_path / "backup", empty)
 
     before, after = rows(source), rows(empty)
+    restored = f"Restore the backup of {manifest.created_at:%Y-%m-%d %H:%M} UTC"
+    assert [row[4] for row in after.pop("audit_events")] == [restored] * len(after["tenants"])
+    before.pop("audit_events")
     generations = [row[4] for row in after.pop("collections")]
     assert min(generations) > 1_000_000_000 > max(row[4] for row in before.pop("collections"))
     assert [[_naive(row) for row in table] for table in after.values()] == [
@@ -288,6 +319,215 @@ def test_kv_that_is_gone_is_said_to_be_coming_until_a_worker_has_made_it(
     assert states() == {"stored"}
 
 
+def test_what_was_revoked_or_deleted_since_stays_so_after_a_restore_over_the_service(source: Parts, tmp_path: Path):
+    tenant_id, database = source.default_collection.tenant_id, source.database
+    leaked, ended = (issue_key(tenant_id, name, ["read"], database) for name in ("leaked", "ended"))
+    kept, gone = store(source), store(source, ALAN, "alan.md")
+    file = (tenant_id, _sha256(source, gone))
+    collection = make_collection(tenant_id, "old", database).id
+    old = store_document(collection_ref(tenant_id, collection, database), "old.md", io.BytesIO(b"Old."), source)
+    webhook = make_webhook(tenant_id, "https://example.com/", None, frozenset(), database).webhook.id
+    folder = _backup(source, tmp_path, upload=False)
+
+    revoke_key(leaked.view.id, database)
+    _remove_key_that_ended_long_ago(ended.view.id, database)
+    delete_document(tenant_id, gone, source)
+    list(delete_in_batches(tenant_id, collection, source))
+    delete_webhook(tenant_id, webhook, database)
+    restored = restore(folder, source, replace=True)
+
+    assert (restored.documents, _document_ids(source)) == (1, [kept])
+    assert (
+        not source.files.path(*file).exists()
+        and not source.files.path(tenant_id, old_hash := sha256(b"Old.").hexdigest()).exists()
+    ), old_hash
+    assert old.document_id not in _document_ids(source) and list_webhooks(tenant_id, database) == []
+    for issued in (leaked, ended):
+        with pytest.raises(Unauthorised, match="revoked"):
+            authenticate(issued.key, database)
+
+
+def test_everything_that_can_be_deleted_on_request_is_listed(source: Parts):
+    ref, database = source.default_collection, source.database
+    of = {"tenant_id": ref.tenant_id, "collection_id": ref.collection_id}
+    file = FileRow(tenant_id=ref.tenant_id, sha256="0" * 64, name="a", num_bytes=1, purpose="assistants")
+    folder = DataSourceRow(**of, location="file:///nowhere", interval_minutes=0)
+    other = make_collection(ref.tenant_id, "other", database).id
+    of_other = DataSourceRow(**of | {"collection_id": other}, location="file:///nowhere", interval_minutes=0)
+    feedback = FeedbackRow(**of, answer_id=new_id(), question="", answer="", num_passages=0, rating="good", asked_at=utc_now())  # fmt: skip
+    with database.writing() as session:
+        session.add_all([file, folder, of_other, feedback])
+    remove_data_source(ref.tenant_id, folder.id, database)
+    next(delete_in_batches(ref.tenant_id, other, source))
+    remove_feedback(ref.tenant_id, feedback.answer_id, database)
+    delete_file(ref.tenant_id, file.id, source, lambda: None)
+
+    with database.reading() as session:
+        listed = {(row.kind, row.id) for row in session.scalars(select(DeletionRow))}
+    assert listed == {
+        ("data_sources", folder.id),
+        ("data_sources", of_other.id),
+        ("feedback", feedback.answer_id),
+        ("files", file.id),
+    }
+    with database.writing() as session:
+        session.execute(update(DeletionRow).values(at=utc_now() - DELETIONS_KEPT - timedelta(minutes=1)))
+    prune(0, database)
+    with database.reading() as session:
+        assert session.scalars(select(DeletionRow)).all() == []
+
+
+def test_deleted_documents_come_back_when_asked_for_and_then_stay(source: Parts, tmp_path: Path):
+    """An accidental deletion; a restore of a later backup does not repeat it. Revoked keys stay revoked."""
+    tenant_id = source.default_collection.tenant_id
+    issued = issue_key(tenant_id, "leaked", ["read"], source.database)
+    document_id = store(source)
+    folder = _backup(source, tmp_path, upload=False)
+    delete_document(tenant_id, document_id, source)
+    revoke_key(issued.view.id, source.database)
+
+    assert restore(folder, source, replace=True, with_deleted=True).documents == 1
+    backup(tmp_path / "later", source.database, source.files)
+    assert restore(tmp_path / "later", source, replace=True).documents == 1
+    assert source.files.path(tenant_id, _sha256(source, document_id)).read_bytes() == ADA
+    with pytest.raises(Unauthorised, match="revoked"):
+        authenticate(issued.key, source.database)
+
+
+def test_the_audit_log_outlives_a_restore_and_has_it(source: Parts, tmp_path: Path):
+    """Also that of a tenant which is newer than the backup."""
+    tenant_id = source.default_collection.tenant_id
+    for action in ("Before", "After"):
+        record_change(Change(tenant_id, None, action, "x", "x"), source.database)
+        if action == "Before":
+            folder = _backup(source, tmp_path)
+    newer = ensure_collection(source.database, "newer").tenant_id
+    record_change(Change(newer, None, "Upload", "x", "x"), source.database)
+    restore(folder, source, replace=True)
+
+    def actions(tenant_id: str) -> list[str]:
+        return [event.action.partition(" the ")[0] for event in all_audit(AuditFilter(tenant_id), source.database)]
+
+    assert actions(tenant_id) == ["Restore", "After", "Before"]
+    assert actions(newer) == ["Restore", "Upload"]
+    assert tenant_id == source.default_collection.tenant_id
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_dashboard_sessions_end_with_a_restore(
+    parts: Parts, redis_server: EmbeddedRedis, tmp_path: Path, is_running: bool
+):
+    folder = _backup(parts, tmp_path)
+    token = parts.sessions.begin("a key")
+    if not is_running:
+        redis_server.stop()
+    restored = restore(folder, parts, replace=True)
+    if not is_running:
+        redis_server.start()
+
+    assert restored.sessions_ended and parts.sessions.holder(token) is None
+
+
+def test_a_restore_says_that_sessions_go_on_while_redis_is_away(parts: Parts, tmp_path: Path):
+    folder = _backup(parts, tmp_path)
+    environment = _environment(parts) | {"RAGKV_REDIS_URL": f"unix://{tmp_path}/nowhere"}
+    shown = CliRunner().invoke(restore_command, [str(folder), "--replace"], env=environment)
+
+    assert shown.exit_code == 0, shown.output
+    assert "sessions from before the restore have not ended" in shown.output
+
+
+def test_messages_of_webhooks_that_were_pending_are_not_sent_again(source: Parts, tmp_path: Path):
+    tenant_id, database = source.default_collection.tenant_id, source.database
+    webhook = make_webhook(tenant_id, "https://example.com/", None, frozenset(), database).webhook.id
+    document_id = store(source)
+    with database.writing() as session:
+        announce(session, document_id, READY_EVENT)
+    folder = _backup(source, tmp_path, upload=False)
+    restore(folder, source, replace=True)
+
+    (delivery,) = list_deliveries(tenant_id, webhook, 10, None, database).items
+    assert (delivery.status, delivery.error) == ("failed", NOT_SENT)
+
+
+def test_the_consequences_are_told_before_anything_changes(source: Parts, tmp_path: Path):
+    tenant_id, database = source.default_collection.tenant_id, source.database
+    old, revoked = (issue_key(tenant_id, name, ["read"], database).view.id for name in ("old", "revoked"))
+    store(source), (gone := store(source, ALAN, "alan.md"))
+    folder = _backup(source, tmp_path, upload=False)
+    delete_document(tenant_id, gone, source)
+    store(source, b"Newer.", "newer.md")
+    revoke_key(revoked, database)
+    with database.writing() as session:  # as if another database were restored over
+        session.execute(delete(ApiKeyRow).where(ApiKeyRow.id == old))
+        session.execute(update(DocumentRow).where(DocumentRow.name == "ada.md").values(sha256="0" * 64))
+    issue_key(tenant_id, "newer", ["read"], database)
+    before, told = rows(source), []
+
+    def refuse(expected: Consequences) -> None:
+        told.append(expected)
+        raise RuntimeError
+
+    for with_deleted in (False, True):
+        with pytest.raises(RuntimeError):
+            restore(folder, source, replace=True, with_deleted=with_deleted, announce=refuse)
+    assert rows(source) == before
+    without, with_ = told
+    assert (without.documents, without.reappearing, without.older_files, without.deleted, without.lost) == (
+        1,
+        0,
+        1,
+        1,
+        1,
+    )
+    assert (with_.documents, with_.reappearing, with_.deleted) == (2, 1, 0)
+    assert (without.valid_keys, without.revoked_keys, without.lost_keys) == ([old], 1, 1)
+
+
+@pytest.mark.parametrize("tenant_id", ["../planted", "/tmp/planted", ".", "", "a" * 31 + "/"])
+def test_a_backup_whose_files_lead_out_of_the_folder_is_refused(
+    parts: Parts, empty: Parts, tmp_path: Path, tenant_id: str
+):
+    folder = _backup(parts, tmp_path)
+    (folder / "files.jsonl").write_text(json.dumps([tenant_id, sha256(ADA).hexdigest()]) + "\n")
+    _change_manifest(folder, file_list=sha256((folder / "files.jsonl").read_bytes()).hexdigest())
+
+    with pytest.raises(Rejected, match="names no file"):
+        restore(folder, empty)
+    assert not list(tmp_path.rglob("planted"))
+
+
+@pytest.mark.parametrize(
+    ("table", "column"), [("documents", "sha256"), ("documents", "tenant_id"), ("chunks", "kv_key")]
+)
+def test_a_backup_whose_rows_lead_out_of_the_folder_is_refused(
+    parts: Parts, ingest: IngestParts, empty: Parts, tmp_path: Path, table: str, column: str
+):
+    ingest_document(store(parts), ingest)
+    folder = _backup(parts, tmp_path, upload=False)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (dumped,) = (dumped for dumped in manifest["tables"] if dumped["name"] == table)
+    lines = [json.loads(line) for line in (folder / f"tables/{table}.jsonl").read_text().splitlines()]
+    lines[0][dumped["columns"].index(column)] = "../../../../etc/passwd"
+    content = "".join(json.dumps(line) + "\n" for line in lines).encode()
+    (folder / f"tables/{table}.jsonl").write_bytes(content)
+    dumped["sha256"] = sha256(content).hexdigest()
+    _change_manifest(folder, tables=manifest["tables"])
+
+    with pytest.raises(Rejected, match=r"the id '\.\./"):
+        restore(folder, empty)
+    assert rows(empty)["documents"] == []
+
+
+def test_a_backup_whose_tables_lead_out_of_the_folder_is_refused(parts: Parts, empty: Parts, tmp_path: Path):
+    folder = _backup(parts, tmp_path)
+    tables = json.loads((folder / "manifest.json").read_text())["tables"]
+    _change_manifest(folder, tables=[*tables, tables[0] | {"name": "../tables/documents"}])
+
+    with pytest.raises(Rejected, match="names a table"):
+        restore(folder, empty)
+
+
 def test_a_folder_with_something_in_it_is_not_written_to(parts: Parts, tmp_path: Path):
     (tmp_path / "backup").mkdir()
     (tmp_path / "backup" / "mine").write_text("keep")
@@ -317,11 +557,11 @@ def test_files_that_a_worker_sweeps_during_a_long_restore_are_put_back(
     folder = _backup(parts, tmp_path, upload=False)
     exchange = restoring._exchange
 
-    def hours_later(*given: Any) -> None:
+    def hours_later(*given: Any, **options: Any) -> list[StoredFile]:
         for path in (path for path in empty.files.folder.rglob("*") if path.is_file()):
             os.utime(path, (time.time() - 7200,) * 2)
         assert clean(empty).files == 1
-        exchange(*given)
+        return exchange(*given, **options)
 
     monkeypatch.setattr(restoring, "_exchange", hours_later)
     restore(folder, empty)
@@ -372,6 +612,7 @@ def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: 
     assert written.exit_code == put_back.exit_code == 0, written.output + put_back.output
     assert "1 document and 1 file" in written.output and "secrets of tenants" in written.output
     assert "Restored: 1 document and 1 file" in put_back.output and "Restart the API" in put_back.output
+    assert "does not know what was deleted or revoked after the backup" in put_back.output
 
 
 def _backup(parts: Parts, tmp_path: Path, *, upload: bool = True) -> Path:
@@ -389,6 +630,23 @@ def _environment(parts: Parts) -> dict[str, str | None]:
         "RAGKV_MODEL": settings.model,
         "RAGKV_CHUNK_TOKENS": str(settings.chunk_tokens),
     }
+
+
+def _document_ids(parts: Parts) -> list[str]:
+    with parts.database.reading() as session:
+        return list(session.scalars(select(DocumentRow.id)))
+
+
+def _remove_key_that_ended_long_ago(key_id: str, database: Database) -> None:
+    with database.writing() as session:
+        session.execute(update(ApiKeyRow).where(ApiKeyRow.id == key_id).values(revoked_at=utc_now() - 2 * KEYS_KEPT))
+    issue_key_by_name("default", "newest", ("read",), database)
+    assert prune(0, database).keys == 1
+
+
+def _change_manifest(folder: Path, **changes: Any) -> None:
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | changes))
 
 
 def _naive(row: tuple[object, ...]) -> tuple[object, ...]:

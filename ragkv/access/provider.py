@@ -44,6 +44,8 @@ REMEMBERED_S = 3600.0
 """The discovery document is read again after this; keys, too, and at once where a token names one that is not known."""
 CODES_AT_ONCE = 8
 """The provider is asked about so many codes at a time, however many strangers make up."""
+FAILURE_REMEMBERED_S = 5.0
+"""After a failure the discovery document is not read again for so long: anybody may ask for it."""
 MAX_CHARS = 200
 MAX_HEADER_BYTES = 16 * 1024
 MAX_HINT_CHARS = 4000
@@ -108,6 +110,8 @@ class Provider:
         self._sign_in = sign_in
         self._timeout_s = timeout_s
         self._discovered: tuple[float, Discovered] | None = None
+        self._failure: tuple[float, str] | None = None
+        self._discovering = asyncio.Lock()
         self._keys: tuple[float, KeySet] | None = None
         self._slots = FairSlots(CODES_AT_ONCE)
 
@@ -156,8 +160,21 @@ class Provider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(told)}"
 
     async def _discover(self) -> Discovered:
-        if self._discovered is not None and time.monotonic() < self._discovered[0]:
-            return self._discovered[1]
+        """The discovery document, which one task reads for all who wait for it. A failure is theirs, too."""
+        async with self._discovering:
+            if self._discovered is not None and time.monotonic() < self._discovered[0]:
+                return self._discovered[1]
+            if self._failure is not None and time.monotonic() < self._failure[0]:
+                raise Unavailable(self._failure[1])
+            try:
+                discovered = await self._read_discovery()
+            except Unavailable as error:
+                self._failure = (time.monotonic() + FAILURE_REMEMBERED_S, str(error))
+                raise
+            self._discovered = (time.monotonic() + REMEMBERED_S, discovered)
+            return discovered
+
+    async def _read_discovery(self) -> Discovered:
         found = await self._fetch("GET", self._sign_in.issuer.rstrip("/") + PATH, Discovered)
         if found.issuer.rstrip("/") != self._sign_in.issuer.rstrip("/"):
             raise self._unusable(f"its issuer is {found.issuer[:MAX_CHARS]!r}, which is not that of RAGKV_OIDC_ISSUER")
@@ -166,7 +183,6 @@ class Provider:
         for endpoint in filter(None, endpoints):
             if not is_private_transport(endpoint) or (endpoint.startswith("http:") and not self._sign_in.on_loopback):
                 raise self._unusable(f"its endpoint {endpoint[:MAX_CHARS]!r} is not https")
-        self._discovered = (time.monotonic() + REMEMBERED_S, found)
         return found
 
     async def _tokens(self, code: str, challenge: Challenge, redirect_uri: str, discovered: Discovered) -> _Tokens:

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import socket
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from urllib.parse import urlsplit
@@ -36,7 +37,8 @@ class Target:
 def target_of(url: str, trusted: frozenset[str]) -> Target:
     """The URL's parts. `trusted` hosts may be reached by plain HTTP and at private addresses.
 
-    Raises Rejected for any other URL than https, for credentials in it, and for an address that is not public.
+    Raises Rejected for any other URL than https, for credentials in it, and for an address or a name that is not
+    public.
     """
     try:
         parts = urlsplit(url)
@@ -50,8 +52,11 @@ def target_of(url: str, trusted: frozenset[str]) -> Target:
         raise Rejected("the URL of a webhook must be like https://example.com/hook, without a user name or fragment")
     if parts.scheme != "https" and host not in trusted:
         raise Rejected(f"the URL of a webhook must begin with https:// (or {_ASK})")
-    if host not in trusted and (address := _literal(host)) is not None:
-        refuse_private(address)
+    if host not in trusted:
+        if (address := _literal(host)) is not None:
+            refuse_private(address)
+        elif _is_inside(host):
+            raise Rejected(f"webhooks are not sent to hosts of private networks: {_ASK}")
     path = parts.path or "/"
     return Target(parts.scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
 
@@ -73,26 +78,43 @@ async def resolve(target: Target, trusted: frozenset[str], lookups: Executor) ->
 
 
 def refuse_private(address: IPAddress) -> None:
-    """Check an address that a webhook would reach. Raises Rejected for an address that is not on the public
-    internet."""
-    mapped = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    if not address.is_global or address.is_multicast or (mapped is not None and not mapped.is_global):
+    """Check an address that a webhook would reach. Raises Rejected for one that is not on the public internet, or that
+    a gateway or tunnel turns into the IPv4 address in it."""
+    if not address.is_global or address.is_multicast:
         raise Rejected(f"webhooks are not sent to private addresses: {_ASK}")
-    if any(address in network for network in _TRANSLATED):
-        raise Rejected(f"webhooks are not sent to translated addresses: {_ASK}")
-    if address in _SITE_LOCAL:
-        raise Rejected(f"webhooks are not sent to private addresses: {_ASK}")
+    if isinstance(address, ipaddress.IPv6Address) and (address not in _GLOBAL_UNICAST or _embeds_ipv4(address)):
+        raise Rejected(f"webhooks are not sent to private or translated addresses: {_ASK}")
 
 
-_TRANSLATED = tuple(map(ipaddress.ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
-"""IPv6 addresses that a gateway turns into IPv4 ones, private ones too (NAT64, RFC 6052 and 8215), or that hold one
-(RFC 4291)."""
-_SITE_LOCAL = ipaddress.ip_network("fec0::/10")
-"""Given up by RFC 3879, and global to some versions of Python."""
+_GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
+"""The IPv6 addresses of the internet (RFC 4291). All others are special: IPv4-compatible (::/96), IPv4-mapped
+(::ffff:0:0/96), IPv4-translated (::ffff:0:0:0/96), NAT64 (64:ff9b::/96, 64:ff9b:1::/48), site-local (fec0::/10)."""
+_TUNNELS = tuple(map(ipaddress.ip_network, ("2001::/32", "2002::/16")))
+"""Addresses that hold an IPv4 one in their prefix: Teredo (RFC 4380), 6to4 (RFC 3056)."""
+_ISATAP = 0x5EFE
+"""Begins the second half of addresses that hold an IPv4 one at their end (RFC 5214)."""
+_FLAGS = 0x03000000
+"""Bits of that half which say how unique it is."""
+_NAMES_INSIDE = frozenset({"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "arpa"})
+"""Last parts of names that lead to no host on the internet (RFC 6761, 6762, 8375)."""
+
+
+def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
+    interface = int(address) >> 32 & 0xFFFFFFFF
+    return any(address in network for network in _TUNNELS) or interface & ~_FLAGS == _ISATAP
 
 
 def _literal(host: str) -> IPAddress | None:
+    """The address that a host is, also in the forms that the system's resolver takes: 127.1, 0x7f000001."""
     try:
         return ipaddress.ip_address(host)
     except ValueError:
+        with suppress(OSError):
+            return ipaddress.IPv4Address(socket.inet_aton(host))
         return None
+
+
+def _is_inside(host: str) -> bool:
+    """Whether the name alone says that it leads to no host on the internet."""
+    rest, _, last = host.rstrip(".").lower().rpartition(".")
+    return not rest or last in _NAMES_INSIDE

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from api.access.session import COOKIE
 from api.admin.sign_in import CALLBACK
 from api.command import serve
+from ragkv.access import provider
 from ragkv.access.provider import CODES_AT_ONCE, TIMEOUT_S, Challenge, Identity, Provider
 from ragkv.access.rights import Rights
 from ragkv.cli.status import status
@@ -542,9 +543,30 @@ class TestOutages:
         with pytest.raises(Unavailable, match=f"{reason}.*log in with an API key"):
             identify(settings, oidc_provider, timeout_s=1 if "slow_s" in faults else TIMEOUT_S)
 
-    def test_the_login_with_a_key_is_left_and_sign_in_works_as_soon_as_the_provider_does(
-        self, client: Client, oidc_provider: OIDCProvider
+    def test_a_provider_that_failed_is_asked_once_for_all_and_not_again_for_some_seconds(
+        self, settings: Settings, oidc_provider: OIDCProvider, caplog: pytest.LogCaptureFixture
     ):
+        """Anybody may begin to sign in."""
+        assert settings.sign_in is not None
+        ours = Provider(settings.sign_in)
+
+        async def begin_many() -> list[object]:
+            tasks = (ours.sign_in_url(Challenge.new(), BACK) for _ in range(20))
+            return await asyncio.gather(*tasks, return_exceptions=True)
+
+        oidc_provider.misbehave(discovery={"jwks_uri": None})
+        failures = asyncio.run(begin_many())
+        oidc_provider.misbehave()
+        failures += asyncio.run(begin_many())
+
+        assert all(isinstance(failure, Unavailable) and "jwks_uri" in str(failure) for failure in failures)
+        assert len([record for record in caplog.records if "cannot be used" in record.getMessage()]) == 1
+
+    def test_the_login_with_a_key_is_left_and_sign_in_works_as_soon_as_the_provider_does(
+        self, client: Client, oidc_provider: OIDCProvider, monkeypatch: pytest.MonkeyPatch
+    ):
+        """But for the seconds in which a failure is remembered."""
+        monkeypatch.setattr(provider, "FAILURE_REMEMBERED_S", 0.0)
         oidc_provider.misbehave(discovery={"jwks_uri": None})
         response = client.get("/admin/sign-in?next=/admin/jobs", follow_redirects=False)
 

@@ -35,11 +35,11 @@ from ragkv.errors import Conflict, Rejected
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from ragkv.webhooks import delivery
-from ragkv.webhooks.address import resolve, target_of
+from ragkv.webhooks.address import Target, resolve, target_of
 from ragkv.webhooks.delivery import AT_ONCE, DELAYS_S, OF_TENANT, Courier
 from tests.over_http import Client, assert_problem, upload
 
-HERE = frozenset({"127.0.0.1"})
+HERE = frozenset({"127.0.0.1", "localhost"})
 
 
 class Receiver:
@@ -255,7 +255,7 @@ def test_other_tenants_backlogs_cost_a_message_one_round(database: Database, rec
 
 
 def test_a_name_that_cannot_be_looked_up_costs_its_own_message_alone(database: Database, receiver: Receiver):
-    announced(database, "https://xn--a/")
+    announced(database, "https://xn--a.example/")
     ref = ensure_collection(database)
     make_webhook(ref.tenant_id, receiver.url, None, HERE, database)
     with database.writing() as session:
@@ -308,6 +308,12 @@ def test_a_host_that_is_no_longer_trusted_is_not_reached(database: Database, rec
         "https://127.0.0.1/", "https://10.1.2.3/", "https://192.168.0.1:8443/", "https://169.254.169.254/latest/meta-data",
         "https://[::1]/", "https://[::ffff:10.0.0.1]/", "https://[fd00::1]/", "https://[fe80::1]/", "https://[64:ff9b::a00:1]/",
         "https://[64:ff9b:1::a00:1]/", "https://[fec0::1]/", "https://[::10.0.0.1]/",
+        "https://[::ffff:8.8.8.8]/", "https://[::ffff:0:127.0.0.1]/", "https://[::ffff:0:8.8.8.8]/", "https://[64:ff9b::8.8.8.8]/",
+        "https://[2606:4700::5efe:10.0.0.1]/", "https://[2606:4700::200:5efe:127.0.0.1]/", "https://[2606:4700::200:5efe:808:808]/",
+        "https://[2002:808:808::1]/", "https://[2001:0:808:808::1]/", "https://[::8.8.8.8]/", "https://[5f00::1]/", "https://[ff0e::1]/",
+        "https://127.1/", "https://2130706433/", "https://0x7f.1/", "https://0x7f000001/", "https://017700000001/", "https://10.1/",
+        "https://localhost/", "https://LOCALHOST:8443/", "https://localhost./", "https://a.localhost/", "https://redis/",
+        "https://db.internal/", "https://printer.local/", "https://nas.home.arpa/",
         "https://0.0.0.0/", "https://224.0.0.1/", "https://100.64.0.1/", "https://[::]/", "https://[2002:a00:1::]/",
         "https://example.com/" + "a" * 2000, "https://[1/", "https://example.com/\r\nX: y",
     ],
@@ -317,10 +323,17 @@ def test_other_addresses_are_refused(url: str):
         target_of(url, frozenset())
 
 
+@pytest.mark.parametrize(
+    "url", ["https://[2606:4700:4700::1111]/", "https://8.8.8.8/", "https://a.b.example.com:8443/x?y"]
+)
+def test_public_addresses_and_names_are_accepted(url: str):
+    assert target_of(url, frozenset()).scheme == "https"
+
+
 @pytest.mark.parametrize("host", ["localhost", "2130706433", "0x7f.1", "127.1"])
 def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_looked_up(host: str):
     """Numbers in odd forms, too: whatever the system's resolver makes of them."""
-    target = target_of(f"https://{host}/", frozenset())
+    target = Target("https", host, 443, "/")
 
     with ThreadPoolExecutor() as lookups, pytest.raises((Rejected, OSError)):
         asyncio.run(resolve(target, frozenset(), lookups))

@@ -115,6 +115,7 @@ endef
 
 lock: setup ## Rebuild the locked lists from pyproject.toml
 	$(COMPILE) requirements-tools.in -c requirements-cpu.txt -o requirements-tools.txt
+	$(COMPILE) docs/kubernetes/router.in --python-platform linux -o docs/kubernetes/router.txt
 	$(call lock_target,cpu,--override requirements-exclude.txt --find-links $(TORCH_WHEELS))
 	$(call lock_target,gpu,--override requirements-exclude-gpu.txt --python-platform linux)
 
@@ -135,7 +136,7 @@ licences-gpu: setup ## What packages for a GPU state of their licences, into sup
 	$(BIN)/python -m supply.stated table $(VENV)/absent.json > supply/licences-gpu.txt
 
 audit: setup ## Known vulnerabilities of the locked versions; needs the internet
-	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt,-r $(list))
+	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt docs/kubernetes/router.txt,-r $(list))
 
 clean: ## Remove everything that was made here, data included
 	rm -rf $(VENV) .ragkv .cache bench-ttft.json sbom-*.json

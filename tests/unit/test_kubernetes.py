@@ -2,7 +2,7 @@
 
 import shutil
 import subprocess
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,17 @@ def labels(pod: Manifest) -> set[tuple[str, str]]:
     return set(pod["metadata"]["labels"].items())
 
 
+def selects(selector: Manifest, pod: Manifest) -> bool:
+    """Whether a selector, or the plain labels of a Service, chooses a pod."""
+    has = dict(labels(pod)) | {"app.kubernetes.io/part-of": "ragkv"}
+    expressions = selector.get("matchExpressions", [])
+    plain = selector.get("matchLabels", {} if expressions else selector)
+    assert all(expression["operator"] == "In" for expression in expressions)
+    return plain.items() <= has.items() and all(
+        has.get(expression["key"]) in expression["values"] for expression in expressions
+    )
+
+
 def check(manifest: Manifest) -> None:
     if manifest["kind"] not in OF_OPERATORS:
         kubernetes_validate.validate(manifest, VERSION, strict=True)
@@ -71,7 +82,7 @@ def test_engines_have_the_gpu_of_their_overlay(request: pytest.FixtureRequest, r
 
 
 def test_services_budgets_and_policies_select_pods_that_there_are(rendered: list[Manifest]):
-    known = [labels(pod) for pod in pods(rendered).values()]
+    known = list(pods(rendered).values())
     chosen = [
         manifest["spec"].get("selector", manifest["spec"].get("podSelector"))
         for manifest in rendered
@@ -79,8 +90,50 @@ def test_services_budgets_and_policies_select_pods_that_there_are(rendered: list
     ]
     assert len(chosen) > 8
     for selector in chosen:
-        wanted = set(selector.get("matchLabels", selector).items())
-        assert any(wanted <= pod for pod in known), selector
+        assert any(selects(selector, pod) for pod in known), selector
+
+
+def may_connect(component: str, address: str, port: int | str) -> bool:
+    """Whether policies let the pods of a component open a connection to an address outside the cluster's pods."""
+    policies = [manifest["spec"] for manifest in base() if manifest["kind"] == "NetworkPolicy"]
+    (pod,) = (pod for name, pod in pods(base()).items() if name == component)
+    mine = [policy for policy in policies if "Egress" in policy["policyTypes"] and selects(policy["podSelector"], pod)]
+    assert mine, f"{component} may connect anywhere"
+    rules = [rule for policy in mine for rule in policy["egress"] if port in [at["port"] for at in rule["ports"]]]
+    return any(contains(peer["ipBlock"], address) for rule in rules for peer in rule["to"] if "ipBlock" in peer)
+
+
+def contains(block: Manifest, address: str) -> bool:
+    inside, outside = ip_network(block["cidr"]), map(ip_network, block.get("except", ()))
+    return ip_address(address) in inside and not any(ip_address(address) in network for network in outside)
+
+
+@pytest.mark.parametrize("component", ["api", "worker"])
+def test_api_and_workers_reach_the_internet_by_https_and_private_addresses_on_the_ports_of_stores_alone(component: str):
+    private = ["10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "127.0.0.1", "169.254.169.254", "fd00::1", "fe80::1", "::1", "::ffff:a00:1", "64:ff9b::a00:1", "2002:a00:1::"]  # fmt: skip
+    assert not any(may_connect(component, address, 443) for address in private)
+    assert all(may_connect(component, address, 443) for address in ("8.8.8.8", "2606:4700:4700::1111"))
+    assert may_connect(component, "10.1.2.3", 5432) and not may_connect(component, "169.254.169.254", 5432)
+    for port in (22, 80, 8001, "http"):
+        assert not any(may_connect(component, address, port) for address in ("8.8.8.8", "10.1.2.3"))
+
+
+def test_engines_and_the_migration_do_not_reach_the_internet():
+    assert not any(may_connect(component, "8.8.8.8", 443) for component in ("engine", "migrate"))
+
+
+def test_the_api_reaches_the_router():
+    (rule,) = (
+        rule
+        for manifest in base()
+        if manifest["kind"] == "NetworkPolicy" and selects(manifest["spec"]["podSelector"], pods(base())["api"])
+        for rule in manifest["spec"].get("egress", ())
+        if any(
+            selects(peer.get("podSelector", {"matchLabels": {"no": "pod"}}), pods(base())["router"])
+            for peer in rule["to"]
+        )
+    )
+    assert rule["ports"] == [{"port": "http"}]
 
 
 def test_no_pod_may_become_root_or_write_to_its_image():

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 LISTS = {
     target: (ROOT / f"requirements-{target}.txt", ROOT / f"requirements-{target}-dev.txt") for target in ("cpu", "gpu")
 }
+ROUTER = ROOT / "docs/kubernetes/router.txt"
 FOR_TESTS = {"pytest", "playwright", "schemathesis", "hypothesis", "pgserver", "mypy", "ruff", "matplotlib", "cyclonedx-python-lib"}  # fmt: skip
 COPYLEFT = ("psycopg", "psycopg2", "chardet")
 OURS = {"api", "worker", "engine"}
@@ -34,13 +35,20 @@ SERVICES = COMPOSE["services"]
 
 class TestLists:
     @pytest.mark.parametrize(
-        "path", [*LISTS["cpu"], *LISTS["gpu"], ROOT / "requirements-tools.txt"], ids=lambda p: p.name
+        "path", [*LISTS["cpu"], *LISTS["gpu"], ROOT / "requirements-tools.txt", ROUTER], ids=lambda p: p.name
     )
     def test_every_package_has_a_version_and_hashes(self, path: Path):
         pins = read_list(path)
 
         assert len(pins) == len(re.findall(r"^[a-zA-Z]", path.read_text(), re.MULTILINE)) > 5
         assert all(pinned.hashes for pinned in pins)
+
+    def test_the_routers_image_installs_the_listed_files_alone(self):
+        (wanted,) = re.findall(r"^[a-z].*", ROUTER.with_suffix(".in").read_text(), re.MULTILINE)
+
+        assert wanted in {f"{pinned.name}=={pinned.version}" for pinned in read_list(ROUTER)}
+        installs = re.findall(r"pip install.*", ROUTER.with_suffix(".Dockerfile").read_text())
+        assert installs and all("--require-hashes" in line and "/router.txt" in line for line in installs)
 
     @pytest.mark.parametrize("target", LISTS)
     def test_what_tests_need_is_beside_what_the_service_needs(self, target: str):

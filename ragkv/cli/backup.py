@@ -80,22 +80,20 @@ def restore(folder: Path, replace: bool, with_deleted: bool) -> None:
 
 def _told(expected: Consequences, *, replace: bool) -> Iterator[str]:
     """One line for each consequence that there is."""
-    yield f"The backup was made on {expected.made_at:%Y-%m-%d %H:%M} UTC. Afterwards the service has its data:"
-    lines = [
-        (expected.documents, "document", ""),
-        (expected.reappearing, "document", " among them that the service does not have now"),
-        (expected.older_files, "document", " with an earlier file than now, which answers again"),
-        (expected.deleted, "document", " of the backup stay deleted: --with-deleted brings them back"),
-        (expected.lost, "document", " that are newer than the backup, and are deleted"),
-        (len(expected.valid_keys), "API key", " that become valid: " + _shown(expected.valid_keys)),
-        (expected.revoked_keys, "API key", " of the backup that stay revoked"),
-        (expected.lost_keys, "API key", " that are newer than the backup, and become invalid"),
-        (expected.unsent, "message", " of webhooks that are not sent again"),
-    ]
-    for count, noun, what in lines:
-        if count:
-            yield f"  - {plural(count, noun)}{what}"
-    yield "  - settings of collections, webhooks and data sources as they were then"
+    yield f"The backup was made on {expected.made_at:%Y-%m-%d %H:%M} UTC. After the restore:"
+    counts = {
+        "documents in all": expected.documents,
+        "documents that are not in the service now": expected.reappearing,
+        "documents whose earlier file answers again": expected.older_files,
+        "documents that stay deleted (--with-deleted brings them back)": expected.deleted,
+        "newer documents that are lost": expected.lost,
+        f"API keys that become valid ({_shown(expected.valid_keys)})": len(expected.valid_keys),
+        "API keys that stay revoked": expected.revoked_keys,
+        "newer API keys that are lost": expected.lost_keys,
+        "messages of webhooks that are not sent again": expected.unsent,
+    }
+    yield from (f"  {what}: {count:,}" for what, count in counts.items() if count)
+    yield "  collections, webhooks and data sources have the settings that they had then"
     if not replace:
         yield (
             "This service does not know what was deleted or revoked after the backup: it comes back. Revoke keys "

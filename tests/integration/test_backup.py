@@ -605,6 +605,7 @@ def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts,
 
 def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: Path):
     store(parts)
+    key_id = issue_key_by_name("guests", "laptop", ("read",), parts.database).view.id
     folder = str(tmp_path / "backup")
     written = CliRunner().invoke(backup_command, [folder], env=_environment(parts))
     put_back = CliRunner().invoke(restore_command, [folder], env=_environment(empty))
@@ -613,6 +614,7 @@ def test_the_commands_say_what_to_do_next(parts: Parts, empty: Parts, tmp_path: 
     assert "1 document and 1 file" in written.output and "secrets of tenants" in written.output
     assert "Restored: 1 document and 1 file" in put_back.output and "Restart the API" in put_back.output
     assert "does not know what was deleted or revoked after the backup" in put_back.output
+    assert f"API keys that become valid ({key_id}): 1" in put_back.output.partition("Restored")[0]
 
 
 def _backup(parts: Parts, tmp_path: Path, *, upload: bool = True) -> Path:

@@ -1,6 +1,7 @@
 """Pages of PDF documents and images as they look, with boxes over words: rendered in the sandbox, pictures of
-bounded size."""
+bounded size. What one tenant asks for delays no other's pages."""
 
+import logging
 import os
 import threading
 import time
@@ -9,13 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
+from queue import LifoQueue
 from typing import BinaryIO, Generic, TypeVar
 
 from msgspec import DecodeError
 from PIL import Image
 
 from ingest.parse.parsed import MAX_PAGES
-from ingest.parse.quotes import MAX_PAGES_AT_ONCE, BoxedPage, Drawing, Located, Locating, Picture, Quote
+from ingest.parse.quotes import MAX_PAGES_AT_ONCE, BoxedPage, Drawing, Located, Locating, Quote
 from ingest.parse.scan import ScannedPage
 from ingest.parse.sniff import image_format
 from ingest.sandbox.messages import Limits, decode_scans, encode
@@ -23,11 +25,21 @@ from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
 from ragkv.catalog.cited import cited_text
 from ragkv.catalog.documents import document_file
-from ragkv.errors import NotFound, Rejected, Unavailable
+from ragkv.errors import NotFound, Rejected, TooLarge, Unavailable
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.threads import Threads
 
-MAX_SECONDS = 20
+log = logging.getLogger(__name__)
+
+AT_ONCE = 2
+"""Pages that are worked on at once, each of another tenant."""
+MAX_SECONDS = 5
+MAX_MEMORY_MIB = 512
+WIDTHS = (600, 1200, 2400)
+"""Widths in which pages are drawn. Pictures of other widths are made of these."""
+MAX_SLOW_PAGES = 2
+"""Refusals for time or memory after which no page of a file is tried for KEPT_S."""
 MAX_KEPT_BYTES = 64 << 20
 MAX_KEPT_REFUSALS = 10_000
 KEPT_S = 600.0
@@ -35,7 +47,8 @@ NO_SCANS = encode(())
 _HEAD_BYTES = 1024
 
 V = TypeVar("V")
-_Key = tuple[Path, int, int]
+_Key = tuple[Path, int, str | int]
+"""A file, a page of it, and the kind of work, or the width of its picture. Page 0 stands for the whole file."""
 
 
 class PageViews:
@@ -47,23 +60,25 @@ class PageViews:
 
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
-        settings = parts.settings
-        self._parser = Parser(Limits(min(MAX_SECONDS, settings.parse_seconds), settings.parse_memory_mib))
+        self._parsers = _Parsers(parts.settings)
         self._kept = _Kept[bytes](MAX_KEPT_BYTES)
         self._refused = _Kept[str](MAX_KEPT_REFUSALS)
-        self.threads = Threads("pages", 1)
+        self._slow_pages = _Kept[int](MAX_KEPT_REFUSALS)
+        self.threads = Threads("pages", AT_ONCE, size_each=1)
 
     def picture(self, tenant_id: str, document_id: str, number: int, width: int) -> bytes:
-        """A page as PNG, at most `width` pixels wide."""
+        """A page as PNG, at most `width` pixels wide, which is at most the last of WIDTHS."""
         _check_number(number)
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
-        key = (path, number, width)
-        kept = self._kept.get(key)
-        if kept is None:
-            with self._opened(tenant_id, key) as body:
-                kept = _png(self._parser.draw(name, body, Drawing(number, width)))
-            self._kept.keep(key, kept, len(kept))
-        return kept
+        drawn_width = next(drawn for drawn in WIDTHS if drawn >= width)
+        key = (path, number, drawn_width)
+        png = self._kept.get(key)
+        if png is None:
+            with self._opened(tenant_id, path, number, "picture") as body, self._parsers.one() as parser:
+                picture = parser.draw(name, body, Drawing(number, drawn_width))
+            png = _png(Image.frombytes("RGB", (picture.width, picture.height), picture.pixels))
+            self._kept.keep(key, png, len(png))
+        return png if width == drawn_width else _scaled(png, width)
 
     def boxes(self, tenant_id: str, document_id: str, start: int, end: int, checksum: str | None = None) -> Located:
         """The pages on which characters [start, end) of the document's text lie, with boxes over them. Rejected if they
@@ -85,12 +100,12 @@ class PageViews:
         self._refused.forget_deleted()
 
     def close(self) -> None:
-        self._parser.close()
+        self._parsers.close()
 
     def _located(self, tenant_id: str, document_id: str, asked: Locating) -> Located:
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
-        with self._opened(tenant_id, (path, asked.first, 0)) as body:
-            return self._parser.locate(name, body, asked, self._scans(tenant_id, path.name, asked))
+        with self._opened(tenant_id, path, asked.first, "boxes") as body, self._parsers.one() as parser:
+            return parser.locate(name, body, asked, self._scans(tenant_id, path.name, asked))
 
     def _scans(self, tenant_id: str, sha256: str, asked: Locating) -> tuple[ScannedPage, ...]:
         """The pages asked for that were read by OCR, as they were kept; none if that cannot be read any more."""
@@ -101,21 +116,66 @@ class PageViews:
         return tuple(scan for scan in scans if asked.first <= scan.number < asked.first + MAX_PAGES_AT_ONCE)
 
     @contextmanager
-    def _opened(self, tenant_id: str, key: _Key) -> Iterator[BinaryIO]:
-        """The file, for work that is known by `key`: what was refused lately is refused again without the work."""
-        if (reason := self._refused.get(key)) is not None:
+    def _opened(self, tenant_id: str, path: Path, number: int, work: str) -> Iterator[BinaryIO]:
+        """The file, for `work` on a page: what was refused lately is refused again without the work."""
+        page, file = (path, number, work), (path, 0, "")
+        if (reason := self._refused.get(page) or self._refused.get(file)) is not None:
             raise Rejected(reason)
-        with self._parts.files.open(tenant_id, key[0].name) as body:
+        with self._parts.files.open(tenant_id, path.name) as body:
             head = os.pread(body.fileno(), _HEAD_BYTES, 0)
             if b"%PDF-" not in head and image_format(head) is None:
                 raise Rejected("only pages of PDF files and images can be shown as pictures: see the document's chunks")
             try:
                 yield body
             except Rejected as refusal:
-                self._refused.keep(key, str(refusal), 1)
+                self._refused.keep(page, str(refusal), 1)
+                if isinstance(refusal, TooLarge):
+                    slow_pages = (self._slow_pages.get(file) or 0) + 1
+                    self._slow_pages.keep(file, slow_pages, 1)
+                    if slow_pages >= MAX_SLOW_PAGES:
+                        self._refused.keep(file, f"{refusal} (no page of the file is shown for now)", 1)
                 raise Rejected(str(refusal)) from refusal  # none of them concerns what the caller sent
             except ParserStopped as stopped:
                 raise Unavailable(str(stopped)) from stopped
+
+
+class _Parsers:
+    """Parsers for AT_ONCE pages. Their servers are all started with the first page: the start takes seconds."""
+
+    def __init__(self, settings: Settings) -> None:
+        seconds, memory_mib = min(MAX_SECONDS, settings.parse_seconds), min(MAX_MEMORY_MIB, settings.parse_memory_mib)
+        self._parsers = [Parser(Limits(seconds, memory_mib)) for _ in range(AT_ONCE)]
+        self._idle = LifoQueue[Parser]()
+        for parser in self._parsers:
+            self._idle.put(parser)
+        self._starting = threading.Thread(target=self._start, name="pages: start", daemon=True)
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def one(self) -> Iterator[Parser]:
+        """A parser that nothing else uses meanwhile."""
+        with self._lock:
+            if not self._starting.ident:
+                self._starting.start()
+        parser = self._idle.get()
+        try:
+            yield parser
+        finally:
+            self._idle.put(parser)
+
+    def close(self) -> None:
+        """End the servers, once what is begun has ended."""
+        if self._starting.ident:
+            self._starting.join()
+        for parser in self._parsers:
+            parser.close()
+
+    def _start(self) -> None:
+        for parser in self._parsers:
+            try:
+                parser.start()
+            except ParserStopped as stopped:
+                log.warning("%s", stopped)
 
 
 def _check_number(number: int) -> None:
@@ -160,7 +220,16 @@ class _Kept(Generic[V]):
                 self._total -= self._values.pop(key)[1]
 
 
-def _png(picture: Picture) -> bytes:
+def _png(image: Image.Image) -> bytes:
     file = BytesIO()
-    Image.frombytes("RGB", (picture.width, picture.height), picture.pixels).save(file, "PNG")
+    image.save(file, "PNG")
     return file.getvalue()
+
+
+def _scaled(png: bytes, width: int) -> bytes:
+    """A picture that is `width` pixels wide at most."""
+    with Image.open(BytesIO(png), formats=["PNG"]) as image:
+        if image.width <= width:
+            return png
+        height = max(round(image.height * width / image.width), 1)
+        return _png(image.resize((width, height), Image.Resampling.BOX))

@@ -1,6 +1,7 @@
 """A fair queue: whoever has received the least so far is served next."""
 
 from collections import deque
+from collections.abc import Set as AbstractSet
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,9 +35,14 @@ class FairQueue(Generic[T]):
             self._starts[owner] = max(self._now, self._starts.get(owner, 0.0))
         self._waiting[owner].append(item)
 
-    def take(self) -> tuple[str, T]:
-        """(owner, item) of who is next; there must be one. Say with `charge` how long it took."""
-        owner = min(self._waiting, key=self._starts.__getitem__)
+    def any_but(self, owners: AbstractSet[str]) -> bool:
+        """Whether an item of another owner than these waits."""
+        return not self._waiting.keys() <= owners
+
+    def take(self, passing_over: AbstractSet[str] = frozenset()) -> tuple[str, T]:
+        """(owner, item) of who is next, other than the owners passed over; there must be one. Say with `charge` how
+        long it took."""
+        owner = min((name for name in self._waiting if name not in passing_over), key=self._starts.__getitem__)
         self._now = max(self._now, self._starts[owner])
         self.charge(owner, SMALLEST_S)
         items = self._waiting[owner]

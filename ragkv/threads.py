@@ -5,6 +5,7 @@ import contextvars
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import ContextVar
@@ -32,10 +33,12 @@ def share_cores() -> None:
 
 class FairPool(ThreadPoolExecutor):
     """A pool whose threads are shared out by time, fairly between the owners of the work. `OWNER` says whose it is when
-    it is submitted."""
+    it is submitted. `size_each`: threads that one owner may occupy at a time; all by default."""
 
-    def __init__(self, name: str, size: int) -> None:
+    def __init__(self, name: str, size: int, size_each: int | None = None) -> None:
         super().__init__(size, thread_name_prefix=name)
+        self._size_each = size_each or size
+        self._occupied = Counter[str]()
         self._lock = threading.Lock()
         self._waiting = FairQueue[Callable[[], None]]()
 
@@ -47,24 +50,37 @@ class FairPool(ThreadPoolExecutor):
         return result
 
     def _do_next(self) -> None:
-        """One call a piece, whichever it turns out to be."""
+        """Do pieces until none may be begun: one that is passed over is begun by the thread that ends another of its
+        owner's."""
+        while (taken := self._take()) is not None:
+            owner, piece = taken
+            del taken
+            began = time.monotonic()
+            try:
+                piece()
+            finally:
+                del piece  # see _fulfil
+                with self._lock:
+                    self._waiting.charge(owner, time.monotonic() - began)
+                    self._occupied -= Counter((owner,))  # drops zeros
+
+    def _take(self) -> tuple[str, Callable[[], None]] | None:
         with self._lock:
-            owner, piece = self._waiting.take()
-        began = time.monotonic()
-        try:
-            piece()
-        finally:
-            del piece  # see _fulfil
-            with self._lock:
-                self._waiting.charge(owner, time.monotonic() - began)
+            full = {owner for owner, threads in self._occupied.items() if threads >= self._size_each}
+            if not self._waiting.any_but(full):
+                return None
+            owner, piece = self._waiting.take(full)
+            self._occupied[owner] += 1
+            return owner, piece
 
 
 class Threads:
     """A pool of threads of its own: its work waits for none of another kind, and takes no more than `size` threads."""
 
-    def __init__(self, name: str, size: int, *, within_turn: bool = False) -> None:
-        """`within_turn`: the work is so short that the event loop's attention is kept."""
-        self._pool = FairPool(name, size)
+    def __init__(self, name: str, size: int, *, size_each: int | None = None, within_turn: bool = False) -> None:
+        """`size_each`: threads that one owner may occupy at a time. `within_turn`: the work is so short that the event
+        loop's attention is kept."""
+        self._pool = FairPool(name, size, size_each)
         self._within_turn = within_turn
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -132,18 +132,21 @@ def _num_pages(image: Image.Image) -> int:
 
 @_decoding()
 def _page(image: Image.Image, number: int) -> Image.Image:
-    """A page as it is shown: upright, on white, in red, green and blue."""
+    """A page as it is shown: upright, on white, in red, green and blue. It may be the image itself: a copy of a large
+    one takes 350 MB."""
     if number > 1:
         image.seek(number - 1)
     if image.width * image.height > (Image.MAX_IMAGE_PIXELS or 0):
         raise _too_large()
-    shown = ImageOps.exif_transpose(image)
+    ImageOps.exif_transpose(image, in_place=True)
+    shown: Image.Image = image
     if shown.mode.startswith("I"):  # 16 bits a pixel
         shown = shown.convert("I").point(lambda value: value * (1 / _SIXTEEN_BITS)).convert("L")
     if shown.has_transparency_data:
         shown = shown.convert("RGBA")
         shown = Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown)
-    return shown.convert("RGB")
+    shown.load()
+    return shown if shown.mode == "RGB" else shown.convert("RGB")
 
 
 def _unread(number: int, picture: Image.Image) -> ScannedPage:

@@ -73,6 +73,11 @@ class Parser:
         self._lock = threading.Lock()
         self._servers: dict[bool, _Server] = {}
 
+    def start(self) -> None:
+        """Start the server of documents that need no OCR, unless it runs. Raises ParserStopped."""
+        with self._lock:
+            self._server(with_ocr=False)
+
     def parse(self, name: str, body: BinaryIO, watch: PageReport = ignore) -> Parsed:
         """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of
         how many; what it raises ends the child at once.
@@ -112,15 +117,18 @@ class Parser:
     ) -> Answered:
         with self._lock, _shared_memory(shared) as memory:
             try:
-                if with_ocr not in self._servers:
-                    self._servers[with_ocr] = _Server.start(with_ocr)
-                server = self._servers[with_ocr]
+                server = self._server(with_ocr)
                 with server.begin(request, body, memory) as answer:
                     received, in_time, slow_page = _receive(answer, memory, request.limits, watch)
                 return Answered(received, in_time, server.end(), slow_page)
             except BaseException:
                 self._stop()
                 raise
+
+    def _server(self, with_ocr: bool) -> "_Server":
+        if with_ocr not in self._servers:
+            self._servers[with_ocr] = _Server.start(with_ocr)
+        return self._servers[with_ocr]
 
     def _stop(self) -> None:
         while self._servers:

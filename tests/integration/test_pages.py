@@ -2,6 +2,7 @@
 
 import time
 import unicodedata
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing
 from ctypes import byref, c_double
 from io import BytesIO
@@ -14,7 +15,7 @@ import pytest
 from PIL import Image
 
 from api.v1.pages import text_path
-from ingest.page_views import _Kept
+from ingest.page_views import WIDTHS, PageViews, _Kept
 from ingest.parse.pdf import page_at
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -22,7 +23,7 @@ from ragkv.answer.sentences import sentences
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
 from ragkv.settings import MIN_CHUNK_TOKENS, Settings
-from tests.hostile_files import FONTS, page, stream
+from tests.hostile_files import FONTS, forms, page, stream
 from tests.issued_keys import issue_key_by_name
 from tests.made_files import pdf
 from tests.over_http import Client, assert_problem, upload
@@ -311,18 +312,99 @@ def test_a_citation_leads_to_its_words_after_they_were_read_again_in_smaller_chu
     assert client.get(path).status_code == 200
 
 
-def test_a_page_that_takes_too_long_costs_its_own_request(client: Client, parts: Parts, ingest: IngestParts):
-    slow = page(stream(b"0 0 m 500 800 l " * 3_000_000 + b"S"), FONTS)
-    hostile = upload(client, slow, "slow.pdf").json()["id"]
+def views(client: Client) -> PageViews:
+    return client.app.dependencies["page_views"].dependency()
+
+
+def limit_to(seconds: int, client: Client) -> None:
+    """Limit the time that a page may take."""
+    for parser in views(client)._parsers._parsers:
+        parser._limits = msgspec.structs.replace(parser._limits, seconds=seconds)
+
+
+def slow_pdf(num_pages: int = 1) -> bytes:
+    """Pages that take minutes and are tiny."""
+    kids = b" ".join([b"3 0 R"] * num_pages)
+    return forms(7).replace(b"/Count 1 /Kids [3 0 R]", b"/Count %d /Kids [%b]" % (num_pages, kids))
+
+
+def test_a_page_that_takes_too_long_does_so_once_whatever_width_is_asked_for(client: Client, ingest: IngestParts):
+    hostile = upload(client, slow_pdf(), "slow.pdf").json()["id"]
     good = added(client, ingest, pdf([["words"]]))
-    limits = msgspec.structs.replace(client.app.dependencies["page_views"].dependency()._parser._limits, seconds=1)
-    client.app.dependencies["page_views"].dependency()._parser._limits = limits
+    limit_to(1, client)
 
     assert_problem(client.get(f"/v1/documents/{hostile}/pages/1"), 422, "it takes more than 1 s")
-    began = time.monotonic()
-    assert_problem(client.get(f"/v1/documents/{hostile}/pages/1"), 422, "it takes more than 1 s")
-    assert time.monotonic() - began < 1, "it is known by now"
+    for width in range(300, 2400, 300):
+        response = client.get(f"/v1/documents/{hostile}/pages/1", params={"width": width})
+        assert_problem(response, 422, "it takes more than 1 s")
+        assert "no page of the file" not in response.text, "it was not tried again"
     assert client.get(f"/v1/documents/{good}/pages/1").status_code == 200
+
+
+def test_a_file_is_not_tried_again_once_two_of_its_pages_took_too_long(client: Client):
+    hostile = upload(client, slow_pdf(4), "slow.pdf").json()["id"]
+    limit_to(1, client)
+    for number in (1, 2):
+        problem = client.get(f"/v1/documents/{hostile}/pages/{number}")
+        assert_problem(problem, 422, "it takes more than 1 s")
+        assert "no page of the file" not in problem.text
+    for number in (3, 4):
+        assert_problem(client.get(f"/v1/documents/{hostile}/pages/{number}"), 422, "no page of the file is shown")
+
+
+def test_a_page_that_takes_too_much_memory_is_refused_like_one_that_takes_too_long(client: Client):
+    """Far below what a document may take."""
+    wide = encoded(Image.new("RGBA", (7000, 7000)))
+    hostile = upload(client, wide, "wide.png").json()["id"]
+
+    assert_problem(client.get(f"/v1/documents/{hostile}/pages/1"), 422, "it takes more than 512 MiB")
+
+
+def test_an_image_of_as_many_pixels_as_a_camera_has_is_shown(client: Client):
+    document_id = upload(client, encoded(Image.new("RGB", (8000, 6000))), "photo.png").json()["id"]
+    assert client.get(f"/v1/documents/{document_id}/pages/1").status_code == 200
+
+
+def test_a_page_is_drawn_in_few_widths(client: Client):
+    """Pictures of all others are made of these."""
+    document_id = upload(client, pdf([["words"]]), "a.pdf").json()["id"]
+    for width in (50, 111, 599, 601, 1200, 2000):
+        png = client.get(f"/v1/documents/{document_id}/pages/1", params={"width": width}).content
+        assert Image.open(BytesIO(png)).width == width
+    assert [drawn for _, _, drawn in views(client)._kept._values] == list(WIDTHS)
+
+
+def test_pages_of_one_tenant_delay_no_others(client: Client, parts: Parts):
+    """Red asks for pages that take as long as they may, at many widths at once."""
+    red, blue = (
+        {"Authorization": f"Bearer {issue_key_by_name(name, 'x', ['write'], parts.database).key}"}
+        for name in ("red", "blue")
+    )
+    hostile = [upload(client, slow_pdf(n), "slow.pdf", headers=red).json()["id"] for n in (1, 2)]
+    harmless = upload(client, pdf([["words"]] * 12), "a.pdf", headers=blue).json()["id"]
+
+    def seconds(numbers: range) -> list[float]:
+        """The time until blue has each of its pages."""
+        times = []
+        for number in numbers:
+            began = time.monotonic()
+            assert client.get(f"/v1/documents/{harmless}/pages/{number}", headers=blue).status_code == 200
+            times.append(time.monotonic() - began)
+        return times
+
+    alone = seconds(range(1, 7))
+    with ThreadPoolExecutor(12) as threads:
+        asked = [
+            threads.submit(client.get, f"/v1/documents/{document_id}/pages/1?width={width}", headers=red)
+            for width in (300, 700, 1300, 2000)
+            for document_id in hostile
+        ]
+        wait(asked, timeout=0.3)
+        beside = seconds(range(7, 13))
+        assert not all(answer.done() for answer in asked), "red is busy all the time"
+        for answer in asked:
+            assert_problem(answer.result(), 422, "it takes more than")
+    assert max(beside) < max(alone) + 1
 
 
 def test_pictures_are_kept_within_their_bound():

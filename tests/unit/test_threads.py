@@ -59,6 +59,18 @@ def test_an_owner_with_much_work_does_not_keep_others_waiting(pool: FairPool):
     assert {"one", "two"} <= set(order[:3])
 
 
+def test_an_owner_occupies_no_more_threads_than_it_may():
+    """The others go to whoever comes next, however much of its work waits; and all of it is done."""
+    begin, done = threading.Event(), []
+    with FairPool("test", 2, size_each=1) as pool:
+        busy = [submit(pool, "busy", lambda: begin.wait(10) and done.append(1)) for _ in range(4)]
+        submit(pool, "other", done.append, "other").result(timeout=10)
+        assert done == ["other"]
+        begin.set()
+        for piece in busy:
+            piece.result(timeout=10)
+
+
 def test_errors_and_results_come_back(pool: FairPool):
     assert pool.submit(lambda value, *, more: value + more, 1, more=2).result(timeout=10) == 3
     with pytest.raises(ZeroDivisionError):

@@ -174,7 +174,8 @@ FIELDS: dict[str, dict[str, str]] = {
     "Replacement": {"file": "New file of the document."},
     "Amendment": {
         "name": "New name of the document.",
-        "metadata": "Changes to the metadata, applied as a JSON merge patch (RFC 7396): null removes a key.",
+        "metadata": "Changes to the metadata, applied as a JSON merge patch (RFC 7396): null removes a key. "
+        "Documents that came as attachments of this one alone follow.",
     },
     "DocumentPage": {"items": "Documents, newest first."},
     "DocumentProgress": {"id": "Id of the document.", "name": "Name of the document.", **INGESTION},

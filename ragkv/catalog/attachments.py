@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.collection import insert_collection
-from ragkv.catalog.documents import Accepted, DocumentView, delete_documents, insert_document, label, revive, view_of
+from ragkv.catalog.documents import Accepted, DocumentView, delete_documents, insert_document, relabel, revive, view_of
 from ragkv.catalog.metadata import Metadata, checked
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.catalog.quotas import check_document_quota
@@ -137,8 +137,9 @@ def entries_among(
 def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
     with database.writing() as session:
+        advisory_lock(session, uploads_lock(ref.tenant_id))
         row = _find(session, ref, file_id, lock=True)
-        label(session, row[0], checked(metadata))
+        relabel(session, row[0], checked(metadata))
         session.flush()
         session.execute(collection_changed(ref.collection_id))
         return to_entry(row)
@@ -234,7 +235,7 @@ def _attach(
         session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
         return Accepted(document_id, created=True)
     if metadata is not None:
-        label(session, document, metadata)
+        relabel(session, document, metadata)
     document.is_attachment, document.data_source_id = False, None
     revive(session, document, index_fingerprint)
     session.flush()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.batched import batched
-from ragkv.catalog.documents import DocumentView, document_view, find_document, label, view_of
+from ragkv.catalog.documents import DocumentView, document_view, find_document, relabel, view_of
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
@@ -50,13 +50,16 @@ class Exchanged:
 def amend_document(
     tenant_id: str, document_id: str, database: Database, name: str | None = None, patch: Metadata | None = None
 ) -> DocumentView:
-    """Rename a document, merge a patch into its metadata. Raises NotFound, Rejected for too much metadata."""
+    """Rename a document, merge a patch into its metadata and that of its attachments (`relabel`). Raises NotFound,
+    Rejected for too much metadata."""
     with database.writing() as session:
+        if patch is not None:
+            advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id, lock=True)
         if name is not None:
             document.name = clean_file_name(name)
         if patch is not None:
-            label(session, document, checked(patched(document.labels, patch)))
+            relabel(session, document, checked(patched(document.labels, patch)))
         session.flush()
         session.execute(collection_changed(document.collection_id))
         return view_of(document)

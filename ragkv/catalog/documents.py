@@ -27,7 +27,7 @@ from ragkv.db.documents import (
     start_over,
 )
 from ragkv.db.jobs import INGEST
-from ragkv.db.mail_attachments import is_orphan, orphans_in
+from ragkv.db.mail_attachments import attached_only_to, is_orphan, orphans_in
 from ragkv.db.tables import DocumentLabelRow, DocumentRow, JobRow
 from ragkv.db.tenants import known_collection
 from ragkv.errors import NotFound
@@ -143,7 +143,7 @@ def store_document(
                     is_renamed = move(found, origin.data_source_id, origin.place)
                 is_relabelled = bool(labels) and labels != found.labels  # none leaves what there was
                 if is_relabelled:
-                    label(session, found, labels)
+                    relabel(session, found, labels)
                 if is_renamed or is_relabelled:
                     session.flush()
                     session.execute(collection_changed(found.collection_id))
@@ -221,6 +221,26 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
     session.add_all(
         DocumentLabelRow(document_id=document.id, key=key, value=value) for key, value in labels_of(metadata)
     )
+
+
+def relabel(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
+    """Give a document other metadata, and the same changes to documents that came as its attachments alone, on all
+    levels. A value there that is not the one that the document had was set by hand, and stays.
+
+    To be called under `uploads_lock`. Raises Rejected for an attachment that would have too much metadata.
+    """
+    before = document.labels
+    label(session, document, metadata)
+    changed = {key for key in before.keys() | metadata.keys() if _at(key, before) != _at(key, metadata)}
+    for attachment in session.scalars(attached_only_to(document.id)).all() if changed else ():
+        following = {key for key in changed if _at(key, attachment.labels) == _at(key, before)}
+        kept = {key: value for key, value in attachment.labels.items() if key not in following}
+        relabel(session, attachment, checked(kept | {key: metadata[key] for key in following & metadata.keys()}))
+
+
+def _at(key: str, metadata: Metadata) -> tuple[bool, Any]:
+    """Whether there is a value, which may be null, and the value."""
+    return key in metadata, metadata.get(key)
 
 
 def _orphans(collection_id: str, database: Database) -> Sequence[str]:

@@ -135,10 +135,10 @@ def _accept(ref: CollectionRef, mail: DocumentRow, sha256: str, file: _File, dep
 def _insert(
     session: "Session", ref: CollectionRef, mail: DocumentRow, file: _File, received: Received, parts: Parts
 ) -> str:
-    _check_unchanged(session, mail)
+    labels = _check_unchanged(session, mail).labels
     found = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
     if found is None:
-        document_id = insert_document(session, ref, file.name, received, mail.labels, is_attachment=True)
+        document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
         check_quota(session, mail.tenant_id, received.num_bytes, parts.settings)
         add_change(session, _addition(mail, document_id))
     else:
@@ -150,13 +150,14 @@ def _insert(
     return document_id
 
 
-def _check_unchanged(session: "Session", mail: DocumentRow) -> None:
-    """Hold the lock under which files are replaced. Raises Conflict unless the mail still has the file that was
-    read."""
+def _check_unchanged(session: "Session", mail: DocumentRow) -> DocumentRow:
+    """Hold the lock under which files are replaced and metadata changes. Returns the mail as it is now. Raises Conflict
+    unless it still has the file that was read."""
     advisory_lock(session, uploads_lock(mail.tenant_id))
     present = session.get(DocumentRow, mail.id)
     if present is None or present.sha256 != mail.sha256:
         raise Conflict(f"document {mail.id} was {'deleted' if present is None else 'replaced'}")
+    return present
 
 
 def _note(

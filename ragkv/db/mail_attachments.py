@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, delete, exists, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from ragkv.db.file_tables import AttachmentRow
 from ragkv.db.lists import one_of
@@ -19,6 +19,14 @@ def attachments_with_documents(mail_id: str) -> Select[MailAttachmentRow, Docume
     """(attachment, its document or None), in order."""
     mine = attachments_of(mail_id).outerjoin(DocumentRow, DocumentRow.id == MailAttachmentRow.document_id)
     return mine.add_columns(DocumentRow)
+
+
+def attached_only_to(mail_id: str) -> Select[DocumentRow]:
+    """The documents that came as attachments of this mail alone."""
+    others = aliased(MailAttachmentRow)
+    mine = exists().where(MailAttachmentRow.document_id == DocumentRow.id, MailAttachmentRow.mail_id == mail_id)
+    in_another = exists().where(others.document_id == DocumentRow.id, others.mail_id != mail_id)
+    return select(DocumentRow).where(DocumentRow.is_attachment, mine, ~in_another).order_by(DocumentRow.id)
 
 
 def mails_of(document_id: str) -> Select[str, str]:

@@ -101,6 +101,74 @@ def test_each_attachment_is_a_document_and_the_two_know_each_other(client: Clien
     assert f'href="/admin/documents/{mail_id}"' in client.get(f"/admin/documents/{plan['id']}").text
 
 
+def test_attachments_follow_their_mails_metadata(client: Client, ingest: IngestParts):
+    """With those of mails within it: a filter finds none of them by what the mail no longer is. Values that were set by
+    hand stay, and so do other documents."""
+    inner = mail("inner", deep__md=b"# Deep\n\nThe bridge is deep.\n")
+    own, by_hand = b"# Own\n\nThe bridge is ours.\n", b"# Note\n\nThe bridge was noted.\n"
+    parts_of_mail = {"plan__md": PLAN, "inner": inner, "own__md": own, "by_hand__md": by_hand}
+    first = send(client, ingest, mail("first", **parts_of_mail), metadata='{"audience": "everyone", "year": 1}')
+    send(
+        client,
+        ingest,
+        mail("second", shared__md=b"# Two\n\nThe bridge has two.\n"),
+        metadata='{"audience": "everyone"}',
+    )
+    upload(client, own, "own.md")
+    ids = {one["name"]: one["document_id"] for one in shown(client, first)["attachments"]}
+    (deep,) = shown(client, ids["inner.eml"])["attachments"]
+    client.patch(f"/v1/documents/{ids['by_hand.md']}", json={"metadata": {"audience": "staff"}})
+
+    patch = {"metadata": {"audience": "board", "year": None, "topic": ["bridges"]}}
+    assert client.patch(f"/v1/documents/{first}", json=patch).status_code == 200
+    changed = {"audience": "board", "topic": ["bridges"]}
+    assert shown(client, ids["plan.md"])["metadata"] == changed
+    assert shown(client, ids["inner.eml"])["metadata"] == shown(client, deep["document_id"])["metadata"] == changed
+    assert shown(client, ids["by_hand.md"])["metadata"] == changed | {"audience": "staff"}
+    assert shown(client, ids["own.md"])["metadata"] == {"audience": "everyone", "year": 1}
+
+    def found(audience: str) -> set[str]:
+        asked = {"question": "Which bridge?", "filter": {"audience": audience}, "top_k": 20}
+        passages = client.post("/v1/search", json=asked).json()["passages"]
+        return {shown(client, passage["document_id"])["name"] for passage in passages}
+
+    assert found("everyone") == {"own.md", "second.eml", "shared.md"}
+    assert found("board") == {"first.eml", "plan.md", "inner.eml", "deep.md"}
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+def test_an_attachment_of_two_mails_keeps_its_metadata(client: Client, ingest: IngestParts):
+    first = send(client, ingest, mail("first", plan__md=PLAN), metadata='{"audience": "everyone"}')
+    send(client, ingest, mail("second", plan__md=PLAN))
+    client.patch(f"/v1/documents/{first}", json={"metadata": {"audience": "board"}})
+
+    (plan,) = shown(client, first)["attachments"]
+    assert shown(client, plan["document_id"])["metadata"] == {"audience": "everyone"}
+
+
+@pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
+def test_attachments_of_a_mail_uploaded_again_with_other_metadata_follow(client: Client, ingest: IngestParts):
+    made = mail("bridges", plan__md=PLAN)
+    mail_id = send(client, ingest, made, metadata='{"audience": "everyone"}')
+    send(client, ingest, made, metadata='{"audience": "board"}')
+
+    (plan,) = shown(client, mail_id)["attachments"]
+    assert shown(client, plan["document_id"])["metadata"] == {"audience": "board"}
+
+
+def test_attachments_that_come_after_a_change_of_metadata_have_the_new_one(
+    client: Client, ingest: IngestParts, parts: Parts
+):
+    """The worker read the mail before."""
+    mail_id = send(client, ingest, mail("bridges"), metadata='{"audience": "everyone"}')
+    with parts.database.reading() as session:
+        before = session.get_one(DocumentRow, mail_id)
+    client.patch(f"/v1/documents/{mail_id}", json={"metadata": {"audience": "board"}})
+    (plan,) = settle_attachments(before, [("plan.md", PLAN)], parts)
+
+    assert shown(client, plan)["metadata"] == {"audience": "board"}
+
+
 @pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
 def test_attachments_are_recorded_and_announced_as_other_documents_are(client: Client, ingest: IngestParts):
     hook = client.post("/v1/webhooks", json={"url": "https://example.com/hook"}).json()["webhook"]["id"]

@@ -9,6 +9,7 @@ import msgspec
 
 from ragkv.access.audit import Change, add_change
 from ragkv.catalog.documents import DocumentView, find_document, insert_document, remove_orphans, revive, view_of
+from ragkv.catalog.metadata import Metadata
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.quotas import check_quota
 from ragkv.db.collections import collection_changed
@@ -17,9 +18,10 @@ from ragkv.db.documents import document_by_hash
 from ragkv.db.mail_attachments import (
     attachments_of,
     attachments_with_documents,
-    depth_of,
     forget_attachments,
     mails_of,
+    num_attachments_in,
+    uploads_of,
 )
 from ragkv.db.tables import DocumentRow, MailAttachmentRow
 from ragkv.db.tenants import collection_ref
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 5
 """Mails within mails: what lies deeper is no document."""
+MAX_IN_UPLOAD = 2_000
+"""Attachments of one uploaded document, those of mails within it included."""
 WORKER = "worker"
 """The client of changes that follow from an upload."""
 
@@ -63,6 +67,17 @@ class DocumentDetail(DocumentView, frozen=True, kw_only=True):
     attached_to: list[MailView]
 
 
+class _NoMore(TooLarge):
+    """Neither the file nor any other of the mail can be kept."""
+
+
+class _Place(NamedTuple):
+    """Where a mail lies: the number of mails around it, and the ids of the uploaded ones."""
+
+    depth: int
+    uploads: Sequence[str]
+
+
 class _File(NamedTuple):
     ordinal: int
     name: str
@@ -82,22 +97,32 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
     """Make documents of the files (name, body) that a document has attached now, with its metadata.
 
     Returns the ids of new ones, which are to be queued. Bytes that the collection has are the same document. One that
-    cannot be kept is noted with the reason, one that was deleted since stays so, and those of a file that the document
-    had before go: repeated, it changes nothing. Raises Conflict if the document is gone, or has another file now.
+    cannot be kept is noted with the reason, of those that are too many or too deep the first; one that was deleted
+    since stays so, and those of a file that the document had before go: repeated, it changes nothing. Raises Conflict
+    if the document is gone, or has another file now.
     """
     files: dict[str, _File] = {}
     for ordinal, (name, body) in enumerate(attached):
         files.setdefault(hashlib.sha256(body).hexdigest(), _File(ordinal, name, body))
     with parts.database.reading() as session:
         known = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
-        depth = depth_of(session, document.id, MAX_DEPTH) if files else 0
+        place = _Place(*uploads_of(session, document.id, MAX_DEPTH)) if files else _Place(0, ())
     if not files and not known:
         return []
     ref = collection_ref(document.tenant_id, document.collection_id, parts.database)
+    due = [sha256 for sha256 in files if sha256 not in known or known[sha256].error is not None]
     new = list[str]()
-    for sha256, file in files.items():
-        if sha256 not in known or known[sha256].error is not None:
-            new += _accept(ref, document, sha256, file, depth, parts)
+    for number, sha256 in enumerate(due, start=1):
+        try:
+            new.append(_accept(ref, document, files[sha256], place, parts, is_known=sha256 in known))
+        except Rejected as refusal:
+            is_last = isinstance(refusal, _NoMore)
+            others = f" (so are {len(due) - number:,} more files of this mail)" if is_last and number < len(due) else ""
+            with parts.database.writing() as session:
+                _check_unchanged(session, document)
+                _note(session, document, sha256, files[sha256], error=f"{refusal}{others}")
+            if is_last:
+                break
     if gone := list(known.keys() - files.keys()):
         with parts.database.writing() as session:
             _check_unchanged(session, document)
@@ -113,29 +138,40 @@ def waiting_attachments(mail_id: str, database: Database) -> Sequence[str]:
         return [document.id for _, document in rows if document is not None and document.status is Status.ACCEPTED]
 
 
-def _accept(ref: CollectionRef, mail: DocumentRow, sha256: str, file: _File, depth: int, parts: Parts) -> list[str]:
-    """The id of the document, in a list; none, and the reason noted, if it cannot be kept."""
-    try:
-        if depth == MAX_DEPTH:
-            raise TooLarge(f"it is nested more than {MAX_DEPTH} mails deep: upload it separately")
-        with (
-            parts.files.receive(io.BytesIO(file.body), parts.settings.max_upload_bytes) as received,
-            parts.database.writing() as session,
-        ):
-            document_id = _insert(session, ref, mail, file, received, parts)
-            parts.files.keep(mail.tenant_id, received)
-    except Rejected as refusal:
-        with parts.database.writing() as session:
-            _check_unchanged(session, mail)
-            _note(session, mail, sha256, file, error=str(refusal))
-        return []
-    return [document_id]
+def _accept(ref: CollectionRef, mail: DocumentRow, file: _File, place: _Place, parts: Parts, *, is_known: bool) -> str:
+    """The id of the document. Raises Rejected if it cannot be kept. is_known: it is among the mail's attachments."""
+    if place.depth == MAX_DEPTH:
+        raise _NoMore(f"it is nested more than {MAX_DEPTH} mails deep: upload it separately")
+    with (
+        parts.files.receive(io.BytesIO(file.body), parts.settings.max_upload_bytes) as received,
+        parts.database.writing() as session,
+    ):
+        labels = _check_unchanged(session, mail).labels
+        _check_number(session, place.uploads, int(is_known))
+        document_id = _insert(session, ref, mail, labels, file, received, parts)
+        parts.files.keep(mail.tenant_id, received)
+    return document_id
+
+
+def _check_number(session: "Session", uploads: Sequence[str], num_known: int) -> None:
+    """Raise _NoMore unless one of the uploaded documents may have another attachment, besides the known ones."""
+    fewest = min((session.scalar(num_attachments_in(upload)) or 0 for upload in uploads), default=0)
+    if fewest - num_known >= MAX_IN_UPLOAD:
+        raise _NoMore(
+            f"the uploaded mail has more than {MAX_IN_UPLOAD:,} attachments, those of mails within it included: "
+            "upload it separately"
+        )
 
 
 def _insert(
-    session: "Session", ref: CollectionRef, mail: DocumentRow, file: _File, received: Received, parts: Parts
+    session: "Session",
+    ref: CollectionRef,
+    mail: DocumentRow,
+    labels: Metadata,
+    file: _File,
+    received: Received,
+    parts: Parts,
 ) -> str:
-    labels = _check_unchanged(session, mail).labels
     found = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
     if found is None:
         document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Delete, Select, Update, and_, delete, exists, select, update
+from sqlalchemy import ColumnElement, Delete, Select, Update, and_, delete, exists, func, select, update
 from sqlalchemy.orm import Session, aliased
 
 from ragkv.db.file_tables import AttachmentRow
@@ -71,13 +71,28 @@ def places_of_orphans() -> Select[str, str]:
     return select(DocumentRow.tenant_id, DocumentRow.collection_id).where(is_orphan()).distinct()
 
 
-def depth_of(session: Session, document_id: str, most: int) -> int:
-    """The number of mails that a document lies in, one within the other; 0 if it was uploaded. No more than `most`."""
-    ids = [document_id]
+def uploads_of(session: Session, document_id: str, most: int) -> tuple[int, Sequence[str]]:
+    """The number of mails that a document lies in, one within the other, and the outermost: the ids of the document
+    itself, with 0, if it was uploaded. No more than `most`, and then no ids."""
+    ids: Sequence[str] = [document_id]
     for depth in range(most):
         uploaded = select(DocumentRow.id).where(one_of(DocumentRow.id, ids), ~DocumentRow.is_attachment)
-        if not ids or session.scalars(uploaded.limit(1)).first() is not None:
-            return depth
+        uploads = session.scalars(uploaded).all()
+        if uploads or not ids:
+            return depth, uploads
         above = select(MailAttachmentRow.mail_id).where(one_of(MailAttachmentRow.document_id, ids))
-        ids = list(session.scalars(above.distinct()))
-    return most
+        ids = session.scalars(above.distinct()).all()
+    return most, ()
+
+
+def num_attachments_in(document_id: str) -> Select[int]:
+    """The number of attachments of an uploaded document on all levels. What was uploaded itself has its own."""
+    columns = (MailAttachmentRow.mail_id, MailAttachmentRow.sha256, MailAttachmentRow.document_id)
+    inside = select(*columns).where(MailAttachmentRow.mail_id == document_id).cte(recursive=True)
+    deeper = (
+        select(*columns)
+        .join(DocumentRow, DocumentRow.id == MailAttachmentRow.mail_id)
+        .join(inside, inside.c.document_id == DocumentRow.id)
+        .where(DocumentRow.is_attachment)
+    )
+    return select(func.count()).select_from(inside.union(deeper))

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.catalog import mail_attachments
 from ragkv.catalog.attachments import Attach, attach_files, detach_file
 from ragkv.catalog.changes import replace_document
 from ragkv.catalog.data_sources import add_data_source
@@ -282,6 +283,29 @@ def test_what_has_no_room_or_lies_too_deep_is_named_with_the_reason(client: Clie
     assert "not kept" in client.get(f"/admin/documents/{mail_id}").text
     tenant_id = parts.default_collection.tenant_id
     assert document_view(tenant_id, mail_id, parts.database).status == "ready"
+
+
+def test_an_uploaded_mail_has_no_more_than_so_many_attachments_on_all_levels(
+    client: Client, ingest: IngestParts, monkeypatch: pytest.MonkeyPatch
+):
+    """The first one too many says so, and how many follow it; each uploaded mail has its own, once more."""
+    monkeypatch.setattr(mail_attachments, "MAX_IN_UPLOAD", 7)
+
+    def inner(name: str) -> EmailMessage:
+        return mail(name, **{f"{name}{n}__md": f"# {name} {n}\n\nWords.".encode() for n in range(4)})
+
+    outer = send(client, ingest, mail("outer", one=inner("one"), two=inner("two")))
+    assert len(names(client)) == 1 + 7, "two mails, and five of their eight files"
+    within = [shown(client, one["document_id"])["attachments"] for one in shown(client, outer)["attachments"]]
+    kept = [one["name"] for files in within for one in files if one["document_id"]]
+    (refused,) = (one for files in within for one in files if not one["document_id"])
+    assert len(kept) == 5
+    assert "more than 7 attachments" in refused["error"]
+    assert "2 more files" in refused["error"]
+
+    client.delete(f"/v1/documents/{outer}")
+    other = send(client, ingest, inner("other"))
+    assert [one["status"] for one in shown(client, other)["attachments"]] == ["ready"] * 4
 
 
 @pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)

@@ -11,12 +11,15 @@ from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
 
+from msgspec import DecodeError
+
 from ingest.heartbeat import renewing
 from ingest.keep_kv import keep_kv
 from ingest.parse import Parsed
 from ingest.parts import IngestParts
 from ingest.progress import READING_PAGES, Interrupted, Reporter, StageProgress, StageReport, ignore
-from ingest.sandbox.messages import encode
+from ingest.sandbox.messages import KeptPages, decode_kept, encode
+from ingest.sandbox.parser import ReadInPart
 from ingest.split import split
 from ingest.turn import Turn, TurnOver, none_waiting
 from ragkv.catalog.mail_attachments import settle_attachments
@@ -24,6 +27,7 @@ from ragkv.chunk import Chunk
 from ragkv.db.ingestion import Lease, forget_unused
 from ragkv.db.tables import DocumentRow
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
+from ragkv.files import FileStore
 from ragkv.ids import new_id
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
@@ -41,6 +45,7 @@ MAX_DEATHS = 10
 SEVERAL = 2
 """Other documents whose workers died: with fewer, the document itself is blamed."""
 READ_BYTES = 1 << 20
+NO_PAGES = encode(KeptPages())
 
 
 class IngestOutcome(StrEnum):
@@ -159,7 +164,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
         raise Rejected(f"the worker died {deaths} times while reading this document")
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE or _is_reread(document, parts):
-        superseded = _make_searchable(lease, document, ingest, reporter)
+        superseded = _make_searchable(lease, document, ingest, reporter, turn)
         turn.made_searchable()
     keep_kv(lease, document, ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(superseded, parts.database))
@@ -170,7 +175,9 @@ def _is_reread(document: DocumentRow, parts: Parts) -> bool:
     return document.status is Status.SEARCHABLE and document.index_fingerprint != parts.index_fingerprint
 
 
-def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> list[str]:
+def _make_searchable(
+    lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn
+) -> list[str]:
     """Store and index the chunks. Returns the KV keys that only the document's previous chunks used.
 
     A document that is read again stays searchable by its previous chunks until then.
@@ -180,7 +187,7 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     if not is_reread:
         lease.enter(Status.PARSING)
     with ingest.stage("parse"):
-        parsed = _parse(document, ingest, reporter)
+        parsed = _parse(document, ingest, reporter, turn)
         chunks = _split(document, parsed, parts, reporter)
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
     for document_id in settle_attachments(document, attached, parts):
@@ -204,9 +211,9 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     return superseded
 
 
-def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Parsed:
-    """Parse the file, and keep the lines that were read by OCR beside it. Raises Rejected for a document that cannot be
-    read, OSError for a disk that fails."""
+def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> Parsed:
+    """Parse the file, and keep the lines that were read by OCR beside it; if the turn ends before, the pages that were
+    read so far. Raises TurnOver, Rejected for a document that cannot be read, OSError for a disk that fails."""
     files = ingest.parts.files
     parsing = reporter.stage("parse")
     parsing(0, 0)
@@ -222,7 +229,10 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Pa
 
     with files.open(document.tenant_id, document.sha256) as body:
         try:
-            parsed = ingest.parser.parse(document.name, body, watch)
+            parsed = ingest.parser.parse(document.name, body, watch, turn.is_over, _kept_pages(document, files))
+        except ReadInPart as part:
+            files.keep_beside(document.tenant_id, document.sha256, encode(part.kept))
+            raise TurnOver from part
         except Rejected:
             body.seek(0)
             while body.read(READ_BYTES):
@@ -231,6 +241,14 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter) -> Pa
     if parsed.scans:
         files.keep_beside(document.tenant_id, document.sha256, encode(parsed.scans))
     return parsed
+
+
+def _kept_pages(document: DocumentRow, files: FileStore) -> KeptPages:
+    """The pages that were read in earlier turns. None of a file that was read to its end."""
+    try:
+        return decode_kept(files.beside(document.tenant_id, document.sha256) or NO_PAGES)
+    except DecodeError:
+        return KeptPages()
 
 
 def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Reporter) -> list[Chunk]:

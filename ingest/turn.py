@@ -1,9 +1,13 @@
 """A worker's turn with one document, which ends early if other documents are waiting."""
 
+import time
 from collections.abc import Callable
 
 TURN_TOKENS = 16_384
 """Tokens of KV to compute before others may come in between."""
+
+TURN_SECONDS = 10.0
+"""Seconds to read pages by OCR before others may come in between."""
 
 
 class TurnOver(Exception):
@@ -16,11 +20,22 @@ def none_waiting() -> bool:
 
 
 class Turn:
-    """Work done since other documents were last looked for. Both methods raise TurnOver."""
+    """Work done since other documents were last looked for. TurnOver is raised if others are waiting then."""
 
     def __init__(self, others_wait: Callable[[], bool]) -> None:
         self._others_wait = others_wait
         self._tokens = 0
+        self._reading_since: float | None = None
+
+    def is_over(self) -> bool:
+        """Whether others are waiting, asked while pages are read: only once they were read for a while."""
+        now = time.monotonic()
+        if self._reading_since is None:
+            self._reading_since = now
+        if now - self._reading_since < TURN_SECONDS:
+            return False
+        self._reading_since = now
+        return self._others_wait()
 
     def made_searchable(self) -> None:
         self._look()

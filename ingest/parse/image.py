@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 
 from PIL import (
@@ -34,7 +35,7 @@ from ingest.parse.quotes import (
     drawing_scale,
     find_quotes,
 )
-from ingest.parse.scan import OCR, ScannedPage
+from ingest.parse.scan import OCR, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge, Unsupported
 
@@ -63,16 +64,13 @@ def read_image(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
         total = _num_pages(image)
         if ocr.refusal:
             raise Unsupported(f"it is an image: {ocr.refusal}")
-        recognise = ocr.begin(total)
+        read = ocr.begin(total)
         composer, scans = Composer(), []
         for number in range(1, total + 1):
-            picture = _page(image, number)
-            found = recognise(picture)
+            page = read(number, partial(_picture, image, number))
             composer.page()
-            composer.block(found.text)
-            pixels_a_point = _pixels_a_point(picture)
-            width, height = (side / pixels_a_point for side in picture.size)
-            scans.append(ScannedPage.of(number, found, width, height, pixels_a_point))
+            composer.block(page.text)
+            scans.append(page.scan)
         parsed = composer.parsed(fallback_title, _FORMATS[str(image.format)])
     return replace(parsed, scans=tuple(scans))
 
@@ -147,6 +145,12 @@ def _page(image: Image.Image, number: int) -> Image.Image:
         shown = Image.alpha_composite(Image.new("RGBA", shown.size, "white"), shown)
     shown.load()
     return shown if shown.mode == "RGB" else shown.convert("RGB")
+
+
+def _picture(image: Image.Image, number: int) -> PagePicture:
+    picture = _page(image, number)
+    pixels_a_point = _pixels_a_point(picture)
+    return PagePicture(picture, picture.width / pixels_a_point, picture.height / pixels_a_point, pixels_a_point)
 
 
 def _unread(number: int, picture: Image.Image) -> ScannedPage:

@@ -6,6 +6,7 @@ import threading
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import partial
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
@@ -15,7 +16,7 @@ from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
 from ingest.parse.pdf_tables import characters
 from ingest.parse.quotes import MAX_SCALE, check_size
-from ingest.parse.scan import OCR, READ_PIXELS, ScannedPage
+from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge, Unsupported
 
@@ -89,19 +90,23 @@ def _read_pictures(
     """Read pages by OCR; their text takes its place among the others."""
     if not indices:
         return []
-    recognise = ocr.begin(len(indices))
+    read = ocr.begin(len(indices))
     scans = []
     for index in indices:
-        with page_at(document, index) as page:
-            width, height = page.get_size()
-            check_size(width, height)
-            scale = min(math.sqrt(READ_PIXELS / (width * height)), MAX_SCALE)
-            with closing(page.render(scale=scale)) as bitmap:
-                picture = bitmap.to_pil().convert("RGB")
-        found = recognise(picture)
-        page_texts[index] = tidy(scrub(found.text)) or page_texts[index]
-        scans.append(ScannedPage.of(index + 1, found, width, height, picture.width / width))
+        page = read(index + 1, partial(_picture, document, index))
+        page_texts[index] = tidy(scrub(page.text)) or page_texts[index]
+        scans.append(page.scan)
     return scans
+
+
+def _picture(document: pdfium.PdfDocument, index: int) -> PagePicture:
+    with page_at(document, index) as page:
+        width, height = page.get_size()
+        check_size(width, height)
+        scale = min(math.sqrt(READ_PIXELS / (width * height)), MAX_SCALE)
+        with closing(page.render(scale=scale)) as bitmap:
+            image = bitmap.to_pil().convert("RGB")
+    return PagePicture(image, width, height, image.width / width)
 
 
 @contextmanager

@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from msgspec import Meta
 
@@ -86,6 +85,25 @@ def _scaled(box: Box, by: float, width: float, height: float) -> Box:
     return Box(left, top, max(right - left, 0.0), max(bottom - top, 0.0))
 
 
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """A page that was read by OCR."""
+
+    text: str
+    scan: ScannedPage
+
+
+class PagePicture(NamedTuple):
+    """A page to be read, and its size in points."""
+
+    image: "Image"
+    width: float
+    height: float
+    pixels_a_point: float
+
+
+ReadNext = Callable[[int, Callable[[], PagePicture]], ReadPage]
+"""Reads the page of that number. The picture is made only if the page was not read before."""
 Recognise = Callable[["Image"], Recognised]
 """Reads a picture."""
 
@@ -94,21 +112,33 @@ class WantsOCR(Exception):
     """Pages are to be read by OCR, which this process has not loaded."""
 
 
+class Paused(Exception):
+    """Reading is to go on later, with these pages read."""
+
+    def __init__(self, pages: tuple[ReadPage, ...]) -> None:
+        super().__init__(pages)
+        self.pages = pages
+
+
 @dataclass(frozen=True)
 class OCR:
     """The means to read pages that have no text: at most `max_pages` of a document.
 
     `refusal` is what to do where there are none; empty if there are. `recognise` is None in a process that has not
-    loaded the models. `report` is told how many pages are read, of how many.
+    loaded the models. `report` is told how many pages are read, of how many. `earlier` are those that were read before,
+    and `is_paused` says, once another was read, that the others are for later.
     """
 
     refusal: str = ""
     max_pages: int = 0
     recognise: Recognise | None = None
     report: Callable[[int, int], None] = lambda done, total: None
+    earlier: tuple[ReadPage, ...] = ()
+    is_paused: Callable[[], bool] = lambda: False
 
-    def begin(self, total: int) -> Recognise:
-        """A reader of `total` pages, one after the other. Raises Unsupported, TooLarge for too many, and WantsOCR."""
+    def begin(self, total: int) -> ReadNext:
+        """A reader of `total` pages, one after the other, which may raise Paused. Raises Unsupported, TooLarge for too
+        many, and WantsOCR."""
         if self.refusal:
             raise Unsupported(self.refusal)
         if total > self.max_pages:
@@ -118,14 +148,22 @@ class OCR:
             )
         if (recognise := self.recognise) is None:
             raise WantsOCR
-        done = count(1)
+        pages: list[ReadPage] = []
 
-        def read(picture: "Image") -> Recognised:
-            found = recognise(picture)
-            self.report(next(done), total)
-            return found
+        def read(number: int, draw: Callable[[], PagePicture]) -> ReadPage:
+            if len(pages) < len(self.earlier):
+                page = self.earlier[len(pages)]
+            elif len(pages) > len(self.earlier) and self.is_paused():
+                raise Paused(tuple(pages))
+            else:
+                image, *size = draw()
+                found = recognise(image)
+                page = ReadPage(found.text, ScannedPage.of(number, found, *size))
+            pages.append(page)
+            self.report(len(pages), total)
+            return page
 
-        self.report(0, total)
+        self.report(len(self.earlier), total)
         return read
 
 

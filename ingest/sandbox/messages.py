@@ -6,7 +6,7 @@ import msgspec
 
 from ingest.parse import Parsed
 from ingest.parse.quotes import Drawing, Located, Locating, Picture
-from ingest.parse.scan import WITHOUT_OCR, ScannedPage
+from ingest.parse.scan import WITHOUT_OCR, ReadPage, ScannedPage
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -80,6 +80,14 @@ class Found(msgspec.Struct, frozen=True, tag="found"):
     located: Located
 
 
+class KeptPages(msgspec.Struct, frozen=True, tag="pages"):
+    """The first pages of a document that were read by OCR, and the seconds that it took: the others are still to be
+    read."""
+
+    pages: tuple[ReadPage, ...] = ()
+    seconds: int = 0
+
+
 class NeedsOCR(msgspec.Struct, frozen=True, tag="ocr"):
     """Pages are to be read by OCR, which the fork server has not loaded."""
 
@@ -102,12 +110,20 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     place: str
 
 
-Reply = Read | NeedsOCR | Drawn | Found | Refused | OutOfMemory | Failed
+Reply = Read | KeptPages | NeedsOCR | Drawn | Found | Refused | OutOfMemory | Failed
 
 encode = msgspec.msgpack.encode
 decode_scans = msgspec.msgpack.Decoder(tuple[ScannedPage, ...]).decode
+decode_kept = msgspec.msgpack.Decoder(KeptPages).decode
 PROGRESS = struct.Struct("=II")
 """Pages that are read, and of how many."""
+PAUSE = PROGRESS.size
+"""The place behind it of the byte that tells the child to leave the pages that it has not begun for later."""
+
+
+def parsing_memory(kept: KeptPages) -> bytes:
+    """The content of the memory that is shared with a child that parses: progress, pause, and pages read before."""
+    return bytes(PAUSE + 1) + encode(kept)
 
 
 def decode_answer(message: bytes) -> Reply | None:

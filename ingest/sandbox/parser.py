@@ -19,20 +19,24 @@ from ingest.parse.parsed import MAX_PAGES, Parsed, one_line
 from ingest.parse.quotes import Drawing, Located, Locating, Picture
 from ingest.parse.scan import WITHOUT_OCR, ScannedPage
 from ingest.sandbox.messages import (
+    PAUSE,
     PROGRESS,
     DrawPage,
     Ended,
+    KeptPages,
     Limits,
     LocateQuotes,
     OCRLimits,
     Parsing,
     Request,
     encode,
+    parsing_memory,
 )
 from ingest.sandbox.verdict import (
     MAX_ANSWER_BYTES,
     Answered,
     ParserStopped,
+    pages_read,
     verdict,
     verdict_on_boxes,
     verdict_on_picture,
@@ -50,6 +54,19 @@ OCR_ENVIRONMENT = {
 }
 _TICK_MS = 200
 _BLOCK = 1 << 20
+
+
+class ReadInPart(Exception):
+    """Reading was paused: it goes on with the pages that are kept."""
+
+    def __init__(self, kept: KeptPages) -> None:
+        super().__init__(f"{len(kept.pages)} pages are read")
+        self.kept = kept
+
+
+def go_on() -> bool:
+    """Never pause."""
+    return False
 
 
 def ignore(done: int, total: int) -> None:
@@ -78,19 +95,32 @@ class Parser:
         with self._lock:
             self._server(with_ocr=False)
 
-    def parse(self, name: str, body: BinaryIO, watch: PageReport = ignore) -> Parsed:
+    def parse(
+        self,
+        name: str,
+        body: BinaryIO,
+        watch: PageReport = ignore,
+        is_over: Callable[[], bool] = go_on,
+        kept: KeptPages = KeptPages(),  # noqa: B008 - immutable
+    ) -> Parsed:
         """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of
-        how many; what it raises ends the child at once.
+        how many; what it raises ends the child at once. So is `is_over` while pages are read: once it says so, the page
+        in hand is the last for now. `kept`: pages that were read before.
 
-        Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers, and
-        ParserStopped when the child was killed by neither.
+        Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers,
+        ReadInPart when it was over, and ParserStopped when the child was killed by neither.
         """
-        answered = self._answered(Request(name, self._limits, self._parsing), body, watch)
-        if wants_ocr(answered):
+        if not kept.pages or self._parsing.no_ocr:
+            answered = self._answered(Request(name, self._limits, self._parsing), body, watch)
+            if not wants_ocr(answered):
+                return verdict(one_line(name), self._limits, answered)
             body.seek(0)
-            answered = self._answered(Request(name, self._ocr_limits, self._parsing), body, watch, with_ocr=True)
-            return verdict(one_line(name), self._ocr_limits, answered)
-        return verdict(one_line(name), self._limits, answered)
+        seconds_left = max(self._ocr_limits.seconds - kept.seconds, 1)
+        request = Request(name, msgspec.structs.replace(self._ocr_limits, seconds=seconds_left), self._parsing)
+        answered = self._answered(request, body, watch, parsing_memory(kept), with_ocr=True, is_over=is_over)
+        if (read := pages_read(answered, kept, self._parsing.max_scans)) is not None:
+            raise ReadInPart(read)
+        return verdict(one_line(name), self._ocr_limits, answered)
 
     def draw(self, name: str, body: BinaryIO, asked: Drawing) -> Picture:
         """The picture of a page. Raises as `parse` does, and NotFound for a page that does not exist."""
@@ -112,14 +142,15 @@ class Parser:
         request: Request,
         body: BinaryIO,
         watch: PageReport = ignore,
-        shared: bytes = bytes(PROGRESS.size),
+        shared: bytes = parsing_memory(KeptPages()),
         with_ocr: bool = False,
+        is_over: Callable[[], bool] = go_on,
     ) -> Answered:
         with self._lock, _shared_memory(shared) as memory:
             try:
                 server = self._server(with_ocr)
                 with server.begin(request, body, memory) as answer:
-                    received, in_time, slow_page = _receive(answer, memory, request.limits, watch)
+                    received, in_time, slow_page = _receive(answer, memory, request.limits, watch, is_over)
                 return Answered(received, in_time, server.end(), slow_page)
             except BaseException:
                 self._stop()
@@ -211,7 +242,9 @@ def _shared_memory(content: bytes) -> Iterator[int]:
         os.close(memory)
 
 
-def _receive(answer: BinaryIO, memory: int, limits: Limits, watch: PageReport) -> tuple[bytes, bool, bool]:
+def _receive(
+    answer: BinaryIO, memory: int, limits: Limits, watch: PageReport, is_over: Callable[[], bool]
+) -> tuple[bytes, bool, bool]:
     """Everything the child writes until it ends, whether it ended before its deadline, and whether it read one page for
     too long. Excess output is cut off."""
     poll = select.poll()
@@ -222,6 +255,8 @@ def _receive(answer: BinaryIO, memory: int, limits: Limits, watch: PageReport) -
     while len(received) <= MAX_ANSWER_BYTES:
         done, total = progress = _progress(memory)
         watch(done, total)
+        if total and is_over():
+            os.pwrite(memory, b"\1", PAUSE)
         now = time.monotonic()
         if progress != before:
             before, page_began = progress, now

@@ -20,15 +20,17 @@ import msgspec
 
 from ingest.parse import parse
 from ingest.parse.page_view import draw, locate
-from ingest.parse.scan import OCR, Recognise, WantsOCR
+from ingest.parse.scan import OCR, Paused, Recognise, WantsOCR
 from ingest.sandbox.confine import confine, die_with_parent
 from ingest.sandbox.messages import (
+    PAUSE,
     PROGRESS,
     Drawn,
     DrawPage,
     Ended,
     Failed,
     Found,
+    KeptPages,
     LocateQuotes,
     NeedsOCR,
     OutOfMemory,
@@ -37,6 +39,7 @@ from ingest.sandbox.messages import (
     Refused,
     Reply,
     Request,
+    decode_kept,
     decode_scans,
     encode,
 )
@@ -123,8 +126,14 @@ def _done(request: Request, body: bytes, recognise: Recognise | None, shared: mm
         case LocateQuotes(asked):
             return Found(locate(body, asked, decode_scans(shared)))
         case Parsing(max_scans, no_ocr):
-            ocr = OCR(no_ocr, max_scans, recognise, lambda done, total: PROGRESS.pack_into(shared, 0, done, total))
-            return Read(parse(request.name, body, ocr))
+            ocr = OCR(
+                no_ocr, max_scans, recognise, lambda done, total: PROGRESS.pack_into(shared, 0, done, total),
+                decode_kept(shared[PAUSE + 1 :]).pages, lambda: bool(shared[PAUSE]),
+            )  # fmt: skip
+            try:
+                return Read(parse(request.name, body, ocr))
+            except Paused as paused:
+                return KeptPages(paused.pages)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Turn the exit of a child process into the requested result, or into the reason for its failure."""
 
 import logging
+import math
 import os
 import signal
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from ingest.sandbox.messages import (
     Ended,
     Failed,
     Found,
+    KeptPages,
     Limits,
     NeedsOCR,
     OutOfMemory,
@@ -50,6 +52,15 @@ class Answered:
 def wants_ocr(answered: Answered) -> bool:
     """Whether the document is to be read where OCR is loaded."""
     return answered.in_time and isinstance(decode_answer(answered.message), NeedsOCR)
+
+
+def pages_read(answered: Answered, kept: KeptPages, most: int) -> KeptPages | None:
+    """The pages that were read, one more than were kept at least and at most so many, with the seconds that it took;
+    None if the child did not pause."""
+    match decode_answer(answered.message) if answered.in_time else None:
+        case KeptPages(pages) if len(kept.pages) < len(pages) <= most:
+            return KeptPages(pages, kept.seconds + math.ceil(answered.ended.cpu_seconds))
+    return None
 
 
 def verdict(name: str, limits: Limits, answered: Answered) -> Parsed:

@@ -76,9 +76,10 @@ class Lease:
         return cls(database, document_id, owner)
 
     def others_wait(self) -> bool:
-        """Whether other documents wait whose turn comes before more KV of this one."""
+        """Whether other documents wait whose turn comes before more of this one."""
         with self.database.reading() as session:
-            return others_wait(session, self._row(session).tenant_id, now_of(session))
+            document = self._row(session)
+            return others_wait(session, document.tenant_id, document.status, now_of(session))
 
     def others_lost_workers(self) -> int:
         """The number of other documents that lost the worker that held them, in the last minutes."""

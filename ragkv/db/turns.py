@@ -26,10 +26,12 @@ def next_waiting(session: Session, now: datetime) -> str | None:
     return None
 
 
-def others_wait(session: Session, tenant_id: str, now: datetime) -> bool:
-    """Whether a document waits that comes before the KV of a document of this tenant, which has just been served."""
+def others_wait(session: Session, tenant_id: str, status: Status, now: datetime) -> bool:
+    """Whether a document waits that comes before more of this tenant's document with that status, which has just been
+    served: another tenant's, or one of this tenant's that cannot be searched yet if this one can."""
     tenants = session.scalars(tenants_by_turn(now)).all()
-    mine = (oldest_waiting(tenant_id, status, now) for status in BEGUN_FIRST)
+    unread = BEGUN_FIRST if status not in UNREAD else ()
+    mine = (oldest_waiting(tenant_id, before, now) for before in unread)
     return any(other != tenant_id for other in tenants) or any(session.scalar(oldest) is not None for oldest in mine)
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import text as sql_text
 from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
+from ingest.progress import READING_PAGES
 from ragkv.catalog.changes import Queued, retry_failed
 from ragkv.catalog.documents import accept_document, document_view, store_document
 from ragkv.catalog.requeue import requeue_stuck, stuck_ids
@@ -23,6 +24,7 @@ from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id
+from ragkv.kv_rule import KVWhen
 from ragkv.observe import logs
 from ragkv.observe.cause import CAUSE_HEADER
 from ragkv.parts import Parts
@@ -31,6 +33,7 @@ from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import rebuild_evicted
 from tests.integration.filled import add_documents
+from tests.scans import DRAGON, GEESE, picture, scanned_pdf
 from workers.pulse import Pulse
 from workers.tasks import register_tasks
 
@@ -106,6 +109,15 @@ class TestOrder:
         add(database, "a")
         assert lease.others_wait()
 
+    def test_the_turn_of_a_document_that_cannot_be_searched_ends_for_other_tenants_alone(self, database: Database):
+        (mine,) = add(database, "a", status=Status.PARSING)
+        lease = Lease.take(database, mine, "worker")
+        add(database, "a")
+        assert not lease.others_wait()
+
+        add(database, "b")
+        assert lease.others_wait()
+
 
 def text(name: str, paragraphs: int = 1) -> io.BytesIO:
     return io.BytesIO(
@@ -136,6 +148,32 @@ class TestWorker:
         work(parts, ingest)
         assert {status(parts, "default", one) for one in pile} == {Status.READY}
         assert stuck_ids(parts.database) == []
+
+    def test_a_scan_lets_others_in_between_its_pages(
+        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+    ):
+        """The pages that were read stay, and no attempt is counted."""
+        monkeypatch.setattr(turn, "TURN_SECONDS", 0)
+        parts.settings = msgspec.structs.replace(parts.settings, kv_when=KVWhen.NEVER)
+        body = scanned_pdf([picture(DRAGON), picture(GEESE), picture(DRAGON)])
+        scan = store_document(parts.default_collection, "scan.pdf", io.BytesIO(body), parts).document_id
+        small = store_document(ensure_collection(parts.database, "other"), "small.md", text("Small"), parts).document_id
+
+        outcomes, done_at_least = [], []
+
+        def watch(stage: str, done: int, total: int) -> None:
+            if stage == READING_PAGES and total:
+                done_at_least[-1] = min(done, done_at_least[-1])
+
+        while lease := take_next(ingest):
+            done_at_least.append(3)
+            outcomes.append((lease.document_id, work_on(lease, ingest, watch, lease.others_wait)))
+
+        assert [document_id for document_id, _ in outcomes[:3]] == [scan, small, scan]
+        assert done_at_least[0] == 0 < done_at_least[2], "it goes on where it ended"
+        with parts.database.reading() as session:
+            assert session.get_one(DocumentRow, scan).attempts <= 1
+            assert session.get_one(DocumentRow, scan).num_tokens > 0
 
     def test_a_large_document_lets_others_in_between_its_batches(
         self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image, ImageFont
 
 from ingest.parse.parsed import Parsed
-from ingest.sandbox.messages import Limits, OCRLimits
-from ingest.sandbox.parser import OCR_ENVIRONMENT, Parser
+from ingest.sandbox.messages import KeptPages, Limits, OCRLimits, decode_kept, encode
+from ingest.sandbox.parser import OCR_ENVIRONMENT, Parser, ReadInPart
 from ragkv.errors import Rejected, TooLarge, Unsupported
 from ragkv.ocr import NOT_INSTALLED, SWITCHED_OFF
 from tests.made_files import pdf
@@ -32,6 +32,49 @@ def read(parser: Parser, body: bytes, name: str = "a", watch=lambda done, total:
         file.write(body)
         file.seek(0)
         return parser.parse(name, file, watch)
+
+
+def in_turns(parser: Parser, body: bytes) -> tuple[Parsed, list[int]]:
+    """The document, read in turns of one page, and the numbers of pages that each turn began with."""
+    kept, numbers = KeptPages(), []
+    with tempfile.TemporaryFile() as file:
+        file.write(body)
+        while True:
+            file.seek(0)
+            numbers.append(len(kept.pages))
+            try:
+                return parser.parse("a", file, is_over=lambda: True, kept=kept), numbers
+            except ReadInPart as part:
+                kept = decode_kept(encode(part.kept))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        scanned_pdf(["The first page has a text layer.", picture(DRAGON, degrees=90), picture(GEESE), picture(DRAGON)]),
+        encoded(picture(DRAGON), "TIFF", save_all=True, append_images=[picture(GEESE), picture(DRAGON)]),
+    ],
+    ids=["PDF", "TIFF"],
+)
+def test_a_document_read_in_turns_is_the_one_that_is_read_at_once(parser: Parser, body: bytes):
+    """Lines and boxes included; each turn goes on where the last one ended."""
+    parsed, numbers = in_turns(parser, body)
+
+    assert numbers == [0, 1, 2]
+    assert parsed == read(parser, body)
+
+
+def test_the_seconds_of_all_turns_count(parser: Parser):
+    slow = picture(DRAGON * 20, size=(1200, 2300))
+    with tempfile.TemporaryFile() as file:
+        file.write(scanned_pdf([slow] * 3))
+        file.seek(0)
+        with pytest.raises(ReadInPart) as paused:
+            parser.parse("a", file, is_over=lambda: True)
+        assert paused.value.kept.seconds >= 1
+        file.seek(0)
+        with pytest.raises(TooLarge, match="more than 120 s"):
+            parser.parse("a", file, kept=KeptPages(paused.value.kept.pages, 119))
 
 
 def bomb(width: int, height: int) -> bytes:

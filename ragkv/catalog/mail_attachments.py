@@ -72,7 +72,7 @@ class _NoMore(TooLarge):
 
 
 class _Place(NamedTuple):
-    """Where a mail lies: the number of mails around it, and the ids of the uploaded ones."""
+    """The place of a mail: the number of mails around it, and the ids of the uploaded ones."""
 
     depth: int
     uploads: Sequence[str]

@@ -1,9 +1,21 @@
-"""Settings of the sign-in: what is read from them, and what is refused at start."""
+"""Sign-in: what is read from its settings, what is refused at start, and the rights of those who signed in."""
+
+from itertools import permutations
+from pathlib import Path
 
 import pytest
 
-from ragkv.errors import Rejected
+from ragkv.access.caller import Person, TenantName
+from ragkv.access.gate import Gate
+from ragkv.access.rate import RateLimit
+from ragkv.access.rights import Rights
+from ragkv.access.sessions import SignedIn
+from ragkv.db.database import Database
+from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.errors import Forbidden, Rejected, Throttled
 from ragkv.loopback import is_private_transport
+from ragkv.redis_client import connect
+from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from ragkv.shown_settings import shown_settings
 from ragkv.sign_in import Grant, read_grants
@@ -98,3 +110,60 @@ def test_the_summary_and_the_shown_settings_hide_the_secret():
 )
 def test_plain_http_is_for_this_machine_alone(url: str, private: bool):
     assert is_private_transport(url) == private
+
+
+def signed_in(*groups: str, tenant: str = "default", subject: str = "ada") -> SignedIn:
+    person = Person(subject=subject, name=subject, email=None)
+    return SignedIn(person=person, groups=groups, tenant_id=f"id of {tenant}")
+
+
+def rights_of(*grants: Grant) -> Rights:
+    return Rights(grants, {grant.tenant: f"id of {grant.tenant}" for grant in grants})
+
+
+GRANTS = [Grant(f"{scope}ers", "default", scope) for scope in KEY_SCOPES]
+
+
+@pytest.mark.parametrize(
+    "grants", list(permutations(GRANTS)), ids=lambda grants: " ".join(grant.scope for grant in grants)
+)
+def test_the_widest_grant_of_several_groups_in_one_tenant_wins_whatever_their_order(grants: tuple[Grant, ...]):
+    rights = rights_of(*grants)
+    groups = [grant.group for grant in reversed(grants)]
+
+    assert rights.caller_of(signed_in(*groups)).scopes == {"admin"}
+    assert rights.tenants_of(groups) == (TenantName("id of default", "default"),)
+    lesser = [group for group in groups if group != "adminers"]
+    assert rights.caller_of(signed_in(*lesser)).scopes == {"write"}
+    with pytest.raises(Forbidden, match="the scope write in default"):
+        rights.tenants_of(lesser)
+
+
+def test_a_wide_grant_in_one_tenant_widens_no_other():
+    rights = rights_of(Grant("staff", "red", "admin"), Grant("staff", "default", "read"))
+
+    assert rights.caller_of(signed_in("staff")).scopes == {"read"}
+    assert [tenant.name for tenant in rights.tenants_of(["staff"])] == ["red"]
+
+
+def test_requests_of_all_who_signed_in_count_against_their_tenant_together(tmp_path: Path):
+    settings = Settings(data_dir=tmp_path)
+    server = EmbeddedRedis(settings)
+    server.start()
+    try:
+        alone, together = (RateLimit(connect(settings), most, fails_open=False) for most in (60, 2))
+        gate = Gate(
+            Database(settings.database),
+            alone,
+            "id of default",
+            open_without_keys=False,
+            tenant_limit=together,
+            rights=rights_of(Grant("staff", "default", "admin"), Grant("staff", "red", "admin")),
+        )
+        for subject in ("ada", "grace"):
+            gate.readmit(signed_in("staff", subject=subject))
+        with pytest.raises(Throttled):
+            gate.readmit(signed_in("staff", subject="hedy"))
+        assert gate.readmit(signed_in("staff", tenant="red", subject="ada")).tenant_id == "id of red"
+    finally:
+        server.stop()

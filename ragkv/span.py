@@ -24,6 +24,10 @@ class Span:
         start = min(max(self.start, region.start), region.end)
         return Span(start, max(start, min(self.end, region.end)))
 
+    def blocks(self, block_size: int) -> slice:
+        """The blocks that hold it whole, of those that tile the prompt."""
+        return slice(self.start // block_size, -(-self.end // block_size))
+
 
 def merge(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The same positions in ascending order, overlapping and touching spans joined, empty ones dropped."""
@@ -46,3 +50,18 @@ def tokens_within(spans: Sequence[Span], region: Span) -> int:
     first = bisect_right(spans, region.start, key=lambda span: span.end)
     last = bisect_left(spans, region.end, key=lambda span: span.start)
     return total_tokens(span.clipped_to(region) for span in spans[first:last])
+
+
+def split(spans: Sequence[Span], max_tokens: int, max_spans: int) -> tuple[list[Span], list[Span]]:
+    """Ascending spans as the first of them, `max_tokens` and `max_spans` at most, and the rest."""
+    part: list[Span] = []
+    room = max_tokens
+    for index, span in enumerate(spans):
+        if not room or len(part) == max_spans:
+            return part, list(spans[index:])
+        end = min(span.end, span.start + room)
+        part.append(Span(span.start, end))
+        room -= end - span.start
+        if end < span.end:
+            return part, [Span(end, span.end), *spans[index + 1 :]]
+    return part, []

@@ -46,7 +46,7 @@ class StitchRequest:
 
     def blocks(self, block_size: int) -> set[int]:
         """The cache blocks that hold the region."""
-        return set(self.block_ids[self.start // block_size : -(-self.end // block_size)])
+        return set(self.block_ids[self.region.blocks(block_size)])
 
     def clip(self, span: Span) -> Span:
         """The part of `span` that is to be stitched."""

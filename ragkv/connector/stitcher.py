@@ -18,7 +18,7 @@ from ragkv.errors import Unsupported
 from ragkv.kv.file import StoredKV, name_of_kept
 from ragkv.kv.host import HostTier
 from ragkv.kv.shard import Shard
-from ragkv.span import Span, merge, total_tokens
+from ragkv.span import Span, merge, split, total_tokens
 from ragkv.stitch.plan import PlacedChunk
 
 MAX_LAYERS_AT_ONCE = 10
@@ -204,7 +204,8 @@ class Stitcher:
         while spans:
             while not room.tokens:
                 yield
-            part, spans = _split(spans, min(room.tokens, self._model.max_tokens), self._model.max_sequences)
+            # Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
+            part, spans = split(spans, min(room.tokens, self._model.max_tokens), self._model.max_sequences)
             batch = self._model.batch(part, block_ids)
             with self._timed(report, "recompute_ms"), capture.of(batch) if capture else nullcontext():
                 self._model.forward(token_ids[batch.positions], batch, block_ids)
@@ -235,21 +236,3 @@ class Stitcher:
 def _kept_by(kv: StoredKV) -> str:
     """Names which of its chunk's tokens the KV is of: another file may have taken the planned one's place."""
     return "" if kv.kept is None else name_of_kept(kv.kept.tolist())
-
-
-def _split(spans: Sequence[Span], max_tokens: int, max_spans: int) -> tuple[list[Span], list[Span]]:
-    """Ascending spans as those that run in one forward, `max_tokens` and `max_spans` at most, and the rest.
-
-    Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
-    """
-    part: list[Span] = []
-    room = max_tokens
-    for index, span in enumerate(spans):
-        if not room or len(part) == max_spans:
-            return part, list(spans[index:])
-        end = min(span.end, span.start + room)
-        part.append(Span(span.start, end))
-        room -= end - span.start
-        if end < span.end:
-            return part, [Span(end, span.end), *spans[index + 1 :]]
-    return part, []

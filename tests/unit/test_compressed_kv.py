@@ -18,7 +18,7 @@ from ragkv.kv.file import ChunkKV, read_kv
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
-from ragkv.span import Span
+from ragkv.span import Span, tokens_within
 from ragkv.stitch.plan import StitchPlan
 from tests.made_kv import LAYOUT, TOKENS, chunk_kv
 
@@ -190,6 +190,31 @@ class TestLayout:
 
 
 class TestPlans:
+    @pytest.mark.parametrize(
+        ("keys", "first", "recomputed"),
+        [
+            (WHOLE, chunk_kv(), [0, 9, 9]),
+            (WHOLE, None, [TOKENS, 6, 6]),
+            (KEYS, some_of(), [5, 5, 5]),
+            (replace(WHOLE, writer="w"), chunk_kv(), [6, 6, 6]),
+        ],
+        ids=["exact", "missing", "compressed", "written"],
+    )
+    def test_the_first_chunk_is_spared_only_where_its_kv_is_exact(
+        self, tmp_path: Path, keys: KeyMaker, first: ChunkKV | None, recomputed: list[int]
+    ):
+        """Tokens recomputed of each chunk, by a policy that spends the same number on all it looks at."""
+        store = KVStore(tmp_path)
+        store.put(keys.prefix(), chunk_kv())
+        if first is not None:
+            store.put(keys.chunk(CHUNKS[0].token_ids), first)
+        for chunk in CHUNKS[1:]:
+            store.put(replace(keys, compression=None).chunk(chunk.token_ids), chunk_kv())
+
+        plan = plan_of(store, Recompute("head", 0.3, 4), keys)
+
+        assert [tokens_within(plan.recompute, chunk.span) for chunk in plan.placed[1:]] == recomputed
+
     def test_the_same_ids_of_other_places_share_no_cache(self, store: KVStore):
         passages = [Passage(replace(CHUNKS[0], token_ids=(5,) * TOKENS), 1.0, 1)]
         variants = set()

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -128,6 +129,17 @@ def test_nobody_waits_longer_than_the_settings_say(store, prefilling, counted):
     assert counted() == {"late": 1}
 
 
+def test_nobody_waits_longer_for_kv_that_is_not_awaited(store, prefilling, counted):
+    """The longest wait is that of the chunks awaited: 0.05 s, where all that is computed would allow 5 s."""
+    long = replace(CHUNKS[1], token_ids=tuple(range(100 * TOKENS)))
+    cost = LoadCost()
+    cost.computed(1000, 100.0)
+    early = EarlyReuse(store, cost, Patience(0.0, 0.0005))
+    with announced(prefilling, batch(NAMES[0], takes_s=5.0), batch(KEYS.chunk(long.token_ids), takes_s=1e4)):
+        assert waited(early, [CHUNKS[0], long]) < 4.0
+    assert counted() == {"late": 1, "not_awaited": 1}
+
+
 class Watched(KVStore):
     """Tells when it is looked into."""
 
@@ -214,6 +226,12 @@ def test_an_estimate_is_no_promise(prefilling):
         0.0: pytest.approx(1.0, abs=0.3), 0.5: pytest.approx(0.5, abs=0.3), 1.0: pytest.approx(0.1), 1.5: pytest.approx(0.1),
         2.1: None, -3600.0: pytest.approx(3601, abs=1),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("takes", [(1.0, 5.0), (5.0, 1.0)])
+def test_kv_that_several_batches_compute_is_expected_from_the_soonest(prefilling, takes):
+    with announced(prefilling, *(batch("a", takes_s=takes_s) for takes_s in takes)):
+        assert prefilling.ready_in_s({"a"}) == {"a": pytest.approx(1.0, abs=0.3)}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"[[1]]", b'[["a"], 1, 2'])

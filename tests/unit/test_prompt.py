@@ -71,3 +71,15 @@ def test_a_question_longer_than_the_window_says_so(tokenizer):
         builder.room_for_chunks("why " * 200, answer_tokens=10)
     with pytest.raises(TooLarge, match="fewer passages"):
         builder.build([chunk(tokenizer, "word " * 60)], "why?", answer_tokens=10)
+
+
+def test_a_prompt_may_fill_the_window_to_its_last_token_and_no_further(tokenizer):
+    chunks = [chunk(tokenizer, "one "), chunk(tokenizer, "two two ")]
+    needed = len(PromptBuilder(tokenizer, Wording("Be brief."), 1000).build(chunks, "why?", 10).token_ids) + 10
+
+    exact = PromptBuilder(tokenizer, Wording("Be brief."), needed)
+    assert len(exact.build(chunks, "why?", answer_tokens=10).token_ids) + 10 == needed
+    assert exact.room_for_chunks("why?", answer_tokens=10) == sum(chunk.num_tokens for chunk in chunks)
+    for builder, answer_tokens in ((PromptBuilder(tokenizer, Wording("Be brief."), needed - 1), 10), (exact, 11)):
+        with pytest.raises(TooLarge):
+            builder.build(chunks, "why?", answer_tokens)

@@ -75,6 +75,17 @@ def test_the_bytes_are_never_more_than_allowed_and_what_was_used_last_stays(stor
     assert not copied(tier, B)
 
 
+def test_a_tier_holds_as_many_bytes_as_it_is_allowed_and_not_one_more(store: KVStore):
+    tier = tier_of(store, 1)
+    use(tier, A, A)
+    for capacity, both in ((2 * tier.num_bytes, True), (2 * tier.num_bytes - 1, False)):
+        exact = HostTier(store, capacity)
+        use(exact, A, A, B, B)
+
+        assert copied(exact, B)
+        assert copied(exact, A) == both
+
+
 @pytest.mark.parametrize("chunks", [0, 0.5])
 def test_without_room_nothing_is_copied(store: KVStore, chunks: float):
     tier = tier_of(store, chunks)

@@ -6,6 +6,7 @@ import resource
 import stat
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
+from ragkv.clock import utc_now
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv import pieces
 from ragkv.kv.file import PARTIAL, load_kv, read_kept, read_kv, read_qcache, read_shape, write_kv
@@ -336,6 +338,19 @@ def test_the_store_lists_what_it_holds(tmp_path):
     store.delete([KEY, "cd" * 32])
     assert list(store.keys()) == []
     assert store.bytes_of(KEY) == 0
+
+
+def test_files_that_were_not_finished_are_told_from_whole_ones(tmp_path):
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+    folder = store.path(KEY).parent
+    unfinished = {folder / f".{KEY}.safetensors.1.partial", folder / ".tmpUc2xQn"}
+    for path in unfinished:
+        path.write_bytes(b"x")
+
+    assert set(store.partial(utc_now() + timedelta(seconds=1))) == unfinished
+    assert not list(store.partial(utc_now() - timedelta(hours=1)))
+    assert list(store.keys()) == [KEY]
 
 
 def keys(**changes):

@@ -96,6 +96,26 @@ def test_initial_finds_the_block_the_question_looks_at():
     assert SELECTORS["initial"](given, 16) == (Span(span.start + 16, span.start + 32),)
 
 
+@pytest.mark.parametrize("policy", ["initial", "contextual"])
+def test_heads_count_by_their_attention_and_not_by_the_size_of_their_logits(policy):
+    """One head of three looks at the first block, with far larger logits than those of the two others at the second."""
+    mean_keys = torch.tensor([[100.0, 0.0, 0.0], [0.0, 10.0, 10.0]]).view(2, 1, 3, 1)
+    chunk = ChunkEvidence(Span(0, 2 * QCACHE_BLOCK), mean_keys=mean_keys)
+
+    spans = SELECTORS[policy](Evidence((chunk,), torch.ones(1, 3, 1)), QCACHE_BLOCK)
+
+    assert spans == (Span(QCACHE_BLOCK, 2 * QCACHE_BLOCK),)
+
+
+@pytest.mark.parametrize("policy", ["initial", "contextual"])
+def test_of_blocks_with_equal_attention_the_last_is_taken(policy):
+    chunk = ChunkEvidence(Span(0, 3 * QCACHE_BLOCK), mean_keys=torch.zeros(3, 1, 1, 1))
+
+    spans = SELECTORS[policy](Evidence((chunk,), torch.ones(1, 1, 1)), QCACHE_BLOCK)
+
+    assert spans == (Span(2 * QCACHE_BLOCK, 3 * QCACHE_BLOCK),)
+
+
 def test_block_logits_are_scaled_dot_products_with_each_querys_own_kv_head():
     query, keys = torch.randn(LAYERS, Q_HEADS, HEAD_DIM), torch.randn(5, LAYERS, KV_HEADS, HEAD_DIM)
     logits = block_logits(query, keys)
@@ -136,6 +156,10 @@ def test_blocks_are_taken_by_their_mean_score():
     scores = torch.tensor([draw.random() for _ in range(35)])
     scores[20:28] += 5  # the first block of the second span
     assert take_blocks(spans, scores, 8, 8) == (Span(30, 38),)
+
+
+def test_of_blocks_with_equal_scores_the_last_are_taken():
+    assert take_blocks((Span(10, 30), Span(30, 45)), torch.ones(35), 8, 15) == (Span(30, 45),)
 
 
 @pytest.mark.parametrize("max_logits", [2**24, 3 * 4 * 9, 1])

@@ -51,6 +51,7 @@ def test_a_file_without_words_is_rejected(body: bytes) -> None:
         ("a.gz", b"\x1f\x8b\x08\0", "unpack it"),
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "save it as DOCX or PDF"),
         ("a.exe", b"MZ" + bytes(range(256)) * 8, "binary file"),
+        ("a.dat", b"words and words " * 8 + b"\x01\x02\x0e\x1a" * 2, "binary file"),
         ("a.xlsb", archive(**{"xl/workbook.bin": b"x", "[Content_Types].xml": b"<x/>"}), "save it as XLSX"),
         ("a.zip", archive(**{"a.txt": b"words"}), "unpack it"),
     ],
@@ -58,6 +59,15 @@ def test_a_file_without_words_is_rejected(body: bytes) -> None:
 def test_other_formats_are_unsupported_with_what_to_do(name: str, body: bytes, says: str) -> None:
     with pytest.raises(Unsupported, match=says):
         parse(name, body)
+
+
+def test_a_few_control_characters_make_no_binary_file() -> None:
+    assert parse("a.txt", b"words and words " * 10 + b"\x01\x02\x0e\x1a" * 2).text.startswith("words and words")
+
+
+def test_an_archive_of_more_parts_than_any_document_has_is_refused() -> None:
+    with pytest.raises(Rejected, match="more than 10000 parts"):
+        parse("a.docx", archive(**{str(number): b"" for number in range(10_001)}))
 
 
 @pytest.mark.parametrize("name", ["a.pdf", "a.docx", "A.PDF", "a.xlsx"])

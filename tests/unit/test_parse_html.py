@@ -60,6 +60,12 @@ def test_a_table_without_marked_headers_has_some_if_it_is_even_and_wide() -> Non
     assert table("Name,Born,City", "Ann,1950", "Bob,1960,Rome") == "Name | Born | City\nAnn | 1950\nBob | 1960 | Rome"
 
 
+@pytest.mark.parametrize(("chars", "text"), [(2_000, "x | {words}"), (2_001, "x\n{words}")])
+def test_a_cell_of_long_text_is_layout_and_a_shorter_one_is_not(chars: int, text: str) -> None:
+    words = ("word " * chars)[: chars - 1] + "."
+    assert page(f"<table><tr><td>x<td>{words}</table>").text == text.format(words=words)
+
+
 def test_rows_of_layout_are_counted_by_the_cells_that_span_them() -> None:
     head = "<tr><th>Name<th>Min<th>Max<tr><td rowspan=2>alpha<td>1<td>2"
     text = page(f"<table>{head}<tr><td><pre>x</pre><td>4<tr><td>beta<td>5<td>6</table>").text

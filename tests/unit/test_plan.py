@@ -208,6 +208,15 @@ class TestPlan:
     def test_a_measured_rate_takes_the_place_of_the_computed_one(self):
         assert prefill_rate(shape_of("Qwen3-8B"), Device(rate=123.0), 8192) == 123.0
 
+    @pytest.mark.parametrize(("count", "dollars"), [(1, 2.0), (2, 4.0), (8, 16.0)])
+    def test_every_device_is_paid_for(self, count: int, dollars: float):
+        """A million tokens in an hour, at $2 an hour for each."""
+        found = made("Qwen3-8B", count=count, rate=1e6 / 3600, price=2.0)
+
+        assert found.million_price == pytest.approx(dollars)
+        rent = found.bytes_per_token[KVFormat.BF16] / 1e9 * TIERS[0].price
+        assert found.options[0].break_even_reads == pytest.approx(rent / (dollars / 1e6))
+
     def test_a_slow_disk_asks_for_a_smaller_format(self):
         shape, device = shape_of("Llama-3.1-8B"), Device()
         formats = [
@@ -254,13 +263,19 @@ class TestCommand:
         assert {option["bandwidth"] for option in told["options"] if option["tier"] == DISK} == {3.5}
 
     @pytest.mark.parametrize(
-        "arguments",
-        [["--bandwidth", "disk"], ["--price", "disk=cheap"], ["--measure"], ["--json", "/no/such/folder/x"]],
+        ("arguments", "reason"),
+        [
+            (["--bandwidth", "disk"], "--bandwidth disk: give a tier and a number, such as disk=3.5"),
+            (["--price", "disk=cheap"], "--price disk=cheap: give a tier and a number, such as disk=3.5"),
+            (["--measure"], "set RAGKV_MODEL instead of --model"),
+            (["--json", "/no/such/folder/x"], "there is no folder /no/such/folder"),
+        ],
     )
-    def test_what_is_wrong_is_said(self, arguments: list[str]):
+    def test_what_is_wrong_is_said(self, arguments: list[str], reason: str):
         ran = CliRunner().invoke(plan_command, ["--model", "Qwen3-8B", *arguments])
 
         assert isinstance(ran.exception, Rejected)
+        assert reason in str(ran.exception)
 
     def test_this_machine_is_measured(self, tmp_path: Path, language_model: Path):
         measured = measured_bandwidths(tmp_path, 64 * 2**20)

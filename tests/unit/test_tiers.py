@@ -191,9 +191,18 @@ def test_what_cannot_be_is_refused(arguments: list[str], reason: str):
     assert reason in str(refused.exception)
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"timestamp": 1, "input_length": 5, "hash_ids": "no"}', "nonsense"])
-def test_what_is_no_trace_is_refused(tmp_path: Path, text: str):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "trace.jsonl: no request has hash_ids"),
+        ("{}", "trace.jsonl, line 1: Object missing required field `timestamp`"),
+        ('{"timestamp": 1, "input_length": 5, "hash_ids": "no"}', "trace.jsonl, line 1: Expected `array`"),
+        ("nonsense", "trace.jsonl, line 1: JSON is malformed"),
+    ],
+)
+def test_what_is_no_trace_is_refused(tmp_path: Path, text: str, reason: str):
     (tmp_path / "trace.jsonl").write_text(text)
     refused = CliRunner().invoke(tiers, [*MODEL, "--trace", str(tmp_path / "trace.jsonl")])
 
     assert isinstance(refused.exception, Rejected)
+    assert reason in str(refused.exception)

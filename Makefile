@@ -59,7 +59,7 @@ browser:
 test: setup browser ## The tests but the long ones, with a real engine, Redis, PostgreSQL and browser
 	$(BIN)/python -m pytest -n $(WORKERS)
 
-test-fast: setup ## Unit tests: seconds, nothing started
+test-fast: setup ## Unit tests: no engine started
 	$(BIN)/python -m pytest tests/unit
 
 test-long: setup ## The long forms of tests, minutes each

@@ -59,7 +59,7 @@ def serves(cache: AnswerCache, question: Question) -> bool:
 
 
 @pytest.fixture
-def kept(ring: AnswerRing, request: pytest.FixtureRequest) -> tuple[AnswerCache, Question]:
+def cached(ring: AnswerRing, request: pytest.FixtureRequest) -> tuple[AnswerCache, Question]:
     """A cache that holds an answer, in a collection of the test's own, and the question it is the answer to."""
     asked = replace(ASKED, collection_id=request.node.name)
     cache = cache_of(ring)
@@ -70,8 +70,8 @@ def kept(ring: AnswerRing, request: pytest.FixtureRequest) -> tuple[AnswerCache,
     return cache, asked
 
 
-def test_an_answer_serves_until_its_time_is_over(ring: AnswerRing, kept: tuple[AnswerCache, Question]):
-    _, asked = kept
+def test_an_answer_serves_until_its_time_is_over(ring: AnswerRing, cached: tuple[AnswerCache, Question]):
+    _, asked = cached
 
     assert serves(cache_of(ring, replace(RULE, ttl_s=60)), asked)
     assert not serves(cache_of(ring, replace(RULE, ttl_s=0)), asked)
@@ -88,8 +88,8 @@ def test_an_answer_serves_until_its_time_is_over(ring: AnswerRing, kept: tuple[A
     ],
     ids=["in a conversation", "not wanted", "bound to the day", "too long", "empty"],
 )
-def test_nothing_is_looked_for_or_kept_for_such_a_question(kept: tuple[AnswerCache, Question], changes: dict):
-    cache, asked = kept
+def test_nothing_is_looked_for_or_kept_for_such_a_question(cached: tuple[AnswerCache, Question], changes: dict):
+    cache, asked = cached
     assert cache.look(replace(asked, **changes)) is None
 
 
@@ -105,23 +105,27 @@ def test_nothing_is_looked_for_or_kept_for_such_a_question(kept: tuple[AnswerCac
     ],
     ids=lambda changes: next(iter(changes)),
 )
-def test_an_answer_to_another_question_does_not_serve(kept: tuple[AnswerCache, Question], changes: dict):
-    cache, asked = kept
+def test_an_answer_to_another_question_does_not_serve(cached: tuple[AnswerCache, Question], changes: dict):
+    cache, asked = cached
     assert not serves(cache, replace(asked, **changes))
 
 
 @pytest.mark.parametrize(("rule", "basis"), [(replace(RULE, generation=2), "b"), (None, "b"), (RULE, "other settings")])
 def test_nor_does_one_from_before_a_change(
-    ring: AnswerRing, kept: tuple[AnswerCache, Question], rule: CacheRule | None, basis: str
+    ring: AnswerRing, cached: tuple[AnswerCache, Question], rule: CacheRule | None, basis: str
 ):
-    assert not serves(cache_of(ring, rule, basis), kept[1])
+    assert not serves(cache_of(ring, rule, basis), cached[1])
 
 
-@pytest.mark.parametrize("answer", [replace(ANSWER, text=""), replace(ANSWER, finish_reason="abort")])
-def test_an_answer_that_is_not_whole_is_not_kept(ring: AnswerRing, request: pytest.FixtureRequest, answer: Answer):
+@pytest.mark.parametrize(
+    ("answer", "may_keep"),
+    [(replace(ANSWER, text=""), True), (replace(ANSWER, finish_reason="abort"), True), (ANSWER, False)],
+    ids=["empty", "not whole", "nothing could be looked for"],
+)
+def test_such_an_answer_is_not_kept(ring: AnswerRing, request: pytest.FixtureRequest, answer: Answer, may_keep: bool):
     asked, cache = replace(ASKED, collection_id=request.node.name), cache_of(ring)
     look = cache.look(asked)
     assert look is not None
-    cache.keep(asked, look, answer)
+    cache.keep(asked, replace(look, may_keep=may_keep), answer)
 
     assert not serves(cache, asked)

@@ -171,9 +171,9 @@ def test_a_sentence_that_says_it_word_for_word_comes_before_one_with_more_of_the
 def test_a_passage_that_leads_to_the_answer_is_cited_only_if_it_adds_to_the_question():
     question = "When did Lothair II's mother die, and where in Lotharingia did the Emperor bury her?"
     aside = ("Hugh", "The mother of Ermengarde of Tours had come from Alsace.")
-    found = cite("20 March 851", question, passages(ERMENGARDE, LOTHAIR, aside))
+    citations = cite("20 March 851", question, passages(ERMENGARDE, LOTHAIR, aside))
 
-    assert cited(found) == ["Ermengarde of Tours", "Lothair II"]
+    assert cited(citations) == ["Ermengarde of Tours", "Lothair II"]
 
 
 def test_no_passages_no_citations():
@@ -223,13 +223,13 @@ def citations_of_equals() -> list[tuple[str, str]]:
     """Citations of statements that several sentences support with the same words, of many weights, in other orders."""
     draw = random.Random(1)
     words = [f"{letter}{letter}{end}" for letter in "bcdfghjklmnp" for end in ("ova", "UPA", "7")]
-    found = []
+    citations = []
     for _ in range(8):
         said = draw.sample(words, 12)
         parts = [(f"part {i}", f"{' '.join(draw.sample(said, 4))}.") for i in range(12)]
         equals = [(str(i), f"{' '.join(draw.sample(said, 12))} and{i}.") for i in range(6)]
-        found += cite(f"so {' '.join(said)}.", "Which of them?", passages(*parts, *equals))
-    return [(citation.title, citation.quote) for citation in found]
+        citations += cite(f"so {' '.join(said)}.", "Which of them?", passages(*parts, *equals))
+    return [(citation.title, citation.quote) for citation in citations]
 
 
 def test_the_same_arguments_give_the_same_citations_in_every_process():

@@ -18,7 +18,7 @@ from ingest.announce import AHEAD_TOKENS, Announcer
 from ragkv.answer.early_reuse import Coming, EarlyReuse, worth_awaiting
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.chunk import Chunk
-from ragkv.kv.key import KeyMaker
+from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import FOLDER, Batch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
@@ -176,6 +176,15 @@ def test_what_is_recomputed_all_the_same_saves_nothing(store, prefilling, counte
     with announced(prefilling, batch(*NAMES[:1], takes_s=5.0)):
         assert waited(reuse(store, token_s=0.09), repaired=0.5) < 4.0
     assert counted() == {"not_awaited": 1}
+
+
+def test_kv_of_the_writer_before_is_not_replaced_while_somebody_waits(store, prefilling, counted):
+    keys = replace(KEYS, writer="new", writer_before="old")
+    new, old = (keys.chunk(CHUNKS[0].token_ids, making) for making in (Making("new"), Making("old")))
+    store.put(old, some_kv())
+    with announced(prefilling, batch(new)):
+        asyncio.run(reuse(store, token_s=0.1).wait(CHUNKS[:1], keys, 0.0))
+    assert counted() == {}
 
 
 def test_what_takes_long_is_not_awaited_nor_what_nobody_could_estimate(store, prefilling, counted):

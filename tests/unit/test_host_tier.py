@@ -78,6 +78,11 @@ def test_the_bytes_are_never_more_than_allowed_and_what_was_used_last_stays(stor
 def test_a_tier_holds_as_many_bytes_as_it_is_allowed_and_not_one_more(store: KVStore):
     tier = tier_of(store, 1)
     use(tier, A, A)
+    for capacity, fits in ((tier.num_bytes, True), (tier.num_bytes - 1, False)):
+        exact = HostTier(store, capacity)
+        use(exact, A, A)
+
+        assert copied(exact, A) == fits
     for capacity, both in ((2 * tier.num_bytes, True), (2 * tier.num_bytes - 1, False)):
         exact = HostTier(store, capacity)
         use(exact, A, A, B, B)

@@ -340,6 +340,16 @@ def test_the_store_lists_what_it_holds(tmp_path):
     assert store.bytes_of(KEY) == 0
 
 
+def test_only_a_file_that_is_there_is_used(tmp_path):
+    store = KVStore(tmp_path)
+    assert not store.touch(KEY)
+    store.put(KEY, some_kv())
+    os.utime(store.path(KEY), (1000, 500))
+    assert [file.used for file in store.files()] == [1000]
+    assert store.touch(KEY)
+    assert next(store.files()).used > 1000
+
+
 def test_files_that_were_not_finished_are_told_from_whole_ones(tmp_path):
     store = KVStore(tmp_path)
     store.put(KEY, some_kv())

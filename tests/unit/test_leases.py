@@ -67,6 +67,16 @@ def test_a_document_is_held_by_one_worker(database: Database):
     second.renew()
 
 
+@pytest.mark.parametrize(("reason", "attempts"), [(None, 0), ("it cannot be read", 1)])
+def test_an_interruption_costs_no_attempt_and_a_failure_does(database: Database, reason: str | None, attempts: int):
+    document_id = add_document(database)
+    take(database, document_id).give_back(reason)
+
+    with database.reading() as session:
+        document = session.get_one(DocumentRow, document_id)
+        assert (document.attempts, document.lease_owner) == (attempts, None)
+
+
 def test_documents_that_lost_their_workers_lately_are_counted_and_no_others(database: Database):
     mine, lost, given_back, untouched, long_ago, failed = (add_document(database) for _ in range(6))
     for document_id in (mine, lost, long_ago, failed):

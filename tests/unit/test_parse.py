@@ -52,6 +52,7 @@ def test_a_file_without_words_is_rejected(body: bytes) -> None:
         ("a.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "save it as DOCX or PDF"),
         ("a.exe", b"MZ" + bytes(range(256)) * 8, "binary file"),
         ("a.dat", b"words and words " * 8 + b"\x01\x02\x0e\x1a" * 2, "binary file"),
+        ("a.dat", b"words " * 100 + b"\0", "binary file"),
         ("a.xlsb", archive(**{"xl/workbook.bin": b"x", "[Content_Types].xml": b"<x/>"}), "save it as XLSX"),
         ("a.zip", archive(**{"a.txt": b"words"}), "unpack it"),
     ],
@@ -61,8 +62,9 @@ def test_other_formats_are_unsupported_with_what_to_do(name: str, body: bytes, s
         parse(name, body)
 
 
-def test_a_few_control_characters_make_no_binary_file() -> None:
-    assert parse("a.txt", b"words and words " * 10 + b"\x01\x02\x0e\x1a" * 2).text.startswith("words and words")
+@pytest.mark.parametrize("few", [b"words " * 30 + b"\x01\x02\x0e\x1a" * 2, b"words " * 200 + b"\0"])
+def test_a_few_control_characters_make_no_binary_file(few: bytes) -> None:
+    assert parse("a.txt", few).text.startswith("words words")
 
 
 def test_an_archive_of_more_parts_than_any_document_has_is_refused() -> None:

@@ -249,6 +249,12 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_read() -> N
         parse("a.docx", bomb)
 
 
+def test_markup_of_too_many_elements_in_all_parts_together_is_refused() -> None:
+    half = b"<a>" + b"<b/>" * 250_000 + b"</a>"
+    with pytest.raises(TooLarge, match="more than 500,000 elements"):
+        parse("a.docx", docx(paragraph("words"), **{"word/footnotes.xml": half, "word/endnotes.xml": half}))
+
+
 @pytest.mark.parametrize(("excess", "refused"), [(1, True), (0, False)])
 def test_parts_of_any_kind_may_unpack_to_half_a_gigabyte_together(excess: int, refused: bool) -> None:
     """By the sizes that the archive states: nothing is unpacked to find out."""

@@ -211,11 +211,11 @@ class TestPlan:
     @pytest.mark.parametrize(("count", "dollars"), [(1, 2.0), (2, 4.0), (8, 16.0)])
     def test_every_device_is_paid_for(self, count: int, dollars: float):
         """A million tokens in an hour, at $2 an hour for each."""
-        found = made("Qwen3-8B", count=count, rate=1e6 / 3600, price=2.0)
+        plan = made("Qwen3-8B", count=count, rate=1e6 / 3600, price=2.0)
 
-        assert found.million_price == pytest.approx(dollars)
-        rent = found.bytes_per_token[KVFormat.BF16] / 1e9 * TIERS[0].price
-        assert found.options[0].break_even_reads == pytest.approx(rent / (dollars / 1e6))
+        assert plan.million_price == pytest.approx(dollars)
+        rent = plan.bytes_per_token[KVFormat.BF16] / 1e9 * TIERS[0].price
+        assert plan.options[0].break_even_reads == pytest.approx(rent / (dollars / 1e6))
 
     def test_a_slow_disk_asks_for_a_smaller_format(self):
         shape, device = shape_of("Llama-3.1-8B"), Device()

@@ -12,7 +12,7 @@ from ragkv.access.rights import Rights
 from ragkv.access.sessions import SignedIn
 from ragkv.db.database import Database
 from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.errors import Forbidden, Rejected, Throttled
+from ragkv.errors import Forbidden, Rejected, Throttled, Unauthorised
 from ragkv.loopback import is_private_transport
 from ragkv.redis_client import connect
 from ragkv.scopes import KEY_SCOPES
@@ -137,6 +137,16 @@ def test_the_widest_grant_of_several_groups_in_one_tenant_wins_whatever_their_or
     assert rights.caller_of(signed_in(*lesser)).scopes == {"write"}
     with pytest.raises(Forbidden, match="the scope write in default"):
         rights.tenants_of(lesser)
+
+
+def test_groups_without_a_grant_do_not_count():
+    rights = rights_of(*GRANTS)
+
+    assert rights.groups_that_count(["guests", "readers", "guests", "readers"]) == ("readers",)
+    with pytest.raises(Forbidden, match="none of your groups"):
+        rights.tenants_of(["guests"])
+    with pytest.raises(Unauthorised, match="no longer"):
+        rights.caller_of(signed_in("guests"))
 
 
 def test_a_wide_grant_in_one_tenant_widens_no_other():

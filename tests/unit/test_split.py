@@ -277,6 +277,9 @@ def test_the_page_is_that_of_the_first_character(tokenizer: Tokenizer) -> None:
     for chunk in chunks:
         assert chunk.page is not None
         assert pages[chunk.page - 1].start <= chunk.start < pages[chunk.page - 1].end
+        inside = [start - chunk.start for start in starts if chunk.start < start < chunk.end]
+        assert chunk.page_breaks == tuple(inside)
+    assert any(chunk.page_breaks for chunk in chunks)
 
 
 def test_special_tokens_in_a_document_are_spelled_out(tokenizer: Tokenizer) -> None:

@@ -147,6 +147,18 @@ def test_part_of_a_date_is_not_the_date():
     assert cite("20 May 1987", MOTHER, passages(ERMENGARDE)) == ()
 
 
+@pytest.mark.parametrize(
+    ("answer", "question", "says"),
+    [
+        ("yes", "Do Singapore Sling and Fish House Punch both contain alcohol?", "The House was sold."),
+        ("blue", "Which colour has the car of Anna?", "The sky was blue."),
+    ],
+    ids=["one word of what is asked", "a common word beside nothing that is asked"],
+)
+def test_a_word_in_common_alone_supports_nothing(answer: str, question: str, says: str):
+    assert cite(answer, question, passages(("Elsewhere", says))) == ()
+
+
 def test_half_of_a_name_is_not_the_name():
     assert cite("Hugh Lincoln", MOTHER, passages(ERMENGARDE)) == ()
 

@@ -251,6 +251,13 @@ def test_a_damaged_announcement_is_none(prefilling, content):
         assert prefilling.ready_in_s({"a"}) == {}
 
 
+def test_an_announcement_that_is_still_being_written_is_none(prefilling):
+    with announced(prefilling, batch("a")):
+        (file,) = (prefilling.folder / FOLDER).iterdir()
+        file.rename(file.with_name(f".{file.name}"))
+        assert prefilling.ready_in_s({"a"}) == {}
+
+
 def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
     done = threading.Event()
 

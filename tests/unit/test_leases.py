@@ -1,6 +1,6 @@
 """Leases of documents: a worker that was lost is counted, one that gave its document back is not."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -67,10 +67,21 @@ def test_a_document_is_held_by_one_worker(database: Database):
     second.renew()
 
 
-@pytest.mark.parametrize(("reason", "attempts"), [(None, 0), ("it cannot be read", 1)])
-def test_an_interruption_costs_no_attempt_and_a_failure_does(database: Database, reason: str | None, attempts: int):
+@pytest.mark.parametrize(
+    ("release", "attempts"),
+    [
+        (lambda lease: lease.give_back("it cannot be read"), 1),
+        (lambda lease: lease.give_back(None), 0),
+        (lambda lease: lease.postpone("the index is away"), 0),
+        (lambda lease: lease.end_turn(), 0),
+    ],
+    ids=["failed", "interrupted", "postponed", "end of its turn"],
+)
+def test_nothing_but_a_failure_costs_a_document_an_attempt(
+    database: Database, release: Callable[[Lease], None], attempts: int
+):
     document_id = add_document(database)
-    take(database, document_id).give_back(reason)
+    release(take(database, document_id))
 
     with database.reading() as session:
         document = session.get_one(DocumentRow, document_id)

@@ -78,6 +78,13 @@ def test_words_under_a_binary_name_are_not_taken_for_a_document(name: str) -> No
         parse(name, b"this was once something else")
 
 
+def test_an_archive_with_one_encrypted_part_asks_for_its_password_to_be_removed() -> None:
+    body = bytearray(archive(**{"[Content_Types].xml": b"<x/>", "word/document.xml": b"<x/>"}))
+    body[body.rindex(b"PK\x01\x02") + 8] |= 1
+    with pytest.raises(Rejected, match="remove the password"):
+        parse("a.docx", bytes(body))
+
+
 def test_an_encrypted_office_file_asks_for_its_password_to_be_removed() -> None:
     body = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(64) + "EncryptedPackage".encode("utf-16-le")
     with pytest.raises(Rejected, match="remove the password"):

@@ -109,6 +109,16 @@ def test_the_sample_is_covered_but_for_its_headings(path: Path, tokenizer: Token
     check(parsed, split("doc", parsed, tokenizer, 256), tokenizer, 256)
 
 
+def test_chunks_that_turn_out_too_long_are_cut_again(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a tokenizer that makes far more tokens of a text than of its words one by one."""
+    monkeypatch.setattr("ingest.split._SEAM_TOKENS", -30)
+    parsed = plain(" ".join(sentences(80)))
+    chunks = split("doc", parsed, tokenizer, 64)
+
+    assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(parsed.text.split())
+    check(parsed, chunks, tokenizer, 64)
+
+
 def test_a_short_text_is_one_chunk_and_no_text_none(tokenizer: Tokenizer) -> None:
     assert [c.text for c in split("doc", plain("One short sentence."), tokenizer, 64)] == ["One short sentence."]
     assert split("doc", plain(""), tokenizer, 64) == []

@@ -249,6 +249,15 @@ def test_an_archive_that_unpacks_to_too_much_is_refused_before_it_is_read() -> N
         parse("a.docx", bomb)
 
 
+@pytest.mark.parametrize("packing", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_an_archive_that_is_packed_as_no_office_program_does_is_refused(packing: int) -> None:
+    buffer = io.BytesIO(docx(paragraph("words")))
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.writestr("word/comments.xml", "<a/>", packing)
+    with pytest.raises(Rejected, match="packed in an unusual way"):
+        parse("a.docx", buffer.getvalue())
+
+
 def test_markup_of_too_many_elements_in_all_parts_together_is_refused() -> None:
     half = b"<a>" + b"<b/>" * 250_000 + b"</a>"
     with pytest.raises(TooLarge, match="more than 500,000 elements"):

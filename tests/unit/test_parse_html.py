@@ -56,6 +56,7 @@ def test_a_table_without_marked_headers_has_some_if_it_is_even_and_wide() -> Non
         return page(f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>").text
 
     assert table("Name,Born,City", "Ann,1950,Oslo", "Bob,1960,Rome").endswith("Name: Bob | Born: 1960 | City: Rome")
+    assert table("Name,Born,City", "Ann,1950,Oslo") == "Name | Born | City\nAnn | 1950 | Oslo"
     assert table("Born,Oslo", "Died,Rome", "Job,Actor") == "Born | Oslo\nDied | Rome\nJob | Actor"
     assert table("Name,Born,City", "Ann,1950", "Bob,1960,Rome") == "Name | Born | City\nAnn | 1950\nBob | 1960 | Rome"
 

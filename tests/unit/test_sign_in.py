@@ -152,8 +152,10 @@ def test_groups_without_a_grant_do_not_count():
 def test_a_wide_grant_in_one_tenant_widens_no_other():
     rights = rights_of(Grant("staff", "red", "admin"), Grant("staff", "default", "read"))
 
-    assert rights.caller_of(signed_in("staff")).scopes == {"read"}
-    assert [tenant.name for tenant in rights.tenants_of(["staff"])] == ["red"]
+    caller = rights.caller_of(signed_in("staff"))
+
+    assert caller.scopes == {"read"}
+    assert caller.tenants == rights.tenants_of(["staff"]) == (TenantName("id of red", "red"),)
 
 
 def test_requests_of_all_who_signed_in_count_against_their_tenant_together(tmp_path: Path):

@@ -99,6 +99,7 @@ def test_nothing_is_looked_for_or_kept_for_such_a_question(cached: tuple[AnswerC
         {"tenant_id": "another"},
         {"collection_id": "another"},
         {"text": "How was the first program written?"},
+        {"text": "Tell me: who wrote the first program?"},
         {"top_k": 3},
         {"instructions": "Be brief."},
         {"document_ids": frozenset("d")},

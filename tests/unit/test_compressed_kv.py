@@ -215,6 +215,22 @@ class TestPlans:
 
         assert [tokens_within(plan.recompute, chunk.span) for chunk in plan.placed[1:]] == recomputed
 
+    def test_a_q_cache_of_another_number_of_blocks_is_not_looked_at(self, tmp_path: Path):
+        """Another file may be in the place of the chunk's."""
+        store = KVStore(tmp_path)
+        store.put(WHOLE.prefix(), chunk_kv())
+        for chunk, blocks in zip(CHUNKS, (2, 1, 2), strict=True):
+            kv = chunk_kv()
+            store.put(WHOLE.chunk(chunk.token_ids), replace(kv, mean_keys=kv.mean_keys[:blocks]))
+        laid_out = lay_out(store, SOME, WHOLE)
+
+        question = torch.ones(len(LAYOUT.q_layers), LAYOUT.q_heads, LAYOUT.head_dim)
+        initial = Recompute("initial", 0.3, 16)
+        plan = Planner(store).plan(prompt_of(laid_out), PASSAGES, WHOLE, initial, question, laid_out)
+
+        assert plan is not None
+        assert [tokens_within(plan.recompute, chunk.span) for chunk in plan.placed[1:]] == [0, 0, 18]
+
     def test_the_same_ids_of_other_places_share_no_cache(self, store: KVStore):
         passages = [Passage(replace(CHUNKS[0], token_ids=(5,) * TOKENS), 1.0, 1)]
         variants = set()

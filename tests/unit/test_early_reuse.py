@@ -187,6 +187,17 @@ def test_kv_of_the_writer_before_is_not_replaced_while_somebody_waits(store, pre
     assert counted() == {}
 
 
+def test_of_kv_by_two_writers_that_of_the_present_one_is_awaited(store, prefilling, counted):
+    keys = replace(KEYS, writer="new", writer_before="old")
+    new, old = (keys.chunk(CHUNKS[0].token_ids, making) for making in (Making("new"), Making("old")))
+    timer = threading.Timer(0.1, lambda: store.put(new, some_kv()))
+    with announced(prefilling, batch(new, takes_s=5.0), batch(old, takes_s=5.0)):
+        timer.start()
+        asyncio.run(reuse(store, token_s=0.1).wait(CHUNKS[:1], keys, 0.0))
+    timer.join()
+    assert counted() == {"in_time": 1}
+
+
 def test_what_takes_long_is_not_awaited_nor_what_nobody_could_estimate(store, prefilling, counted):
     with announced(prefilling, batch(*NAMES, takes_s=60.0)):
         assert waited(reuse(store)) < 4.0

@@ -363,6 +363,14 @@ def test_files_that_were_not_finished_are_told_from_whole_ones(tmp_path):
     assert list(store.keys()) == [KEY]
 
 
+def test_files_written_before_a_moment_are_told_from_later_ones(tmp_path):
+    store = KVStore(tmp_path)
+    store.put(KEY, some_kv())
+
+    assert list(store.older_than(utc_now() + timedelta(seconds=1))) == [KEY]
+    assert list(store.older_than(utc_now() - timedelta(hours=1))) == []
+
+
 def keys(**changes):
     given = {"secret": b"s" * 32, "model": "m", "dtype": "bf16", "prefix_ids": (1, 2)}
     return KeyMaker(**(given | changes))

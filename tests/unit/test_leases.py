@@ -96,7 +96,7 @@ def test_documents_that_lost_their_workers_lately_are_counted_and_no_others(data
     take(database, untouched)
     Lease(database, failed, "another").fail("the worker died 3 times")
     with database.writing() as session:
-        before = utc_now() - LATELY - timedelta(seconds=1)
+        before = utc_now() - timedelta(minutes=11)
         session.execute(update(JobRow).where(JobRow.document_id == long_ago).values(updated_at=before))
 
     assert Lease(database, mine, "another").others_lost_workers() == len([lost])

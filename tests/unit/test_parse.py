@@ -6,7 +6,7 @@ import zipfile
 import pytest
 
 from ingest.parse import parse
-from ingest.parse.sniff import _BY_SUFFIX, _NEVER_TEXT, SUPPORTED, Format
+from ingest.parse.sniff import _BY_SUFFIX, _NEVER_TEXT, SUPPORTED, Format, sniff
 from ragkv.errors import Rejected, Unsupported
 from ragkv.file_types import READ
 from tests.scans import encoded, picture
@@ -35,6 +35,10 @@ def archive(**parts: bytes) -> bytes:
 )
 def test_content_decides_the_format_before_the_name_does(name: str, body: bytes, media_type: str) -> None:
     assert parse(name, body).media_type == media_type
+
+
+def test_a_mail_that_begins_with_markup_is_a_mail() -> None:
+    assert sniff("a.eml", b"<!DOCTYPE html><p>words</p>") is Format.EML
 
 
 @pytest.mark.parametrize("body", [b"", b" \n\t ", "\ufeff".encode(), b"--- *** ---", "\u200b\u200b".encode()])

@@ -92,3 +92,9 @@ def test_the_place_of_the_questions_own_text_holds_its_tokens_alone(tokenizer):
 
     assert list(builder.question_ids("why?")[place.start : place.end]) == tokenizer.encode("why?")
     assert place.start == len(tokenizer.encode("Question: "))
+
+
+@pytest.mark.parametrize(("start", "answer"), [("", "Ada"), ("Answer:", " Ada"), ("Answer: ", "Ada")])
+def test_an_answer_has_a_space_before_it_where_the_prompt_ends_in_a_word(tokenizer, start, answer):
+    builder = PromptBuilder(tokenizer, Wording("Be brief.", answer_start=start), 1000)
+    assert list(builder.answer_ids("Ada")) == tokenizer.encode(answer)

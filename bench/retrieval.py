@@ -164,6 +164,9 @@ class Corpus:
     def of_other_encoders(self, tenant_id: str, collection_id: str) -> DocumentIds:
         return frozenset()
 
+    def outdated(self, tenant_id: str, collection_id: str) -> DocumentIds:
+        return frozenset()
+
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]
 

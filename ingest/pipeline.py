@@ -23,6 +23,7 @@ from ingest.sandbox.parser import ReadInPart
 from ingest.split import split
 from ingest.turn import Turn, TurnOver, none_waiting
 from ragkv.catalog.mail_attachments import settle_attachments
+from ragkv.catalog.originals import discard_unnamed
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import Lease, forget_unused
 from ragkv.db.tables import DocumentRow
@@ -165,6 +166,8 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE or _is_reread(document, parts):
         superseded = _make_searchable(lease, document, ingest, reporter, turn)
+        if document.earlier_sha256 is not None:
+            discard_unnamed(document.tenant_id, document.earlier_sha256, parts.database, parts.files)
         turn.made_searchable()
     keep_kv(lease, document, ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(superseded, parts.database))

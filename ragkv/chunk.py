@@ -13,8 +13,8 @@ class Chunk:
 
     `start` and `end` are character offsets into the document's text. `page`, on which it begins, counts from 1 and is
     None where the format has no pages; the next ones begin at the offsets `page_breaks` of `text`. `token_ids` are
-    those of `prompt_text(title, text)`: they depend on nothing but the chunk. `media_type`: the document's, in chunks
-    that were retrieved; it names their pages.
+    those of `prompt_text(title, text)`: they depend on nothing but the chunk. In chunks that were retrieved:
+    `media_type`, the document's, which names their pages; `outdated`, the reason why they are from an earlier file.
     """
 
     id: str
@@ -28,6 +28,7 @@ class Chunk:
     token_ids: tuple[int, ...]
     page_breaks: tuple[int, ...] = ()
     media_type: str = ""
+    outdated: str | None = None
 
     def page_at(self, offset: int) -> int | None:
         """The page of a character of `text`."""

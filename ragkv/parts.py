@@ -481,10 +481,19 @@ class Parts:
         from ragkv.retrieve.retriever import Retriever
 
         if self.server_index is not None:
-            return Retriever(self.embed, self.server_index, self.source, reranker=self.reranker)
+            return Retriever(
+                self.embed,
+                self.server_index,
+                self.source,
+                reranker=self.reranker,
+                finds_outdated=self.settings.answer_outdated,
+            )
         index = MemoryIndex()
         index.ensure(self.question_encoder.dim)
-        return Retriever(self.embed, index, self.source, Mirror(index, self.source), self.reranker)
+        mirror = Mirror(index, self.source)
+        return Retriever(
+            self.embed, index, self.source, mirror, self.reranker, finds_outdated=self.settings.answer_outdated
+        )
 
     @cached_property
     def ranking_heads(self) -> tuple[tuple[int, int], ...]:

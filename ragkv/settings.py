@@ -159,6 +159,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prefill_batch_tokens: Positive = 4096
     top_k: Positive = 16
     hops: Positive = 2
+    answer_outdated: bool = True
     passage_order: PassageOrder = "best_last"
     max_answer_tokens: Positive = 128
 

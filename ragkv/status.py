@@ -1,6 +1,7 @@
 """States of documents and of jobs."""
 
 from enum import StrEnum
+from typing import Protocol
 
 
 class Status(StrEnum):
@@ -24,6 +25,29 @@ FINISHED = (Status.READY, Status.FAILED)
 
 REREAD = "reread"
 """Stage of a searchable document that waits to be read again, since documents are read otherwise now."""
+
+
+class Replaceable(Protocol):
+    """A document's row, or these columns of it."""
+
+    @property
+    def is_replaced(self) -> bool: ...
+    @property
+    def earlier_name(self) -> str | None: ...
+    @property
+    def status(self) -> Status: ...
+    @property
+    def error(self) -> str | None: ...
+
+
+def outdated(document: Replaceable) -> str | None:
+    """The reason why a document's text is of an earlier file than its present one; None if it is not."""
+    if not document.is_replaced:
+        return None
+    earlier = f'the earlier file "{document.earlier_name}"' if document.earlier_name else "an earlier file"
+    if document.status == Status.FAILED:
+        return f"the text is from {earlier}: the new file could not be read: {document.error or 'unknown reason'}"
+    return f"the text is from {earlier}: the new file has not been read yet"
 
 
 class JobStatus(StrEnum):

@@ -36,7 +36,8 @@ class Pictured:
 
 
 class FoundPassage(msgspec.Struct, frozen=True):
-    """A passage: characters [start, end) of a document's text. `checksum`: of its words, for `read_page`."""
+    """A passage: characters [start, end) of a document's text. `checksum`: of its words, for `read_page`. `outdated`:
+    the reason why they are from an earlier file."""
 
     document_id: str
     title: str
@@ -47,6 +48,7 @@ class FoundPassage(msgspec.Struct, frozen=True):
     checksum: str
     score: float
     text: str
+    outdated: str | None
 
 
 class SearchResult(msgspec.Struct, frozen=True):
@@ -62,14 +64,14 @@ class SearchResult(msgspec.Struct, frozen=True):
         if not self.passages:
             return "No passages: the collection has no searchable documents, or none that match the filter."
         return "\n\n".join(
-            f"[{number}] {_place(one.title, one.page_label, one.document_id)}\n{one.text}"
+            f"[{number}] {_place(one.title, one.page_label, one.document_id, one.outdated)}\n{one.text}"
             for number, one in enumerate(self.passages, 1)
         )
 
 
 class CitedWords(msgspec.Struct, frozen=True):
     """A citation: characters [start, end) of a document's text support characters [answer_start, answer_end) of the
-    answer. `checksum`: of the quote, for `read_page`."""
+    answer. `checksum`: of the quote, for `read_page`. `outdated`: the reason why it is from an earlier file."""
 
     answer_start: int
     answer_end: int
@@ -82,6 +84,7 @@ class CitedWords(msgspec.Struct, frozen=True):
     end: int
     checksum: str
     quote: str
+    outdated: str | None
 
     @classmethod
     def of(cls, citation: Citation) -> "CitedWords":
@@ -108,9 +111,8 @@ class AskResult(msgspec.Struct, frozen=True):
             place = (one.document_id, one.start, one.end)
             if place not in numbers:
                 numbers[place] = len(numbers) + 1
-                sources.append(
-                    f'[{numbers[place]}] {_place(one.title, one.page_label, one.document_id)}: "{one.quote}"'
-                )
+                source = _place(one.title, one.page_label, one.document_id, one.outdated)
+                sources.append(f'[{numbers[place]}] {source}: "{one.quote}"')
             behind.append((one.answer_end, numbers[place]))
         text = self.answer
         for end, number in sorted(set(behind), reverse=True):
@@ -155,15 +157,17 @@ class ReadResult(msgspec.Struct, frozen=True):
     before: str
     cited: str
     after: str
+    outdated: str | None
 
     @classmethod
     def of(cls, document_id: str, found: CitedPage) -> "ReadResult":
-        return cls(document_id, found.name, found.page, found.page_label, found.before, found.cited, found.after)
+        fields = (name for name in cls.__struct_fields__ if name != "document_id")
+        return cls(document_id, *(getattr(found, name) for name in fields))
 
     def as_text(self) -> str:
         """The cited words stand between <mark> and </mark>."""
         shown = f"{self.before}<mark>{self.cited}</mark>{self.after}"
-        return f"{_place(self.name, self.page_label, self.document_id)}\n\n{shown}"
+        return f"{_place(self.name, self.page_label, self.document_id, self.outdated)}\n\n{shown}"
 
 
 class RateResult(msgspec.Struct, frozen=True):
@@ -202,12 +206,13 @@ class EvaluationResult(msgspec.Struct, frozen=True):
         return "\n".join([*_figures(self.run), *map(_question_line, self.worst)])
 
 
-def _place(title: str, page_label: str | None, document_id: str) -> str:
-    return f"{', '.join(filter(None, (title, page_label)))} (document {document_id})"
+def _place(title: str, page_label: str | None, document_id: str, outdated: str | None) -> str:
+    warning = f" (outdated: {outdated})" if outdated else ""
+    return f"{', '.join(filter(None, (title, page_label)))} (document {document_id}){warning}"
 
 
 def _line(document: DocumentView) -> str:
-    problem = f": {document.error}" if document.error else ""
+    problem = f": {document.outdated or document.error}" if document.outdated or document.error else ""
     return f"{document.name} (document {document.id}): {document.status}, {document.chunks} chunks{problem}"
 
 

@@ -24,6 +24,7 @@ class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     text: str
     attributes: dict[str, str | int | float | bool]
+    outdated: str | None = None
 
 
 class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file_search_call"):
@@ -41,6 +42,7 @@ class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     file_id: str
     filename: str
     index: int
+    outdated: str | None = None
     type: Literal["file_citation"] = "file_citation"
 
 
@@ -183,6 +185,7 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -
                 score=passage.score,
                 text=passage.chunk.text,
                 attributes=attributes_of(entry.document.metadata),
+                outdated=passage.chunk.outdated,
             )
             for passage, entry in known
             if entry is not None
@@ -198,5 +201,8 @@ def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) 
 
 def annotations_of(answer: Answer, sources: dict[str, Entry]) -> list[Annotation]:
     """Citations, one for each file and position, in the order of the text."""
-    cited = {(one.answer_end, one.file_id): one.filename for one in citations_of(answer, sources)}
-    return [Annotation(file_id=file_id, filename=name, index=index) for (index, file_id), name in sorted(cited.items())]
+    cited = {(one.answer_end, one.file_id): one for one in citations_of(answer, sources)}
+    return [
+        Annotation(file_id=file_id, filename=one.filename, index=index, outdated=one.outdated)
+        for (index, file_id), one in sorted(cited.items(), key=lambda item: item[0])
+    ]

@@ -28,6 +28,7 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
     quote: str
     page_text: str
     page_boxes: str | None
+    outdated: str | None
 
 
 class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -61,6 +61,7 @@ class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     attributes: dict[str, str | int | float | bool]
     content: list[PassageText]
+    outdated: str | None = None
 
 
 class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +122,7 @@ def _page(tenant_id: str, queries: list[str], passages: list[Passage], database:
             score=passage.score,
             attributes=attributes_of(entry.document.metadata),
             content=[PassageText(passage.chunk.text)],
+            outdated=passage.chunk.outdated,
         )
         for passage in passages
         if (entry := entries.get(passage.chunk.document_id)) is not None

@@ -112,6 +112,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     usage_bytes: int
     last_error: LastError | None
     attributes: dict[str, str | int | float | bool]
+    outdated: str | None = None
     chunking_strategy: OtherChunking = OtherChunking()
     object: Literal["vector_store.file"] = "vector_store.file"
 
@@ -126,6 +127,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
             usage_bytes=document.bytes,
             last_error=LastError(document.error or "") if status == "failed" else None,
             attributes=attributes_of(document.metadata),
+            outdated=document.outdated,
         )
 
 

@@ -143,6 +143,7 @@ DOCUMENT = DocumentView(
     kv_evicted=False,
     data_source_id=None,
     origin=None,
+    outdated=None,
     created_at=MOMENT,
     updated_at=MOMENT,
 )

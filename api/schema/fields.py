@@ -9,6 +9,10 @@ PLACE = {
     "start": "Offset of the first character in the document's text.",
     "end": "Offset after the last character in the document's text.",
 }
+OUTDATED = (
+    "Reason why the text is from an earlier file than the document's present one, which has not been read yet or could not be "
+    "read; otherwise null."
+)
 CHUNK = {"chunk_id": "Id of the chunk.", "title": TITLE, **PLACE}
 KV_AMOUNT = {
     "files": "Number of KV files.",
@@ -72,6 +76,7 @@ DOCUMENT = {
     "kv_pinned": "Whether the document's KV is pinned: evicted only on request, never to free space.",
     "data_source_id": "Id of the data source that the document is kept in sync with; null if it was uploaded.",
     "origin": "Place of its file in the data source; null if it was uploaded.",
+    "outdated": f"{OUTDATED} Title, media type, chunks, tokens, pages and the file to download are then those of the earlier file.",
 }
 UPLOAD = {"collection": COLLECTION, "metadata": "Metadata of the document, a JSON object as text."}
 
@@ -281,6 +286,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "omitted_tokens": "Number of tokens of the passage that are not in the prompt because of the collection's compression.",
         "checksum": "Checksum of the passage's words, eight hexadecimal digits: with it `GET /v1/documents/{document_id}/text` refuses the place once "
         "the document has other words there.",
+        "outdated": OUTDATED,
     },
     "PassageKV": {
         "source": "`device`: the engine's own cache. `host`: a KV file in host memory. `disk`: a KV file on disk. `remote`: a KV file that came from the "
@@ -468,6 +474,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "quote": "Text of the document at this place.",
         "page_text": "Path of the text of its page, slide or sheet. Requests are refused (422) once the words at this place have changed.",
         "page_boxes": "Path of the boxes over it on the picture of its page, with the same refusal; null where pages have no pictures.",
+        "outdated": OUTDATED,
     },
     "RetentionBody": {
         "days": "Days for which texts of questions are kept; 0: they are not stored at all; null: as long as the service keeps questions.",
@@ -478,13 +485,14 @@ FIELDS: dict[str, dict[str, str]] = {
         "applies": "Days that apply; null: for ever.",
     },
     "CitedPage": {
-        "name": "Name of the document.",
+        "name": "Name of the document's file.",
         "title": "Title of the document with the headings above the words, which are not in the text.",
         "page": "Number of the page on which the words begin, starting from 1; null where the format has no pages.",
         "page_label": 'Page as a reader calls it, such as "slide 3"; null where the format has no pages.',
         "before": "Text of the page before the words.",
         "cited": "The words.",
         "after": "Text of the page after the words.",
+        "outdated": OUTDATED,
     },
     "Timings": {
         "retrieve_ms": "Duration of retrieval, or of the look-up in the answer cache.",

@@ -3,9 +3,14 @@
 MODEL = "Id of the model, as listed by `/v1/models`. MODEL@COLLECTION answers from that collection."
 CREATED = "Time of creation in Unix seconds."
 NO_LOGPROBS = "Log probabilities are not returned."
+OUTDATED = (
+    "Not part of OpenAI's API: the reason why the text is from an earlier file than the document's present one, which has not "
+    "been read yet or could not be read; otherwise null."
+)
 CITED = {
     "file_id": "Id of the cited file.",
     "filename": "Name of the cited file.",
+    "outdated": OUTDATED,
 }
 PAGE = {
     "has_more": "Whether there are more items after this page.",
@@ -18,6 +23,7 @@ FOUND = {
     "filename": "Name of the file.",
     "score": "Relevance score, comparable only within one search. It is not a probability and may exceed 1.",
     "attributes": "Attributes of the file.",
+    "outdated": OUTDATED,
 }
 RETRIEVAL = {
     "max_num_results": "Maximum number of passages.",
@@ -259,6 +265,7 @@ OPENAI_FIELDS: dict[str, dict[str, str]] = {
         "usage_bytes": "Size of the file in bytes.",
         "last_error": "Reason for the failure; null unless `status` is `failed`.",
         "attributes": "Attributes of the file: the metadata of its document.",
+        "outdated": OUTDATED,
         "chunking_strategy": "Chunking strategy; always `other`.",
     },
     "LastError": {"message": "Explanation of the failure.", "code": "Always `invalid_file`."},

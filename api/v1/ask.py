@@ -129,6 +129,7 @@ class CitationView(msgspec.Struct, frozen=True, kw_only=True):
     page_label: str | None = None
     page_text: str
     page_boxes: str | None = None
+    outdated: str | None = None
 
     @classmethod
     def of(cls, citation: Citation, media_type: str) -> "CitationView":

@@ -232,7 +232,8 @@ def replace(
 ) -> DocumentView:
     """Replace the file of a document. Its id and metadata are kept.
 
-    Questions are answered from the old file until the new one is searchable.
+    Questions are answered from the old file until the new one is searchable, also if it cannot be read. The document,
+    its passages and its citations are `outdated` as long, with the reason.
     """
     file, noted = data.file, partial(note_change, request)
     return replace_document(caller.tenant_id, document_id, file.filename, file.file, parts, noted)
@@ -283,7 +284,10 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
     sync_to_thread=True,
 )
 def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
-    """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it."""
+    """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it.
+
+    If the document's text is `outdated`, it is the earlier file that the text is from.
+    """
     path, name = document_file(caller.tenant_id, document_id, parts.database, parts.files)
     return attachment(path, name)
 

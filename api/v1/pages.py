@@ -129,8 +129,7 @@ async def picture(
     summary="Get the boxes of a citation",
     responses=problems(
         NOT_FOUND=_NOT_FOUND,
-        UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range, it is from a file that was replaced, or "
-        f"{_OTHER_WORDS}.",
+        UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range, or {_OTHER_WORDS}.",
     ),
 )
 async def boxes(

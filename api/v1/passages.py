@@ -37,7 +37,8 @@ Hops = Annotated[int, Meta(ge=1, le=8)]
 
 
 class PassageView(msgspec.Struct, frozen=True, kw_only=True):
-    """A passage: characters [start, end) of a document's text. checksum: of its words there."""
+    """A passage: characters [start, end) of a document's text. checksum: of its words there. outdated: the reason why
+    they are from an earlier file than the document's."""
 
     chunk_id: str
     document_id: str
@@ -52,6 +53,7 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
     kv: PassageKV | None = None
     omitted_tokens: int = 0
     checksum: str
+    outdated: str | None = None
 
     @classmethod
     def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":
@@ -70,6 +72,7 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
             kv=kv,
             omitted_tokens=chunk.num_tokens - kv.tokens if kv else 0,
             checksum=checksum_of(chunk.text),
+            outdated=chunk.outdated,
         )
 
 

@@ -251,6 +251,7 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
         end=chunk.start + end,
         quote=chunk.text[start:end],
         page_label=chunk.page_label_at(start),
+        outdated=chunk.outdated,
     )
 
 

@@ -54,7 +54,7 @@ class Question:
 @dataclass(frozen=True, slots=True)
 class Citation:
     """A citation: characters [start, end) of a document's text support characters [answer_start, answer_end) of the
-    answer."""
+    answer. `outdated`: the reason why the text is of an earlier file than the document's."""
 
     answer_start: int
     answer_end: int
@@ -66,6 +66,7 @@ class Citation:
     end: int
     quote: str
     page_label: str | None = None  # answers that the cache kept before it was recorded have none
+    outdated: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Changes to a document: new name, metadata or file; and a retry after a failure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -14,17 +14,25 @@ from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.catalog.quotas import check_byte_quota
 from ragkv.catalog.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.db.batches import in_batches
-from ragkv.db.collections import collection_changed
+from ragkv.db.collections import collection_changed, mark_changed_document
 from ragkv.db.database import Database, advisory_lock
-from ragkv.db.documents import among, document_by_hash, documents_where, ids_of, locked, number_of, start_over
+from ragkv.db.documents import (
+    NOT_REPLACED,
+    among,
+    document_by_hash,
+    documents_where,
+    ids_of,
+    locked,
+    number_of,
+    start_over,
+)
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
-from ragkv.files import FileStore, Readable, Received
+from ragkv.files import Readable, Received
 from ragkv.names import clean_file_name
 from ragkv.parts import Parts
-from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 
@@ -87,7 +95,8 @@ def exchange_file(
     still: "ColumnElement[bool] | None" = None,
     when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
-    """Give a document another file, and queue it. It answers from the old file until the new one is searchable.
+    """Give a document another file, and queue it. It answers from the old file, which is kept as long, until the new
+    one is searchable.
 
     name: that of an upload; None for a data source's file, whose document keeps its name. still: a condition on the
     document, asked under the lock that uploads hold. when_changed: called after the commit. The same bytes are not read
@@ -110,13 +119,15 @@ def exchange_file(
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
-            _exchange(session, document, received, parts.files, parts.settings)
+            _exchange(session, document, received, old_name, parts)
         if is_new or document.name != old_name:
             session.execute(collection_changed(document.collection_id))
+        if is_new:
+            session.execute(mark_changed_document(document_id))
     when_changed()
     view = document_view(tenant_id, document_id, parts.database)
     if is_new:
-        discard_unnamed(tenant_id, old, parts.database, parts.files)
+        discard_unnamed(tenant_id, old, parts.database, parts.files)  # unless the text is of it
         forget_answers(tenant_id, view.collection_id, parts)
         enqueue(document_id, parts.queue)
     return Exchanged(view, is_new)
@@ -175,17 +186,25 @@ def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
     return documents_where(tenant_id, collection_id, Status.FAILED)
 
 
-def _exchange(
-    session: "Session", document: DocumentRow, received: Received, files: FileStore, settings: Settings
-) -> None:
+def _exchange(session: "Session", document: DocumentRow, received: Received, old_name: str, parts: Parts) -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
-    document.sha256, document.num_bytes, document.is_replaced = received.sha256, received.num_bytes, True
-    check_byte_quota(session, document.tenant_id, received.num_bytes, settings)
+    if document.earlier_sha256 == received.sha256:
+        _set(document, NOT_REPLACED)
+    elif document.num_chunks and not document.is_replaced:
+        earlier = {"earlier_sha256": document.sha256, "earlier_num_bytes": document.num_bytes, "earlier_name": old_name}
+        _set(document, {"is_replaced": True} | earlier)
+    document.sha256, document.num_bytes = received.sha256, received.num_bytes
+    check_byte_quota(session, document.tenant_id, received.num_bytes, parts.settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-    files.keep(document.tenant_id, received)
+    parts.files.keep(document.tenant_id, received)
+
+
+def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(document, name, value)
 
 
 def _begin_again(session: "Session", document: DocumentRow) -> None:

@@ -10,6 +10,7 @@ from ragkv.catalog.documents import find_document
 from ragkv.db.chunks import chunk_at, chunks_between, chunks_near, chunks_on_page, to_chunk
 from ragkv.db.database import Database
 from ragkv.errors import Rejected
+from ragkv.status import outdated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +50,7 @@ class Cited:
 class CitedPage(msgspec.Struct, frozen=True):
     """Cited words between the text of the page on which they begin, at most 6,000 characters on either side; where the
     format has no pages, between the text around them. Headings are not in the text: `title` has those above the words,
-    behind the document's title."""
+    behind the document's title. `outdated`: the reason why they are from an earlier file."""
 
     name: str
     title: str
@@ -58,6 +59,7 @@ class CitedPage(msgspec.Struct, frozen=True):
     before: str
     cited: str
     after: str
+    outdated: str | None = None
 
 
 def checksum_of(words: str) -> str:
@@ -79,19 +81,20 @@ def cited_page(
             raise Rejected(f"the document has no text at characters {start:,} to {end:,}")
         near = chunks_near(document_id, rows[0].ordinal - _NEIGHBOURS, rows[-1].ordinal + _NEIGHBOURS)
         chunks = [to_chunk(row, document.media_type) for row in session.scalars(near)]
-        first, name = to_chunk(rows[0], document.media_type), document.name
+        first = to_chunk(rows[0], document.media_type)
     cited = _joined(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip()
     _check_words(cited, checksum)
     offset = max(start - first.start, 0)
     page = first.page_at(offset)
     return CitedPage(
-        name,
+        document.earlier_name or document.name,
         first.title,
         page,
         first.page_label_at(offset),
         _joined(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],
         cited,
         _joined(_parts(chunks, page, end, chunks[-1].end)).rstrip()[:_SIDE],
+        outdated(document),
     )
 
 
@@ -111,12 +114,10 @@ def cited_text(
     tenant_id: str, document_id: str, start: int, end: int, database: Database, checksum: str | None = None
 ) -> Cited:
     """Characters [start, end) of a document's text, to be found on its pages. Raises NotFound for the document,
-    Rejected for a range that is too long, or in which there is no text with a page, or none with this checksum, and for
-    the text of a file that another has replaced."""
+    Rejected for a range that is too long, or in which there is no text with a page, or none with this checksum."""
     _check_range(start, end)
     with database.reading() as session:
-        if find_document(session, tenant_id, document_id).is_replaced:
-            raise Rejected("the document's file was replaced: the cited text is from the earlier file")
+        find_document(session, tenant_id, document_id)
         rows = list(session.scalars(chunks_between(document_id, start, end)))
         first = rows[0].page if rows else None
         if first is None:

@@ -35,7 +35,7 @@ from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.names import clean_file_name
 from ragkv.parts import Parts
-from ragkv.status import ANSWERING, REREAD, Status
+from ragkv.status import ANSWERING, REREAD, Status, outdated
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     kv_evicted: bool
     data_source_id: str | None
     origin: str | None
+    outdated: str | None
     created_at: datetime
     updated_at: datetime
 
@@ -158,10 +159,15 @@ def document_view(tenant_id: str, document_id: str, database: Database) -> Docum
 
 
 def document_file(tenant_id: str, document_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
-    """(path, name) of a document's file. Raises NotFound, also if the file is gone."""
+    """(path, name) of the file that a document's text is of, which may be an earlier one than its present file. Raises
+    NotFound, also if the file is gone."""
     with database.reading() as session:
         document = find_document(session, tenant_id, document_id)
-    return files.find(tenant_id, document.sha256), document.name
+    if not document.is_replaced:
+        return files.find(tenant_id, document.sha256), document.name
+    if document.earlier_sha256 is None:
+        raise NotFound("the earlier file that the document's text is from no longer exists")
+    return files.find(tenant_id, document.earlier_sha256), document.earlier_name or document.name
 
 
 def delete_document(
@@ -283,8 +289,8 @@ def insert_document(
 
 def revive(session: "Session", document: DocumentRow, index_fingerprint: str) -> None:
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
-    outdated = document.num_chunks > 0 and document.index_fingerprint != index_fingerprint
-    if document.status is Status.FAILED or outdated:
+    made_otherwise = document.num_chunks > 0 and document.index_fingerprint != index_fingerprint
+    if document.status is Status.FAILED or made_otherwise:
         again = read_again if document.status in ANSWERING else start_over
         session.execute(again(document.id))
         session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
@@ -320,6 +326,7 @@ def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
         kv_evicted=row.kv_evicted,
         data_source_id=row.data_source_id,
         origin=row.origin,
+        outdated=outdated(row),
         created_at=row.created_at,
         updated_at=row.updated_at,
     )

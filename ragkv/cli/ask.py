@@ -100,6 +100,7 @@ def _passage(passage: Passage) -> dict[str, object]:
         "score": passage.score,
         "hop": passage.hop,
         "text": passage.chunk.text,
+        "outdated": passage.chunk.outdated,
     }
 
 
@@ -122,6 +123,7 @@ def summary(answer: Answer) -> str:
 
 
 def place(citation: Citation) -> str:
-    """A citation's place: title, page, characters."""
+    """A citation's place: title, page, characters; and the reason if its text is outdated."""
     page = f", {citation.page_label}" if citation.page_label else ""
-    return f"{citation.title}{page} [{citation.start}-{citation.end}]"
+    outdated = f" (outdated: {citation.outdated})" if citation.outdated else ""
+    return f"{citation.title}{page} [{citation.start}-{citation.end}]{outdated}"

@@ -1,6 +1,7 @@
 """Chunks as rows: packed arrays, statements, and conversion back to domain objects."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from sqlalchemy import Delete, Select, Update, bindparam, delete, func, select, update
@@ -94,12 +95,19 @@ def chunks_on_page(document_id: str, page: int, before: int) -> Select[ChunkRow]
     return on_page.order_by(ChunkRow.ordinal.desc()).limit(100)
 
 
-def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[ChunkRow, str, str]:
-    """(chunk, media type and index fingerprint of its document): a tenant's chunks, without their vectors. Ids of
-    others find nothing."""
+def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[*tuple[Any, ...]]:
+    """(chunk, media type, index fingerprint and `outdated` columns of its document): a tenant's chunks, without their
+    vectors. Ids of others find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few
     mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id)
-    found = _chunks().add_columns(DocumentRow.media_type, DocumentRow.index_fingerprint)
+    found = _chunks().add_columns(
+        DocumentRow.media_type,
+        DocumentRow.index_fingerprint,
+        DocumentRow.is_replaced,
+        DocumentRow.earlier_name,
+        DocumentRow.status,
+        DocumentRow.error,
+    )
     return found.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 

@@ -99,9 +99,9 @@ def collection_of_document_changed(document_id: str) -> Update:
     return update(CollectionRow).where(CollectionRow.id == owner).values(**_MARKED)
 
 
-def mark_chunks_written(document_id: str) -> Update:
-    """Leave the present generation in a document whose chunks are others:
-    right after `collection_of_document_changed`."""
+def mark_changed_document(document_id: str) -> Update:
+    """Leave the present generation in a document whose chunks are others, or outdated or no longer so: right after
+    `collection_changed`."""
     present = select(CollectionRow.generation).where(CollectionRow.id == DocumentRow.collection_id).scalar_subquery()
     return update(DocumentRow).where(DocumentRow.id == document_id).values(changed_in=present)
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, Update, and_, exists, func, or_, select, update
 
-from ragkv.db.documents import unfinished
+from ragkv.db.documents import NOT_REPLACED, unfinished
 from ragkv.db.file_tables import FileRow
 from ragkv.db.jobs import open_jobs
 from ragkv.db.leases import RELEASED, is_free
@@ -32,6 +32,16 @@ def lost_documents(tenant_id: str, sha256: str) -> Select[str]:
     """Documents made of a file, those that failed aside."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.sha256 == sha256)
     return select(DocumentRow.id).where(*mine, DocumentRow.status != Status.FAILED)
+
+
+def lost_earlier_files(tenant_id: str, sha256: str) -> Select[str]:
+    """Documents whose text is of an earlier file that is gone."""
+    return select(DocumentRow.id).where(DocumentRow.tenant_id == tenant_id, DocumentRow.earlier_sha256 == sha256)
+
+
+def forget_earlier_files(document_ids: Sequence[str]) -> Update:
+    """Their texts stay, and stay outdated."""
+    return update(DocumentRow).where(one_of(DocumentRow.id, document_ids)).values(NOT_REPLACED | {"is_replaced": True})
 
 
 def lost_uploads(tenant_id: str, sha256: str) -> Select[str]:

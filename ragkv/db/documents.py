@@ -35,6 +35,10 @@ FRESH: dict[str, Any] = {
     "kv_evicted": False,
 }  # fmt: skip
 """What a document has of its attempts before the first."""
+NOT_REPLACED: dict[str, Any] = {
+    "is_replaced": False, "earlier_sha256": None, "earlier_num_bytes": None, "earlier_name": None,
+}  # fmt: skip
+"""A document whose text is of its present file."""
 _TO_READ_AGAIN = FRESH | {"status": Status.SEARCHABLE, "stage": REREAD, "progress_done": 0, "progress_total": 0}
 
 DOCUMENT_KEYS: Keys = (DocumentRow.created_at.expression, DocumentRow.id.expression)
@@ -57,6 +61,8 @@ _LISTED = (
     DocumentRow.kv_evicted,
     DocumentRow.data_source_id,
     DocumentRow.origin,
+    DocumentRow.is_replaced,
+    DocumentRow.earlier_name,
     DocumentRow.created_at,
     DocumentRow.updated_at,
 )
@@ -169,11 +175,12 @@ def forget_labels_of(document_id: str) -> Delete:
 
 def hashes_to_remove(
     tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None = None
-) -> Select[str, str]:
-    """(id, SHA-256) of those documents of the tenant's collection of which `still` holds. They are `locked`."""
+) -> Select[str, str, str | None]:
+    """(id, SHA-256, that of the earlier file) of those documents of the tenant's collection of which `still` holds.
+    They are `locked`."""
     found = among(documents_where(tenant_id, collection_id), document_ids)
     found = found if still is None else found.where(still)
-    return locked(found).with_only_columns(DocumentRow.id, DocumentRow.sha256)
+    return locked(found).with_only_columns(DocumentRow.id, DocumentRow.sha256, DocumentRow.earlier_sha256)
 
 
 def forget_documents(document_ids: Sequence[str]) -> Delete:
@@ -182,23 +189,28 @@ def forget_documents(document_ids: Sequence[str]) -> Delete:
 
 
 def bytes_of_tenant(tenant_id: str) -> Select[int]:
-    """Bytes of a tenant's files, each counted once."""
+    """Bytes of a tenant's files, each counted once; those of documents' earlier files, while they are kept, too."""
     kinds = (DocumentRow, FileRow)
-    stored = union(*(select(row.sha256, row.num_bytes).where(row.tenant_id == tenant_id) for row in kinds)).subquery()
+    named = [select(row.sha256, row.num_bytes).where(row.tenant_id == tenant_id) for row in kinds]
+    earlier = select(DocumentRow.earlier_sha256, DocumentRow.earlier_num_bytes)
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.earlier_sha256.is_not(None))
+    stored = union(*named, earlier.where(*mine)).subquery()
     return select(func.coalesce(func.sum(stored.c.num_bytes), 0))
 
 
 def versions_of_documents(
     tenant_id: str, collection_id: str, index_fingerprint: str, encoder_fingerprint: str
-) -> Select[str, int, bool, bool]:
-    """(id, version, whether its chunks are there, whether their vectors are of this encoder)."""
+) -> Select[str, int, bool, bool, bool]:
+    """(id, version, whether its chunks are there, whether their vectors are of this encoder, whether their file was
+    replaced)."""
     of_encoder = is_of_encoder(index_fingerprint, encoder_fingerprint)
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    return select(DocumentRow.id, DocumentRow.version, DocumentRow.num_chunks > 0, of_encoder).where(*mine)
+    columns = (DocumentRow.id, DocumentRow.version, DocumentRow.num_chunks > 0, of_encoder, DocumentRow.is_replaced)
+    return select(*columns).where(*mine)
 
 
 def written_since(documents: Select[*tuple[Any, ...]], generation: int) -> Select[*tuple[Any, ...]]:
-    """The documents whose chunks were written after a generation."""
+    """The documents whose chunks were written, or became outdated, after a generation."""
     return documents.where(DocumentRow.changed_in > generation)
 
 

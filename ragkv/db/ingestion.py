@@ -12,9 +12,9 @@ from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.db.chunks import CHUNK_KEYS, chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
-from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
+from ragkv.db.collections import collection_of_document_changed, mark_changed_document
 from ragkv.db.database import Database
-from ragkv.db.documents import claim, held
+from ragkv.db.documents import NOT_REPLACED, claim, held
 from ragkv.db.jobs import INGEST, REBUILD, documents_with_lost_workers, newest_cause, open_jobs, open_kind
 from ragkv.db.kv_entries import forget_entries, keep_entries, keys_in_use, keys_of_documents, recall_uses, unshared_keys
 from ragkv.db.kv_rules import is_to_keep, rule_of, tried
@@ -118,7 +118,7 @@ class Lease:
             self._change(session, status=status, **changes)
             if status is Status.SEARCHABLE:
                 session.execute(collection_of_document_changed(self.document_id))
-                session.execute(mark_chunks_written(self.document_id))  # their encoder is known from now on
+                session.execute(mark_changed_document(self.document_id))  # their encoder is known from now on
 
     def store_chunks(
         self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any
@@ -130,9 +130,9 @@ class Lease:
                 session,
                 status=status,
                 version=DocumentRow.version + 1,
-                is_replaced=False,
                 num_chunks=len(chunks),
                 num_tokens=tokens,
+                **NOT_REPLACED,
                 **changes,
             )
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
@@ -141,7 +141,7 @@ class Lease:
             session.add_all(chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True))
             session.flush()
             session.execute(collection_of_document_changed(self.document_id))
-            session.execute(mark_chunks_written(self.document_id))
+            session.execute(mark_changed_document(self.document_id))
             return superseded
 
     def kv_rule(self, default: KVRule) -> KVRule:
@@ -211,6 +211,8 @@ class Lease:
         with self.database.writing() as session:
             self._change(session, status=Status.FAILED, error=reason, stage="", **RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
+            if self._row(session).is_replaced:  # answers that are kept name another reason why the text is outdated
+                session.execute(collection_of_document_changed(self.document_id))
             announce(session, self.document_id, FAILED_EVENT)
 
     def keep_earlier(self, reason: str) -> None:

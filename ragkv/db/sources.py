@@ -14,6 +14,7 @@ from ragkv.db.documents import versions_of_documents, written_since
 from ragkv.recently_used import RecentlyUsed
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Point
+from ragkv.status import outdated
 
 REMEMBERED_COLLECTIONS = 64
 
@@ -49,6 +50,10 @@ class DatabaseSource:
         """The indexed documents whose vectors another encoder made."""
         return self._versions_of(tenant_id, collection_id).of_other_encoders
 
+    def outdated(self, tenant_id: str, collection_id: str) -> frozenset[str]:
+        """The indexed documents whose text is of a file that another has replaced."""
+        return self._versions_of(tenant_id, collection_id).outdated
+
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents; those of another encoder have an empty dense vector."""
         with self._database.reading() as session:
@@ -67,9 +72,10 @@ class DatabaseSource:
         with self._database.reading() as session:
             statements = [chunks_by_id(tenant_id, ids) for ids in batched(chunk_ids)]
             rows = [row for statement in statements for row in session.execute(statement)]
-            found = {row.id: to_chunk(row, media_type) for row, media_type, _ in rows}
+            found = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
             present = self.present.index_fingerprint
-            found |= self._encoded_anew([found[row.id] for row, _, made_with in rows if made_with != present])
+            otherwise = [found[row[0].id] for row in rows if row.index_fingerprint != present]
+            found |= self._encoded_anew(otherwise)
         return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
 
     def titles(
@@ -101,9 +107,9 @@ class DatabaseSource:
             changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
             generation, marked = changes or (0, 0)
             if (since := versions.since(generation, marked)) is None:
-                versions.update({}, frozenset(), session.execute(documents).all())
+                versions.update(_Versions(), session.execute(documents).all())
             elif written := session.execute(written_since(documents, since)).all():
-                versions.update(versions.by_document, versions.of_other_encoders, written)
+                versions.update(versions, written)
         versions.changes = generation, marked  # of before: what is committed meanwhile is read again
 
     def _encoded_anew(self, chunks: Sequence[Chunk]) -> dict[str, Chunk]:
@@ -123,21 +129,23 @@ class _Versions:
         self.changes: tuple[int, int] | None = None
         self.by_document: dict[str, int] = {}
         self.of_other_encoders: frozenset[str] = frozenset()
+        self.outdated: frozenset[str] = frozenset()
 
-    def update(
-        self, by_document: dict[str, int], others: frozenset[str], written: Iterable[tuple[str, int, bool, bool]]
-    ) -> None:
+    def update(self, known: "_Versions", written: Iterable[tuple[str, int, bool, bool, bool]]) -> None:
         """Take over what was known with what was written since; in copies, for others read those that were given
         out."""
-        by_document, by_others = dict(by_document), set(others)
-        for document_id, version, is_indexed, of_encoder in written:
+        by_document, others, replaced = dict(known.by_document), set(known.of_other_encoders), set(known.outdated)
+        for document_id, version, is_indexed, of_encoder, is_replaced in written:
             by_document.pop(document_id, None)
-            by_others.discard(document_id)
+            others.discard(document_id)
+            replaced.discard(document_id)
             if is_indexed:
                 by_document[document_id] = version
             if is_indexed and not of_encoder:
-                by_others.add(document_id)
-        self.by_document, self.of_other_encoders = by_document, frozenset(by_others)
+                others.add(document_id)
+            if is_indexed and is_replaced:
+                replaced.add(document_id)
+        self.by_document, self.of_other_encoders, self.outdated = by_document, frozenset(others), frozenset(replaced)
 
     def since(self, generation: int, marked: int) -> int | None:
         """The generation since which all changes are marked;

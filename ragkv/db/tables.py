@@ -103,7 +103,7 @@ class DocumentRow(Base):
     progress_done, progress_total: tokens of the present `stage`, or pages.
     attempts, outages: tries, and failures in a row that were not its own fault; after one, none before `retry_at`.
     version: counts how often its chunks were written; an index that mirrors the database compares it.
-    changed_in: the collection's generation that began with that.
+    changed_in: the collection's generation that began with that, or with the last change of `is_replaced`.
     index_fingerprint, kv_fingerprint: names of the models and settings of its chunks, and of their KV.
     encoder_fingerprint: of the encoder of its vectors; empty if that was not recorded.
     data_source_id: of the data source that it is kept in sync with, which may be gone; None if it was uploaded.
@@ -111,6 +111,7 @@ class DocumentRow(Base):
     is_attachment: it came as an attachment of mails alone, and goes with the last of them.
     was_uploaded: to the collection itself; it stays when files of its bytes are detached.
     is_replaced: another file has replaced the one that its chunks are of.
+    earlier_sha256, earlier_num_bytes, earlier_name: that one; None if it is lost.
     kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or
         its chunks were used often enough for the rule.
     """
@@ -130,6 +131,12 @@ class DocumentRow(Base):
             "collection_id",
             postgresql_where=sql_text("is_attachment"),
             sqlite_where=sql_text("is_attachment"),
+        ),
+        Index(
+            "ix_documents_earlier_sha256",
+            "earlier_sha256",
+            postgresql_where=sql_text("earlier_sha256 IS NOT NULL"),
+            sqlite_where=sql_text("earlier_sha256 IS NOT NULL"),
         ),
     )
 
@@ -166,6 +173,9 @@ class DocumentRow(Base):
     is_attachment: Mapped[bool] = mapped_column(default=False, server_default=false())
     was_uploaded: Mapped[bool] = mapped_column(default=False, server_default=false())
     is_replaced: Mapped[bool] = mapped_column(default=False, server_default=false())
+    earlier_sha256: Mapped[str | None] = mapped_column(String(64))
+    earlier_num_bytes: Mapped[int | None] = mapped_column(BigInteger)
+    earlier_name: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 

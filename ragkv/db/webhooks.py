@@ -14,6 +14,7 @@ from ragkv.db.lists import one_of
 from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentRow, WebhookDeliveryRow, WebhookRow
 from ragkv.ids import new_id
+from ragkv.status import outdated
 
 DELIVERY_KEYS: Keys = (WebhookDeliveryRow.created_at.expression, WebhookDeliveryRow.id.expression)
 PENDING, DELIVERED, FAILED = "pending", "delivered", "failed"
@@ -34,6 +35,7 @@ def announce(session: Session, document_id: str, event: str) -> None:
         "name": row.name,
         "status": row.status,
         "error": row.error,
+        "outdated": outdated(row),
         "chunks": row.num_chunks,
         "tokens": row.num_tokens,
     }

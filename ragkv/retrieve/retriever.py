@@ -63,6 +63,10 @@ class ChunkSource(Protocol):
         """The searchable documents whose dense vectors cannot be compared with a question's."""
         ...
 
+    def outdated(self, tenant_id: str, collection_id: str) -> DocumentIds:
+        """The searchable documents whose text is of a file that another has replaced."""
+        ...
+
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The chunks that exist and belong to the tenant, in the order asked for."""
         ...
@@ -87,14 +91,17 @@ class Retriever:
         chunks: ChunkSource,
         mirror: Mirror | None = None,
         reranker: Reorders | None = None,
+        *,
+        finds_outdated: bool = True,
     ) -> None:
         """`embed`: vectors of a question. `mirror`: brings an in-memory index up to date before each search; None for a
-        Qdrant server."""
+        Qdrant server. `finds_outdated`: whether text of a file that another has replaced is found."""
         self._embed = embed
         self._index = index
         self._chunks = chunks
         self._mirror = mirror
         self._reranker = reranker
+        self._finds_outdated = finds_outdated
         self._links = LinkCache(chunks)
 
     def search(
@@ -139,6 +146,8 @@ class Retriever:
         documents = self._documents(scope)
         if not documents:
             return []
+        if not self._finds_outdated:
+            scope = self._without_outdated(scope, documents)
         comparable = self._comparable(scope, documents)
         walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
@@ -149,6 +158,13 @@ class Retriever:
                 found_in.setdefault(chunk_id, hop)
         best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
+
+    def _without_outdated(self, scope: SearchScope, documents: Mapping[str, int]) -> SearchScope:
+        outdated = self._chunks.outdated(scope.tenant_id, scope.collection_id)
+        if not outdated:
+            return scope
+        seen = frozenset(documents) if scope.document_ids is None else scope.document_ids
+        return scope._replace(document_ids=seen - outdated)
 
     def _comparable(self, scope: SearchScope, documents: Mapping[str, int]) -> DocumentIds | None:
         """The documents of a scope that have vectors of this encoder; None where all that it sees have."""

@@ -4,7 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.originals import uploads_lock
-from ragkv.db.consistency import fail_document, lost_documents, lost_uploads
+from ragkv.db.consistency import (
+    fail_document,
+    forget_earlier_files,
+    lost_documents,
+    lost_earlier_files,
+    lost_uploads,
+)
 from ragkv.db.database import advisory_lock
 from ragkv.db.file_tables import FileRow
 from ragkv.files import GONE, StoredFile
@@ -43,6 +49,11 @@ FILE_CHECKS = (
         lambda grace, parts: _without_file(lost_documents, parts),
         # They answer from their chunks; the same bytes uploaded again bring them back.
         lambda ids, grace, parts: execute_all((change for one in ids for change in fail_document(one, GONE)), parts.database),
+    ),
+    Check(
+        "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",
+        lambda grace, parts: _without_file(lost_earlier_files, parts),
+        lambda ids, grace, parts: execute_all([forget_earlier_files(ids)], parts.database),
     ),
     Check(
         "uploads_without_file", "uploaded files whose content is gone", "removed",

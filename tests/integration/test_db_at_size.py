@@ -14,7 +14,7 @@ from ragkv.catalog.collection import delete_in_batches, make_collection
 from ragkv.catalog.documents import delete_document
 from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.clock import utc_now
-from ragkv.db.collections import collection_of_document_changed, mark_chunks_written
+from ragkv.db.collections import collection_of_document_changed, mark_changed_document
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant
 from ragkv.db.kv_entries import unshared_keys
@@ -185,7 +185,7 @@ def test_figures_at_100_000_documents(
         with database.writing() as session:
             session.execute(text("UPDATE documents SET version = version + 1 WHERE id = 'd7'"))
             session.execute(collection_of_document_changed("d7"))
-            session.execute(mark_chunks_written("d7"))
+            session.execute(mark_changed_document("d7"))
 
     figures = {
         "versions of all documents, for the first question": seconds(lambda: source.indexed_documents(*place)),

@@ -236,9 +236,11 @@ def test_the_words_of_a_citation_or_passage_are_shown_and_no_others_once_the_fil
     replaced = service.http.put(path, headers=authorized, files={"file": ("once.pdf", replacing)})
     assert replaced.status_code < 300, replaced.text
     for place in places:
-        assert not called(service, "read_page", place).is_error  # the text is the old one until the new one is read
         pictured = called(service, "read_page", place | {"picture": True})
-        assert pictured.is_error and "was replaced" in text_of(pictured)
+        assert not pictured.is_error  # text and page are the old ones until the new file is read
+        assert pictured.structured_content["outdated"].startswith("the text is from the earlier file")
+    asked = called(service, "ask", {"question": "Who wrote it?", **among})
+    assert "outdated: the text is from the earlier file" in text_of(asked)
     service.read_all()
     for place in places:
         gone = called(service, "read_page", place)

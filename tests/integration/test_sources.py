@@ -53,6 +53,7 @@ class Follower:
         documents = self.source.indexed_documents(*self.place)
         assert documents == anew.indexed_documents(*self.place)
         assert self.source.of_other_encoders(*self.place) == anew.of_other_encoders(*self.place)
+        assert self.source.outdated(*self.place) == anew.outdated(*self.place)
         assert vars(self.links.of(*self.place, documents)) == vars(TitleLinks(anew.titles(*self.place)))
 
 

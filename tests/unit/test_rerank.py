@@ -131,6 +131,9 @@ class Library:
     def of_other_encoders(self, tenant_id, collection_id):
         return frozenset()
 
+    def outdated(self, tenant_id, collection_id):
+        return frozenset()
+
     def chunks(self, tenant_id, chunk_ids):
         return [self.held[i] for i in chunk_ids if i in self.held]
 

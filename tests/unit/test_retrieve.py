@@ -53,6 +53,9 @@ class Library:
     def of_other_encoders(self, tenant_id: str, collection_id: str) -> frozenset[str]:
         return frozenset()
 
+    def outdated(self, tenant_id: str, collection_id: str) -> frozenset[str]:
+        return frozenset()
+
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         return [
             Point(c.id, c.document_id, c.title, self._vectors[c.id])

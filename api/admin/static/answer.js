@@ -174,6 +174,7 @@ function sourceList(sources) {
     element(
       "div", {},
       element("a", { href: sourceUrl(source), target: "_blank", rel: "noopener" }, placeOf(source)),
+      outdated(source),
       element("blockquote", {}, source.quote),
     ),
   ));
@@ -215,6 +216,7 @@ function passageItem(passage, place, rank, mode) {
     element(
       "div", {},
       element("p", { class: "passage-head" }, element("a", { href: sourceUrl(passage), target: "_blank", rel: "noopener" }, placeOf(passage)), kvBadge(passage.kv, mode), omitted(passage)),
+      outdated(passage),
       element("p", { class: "label" }, `score ${passage.score.toFixed(3)}, hop ${passage.hop}`),
       element("p", { class: "excerpt" }, passage.text),
     ),
@@ -232,6 +234,10 @@ function kvBadge(kv, mode) {
 
 function omitted({ omitted_tokens: tokens }) {
   return tokens ? element("span", { class: "kv" }, `${plural(tokens, "token")} omitted`) : null;
+}
+
+function outdated({ outdated: reason }) {
+  return reason ? element("p", { class: "error" }, `Outdated: ${reason}`) : null;
 }
 
 function keptNote(kept) {

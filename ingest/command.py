@@ -14,8 +14,8 @@ from ragkv.cli.opened import opened_parts
 def ingest(paths: tuple[Path, ...]) -> None:
     """Ingest files and folders, including their subfolders.
 
-    Files that were ingested before are skipped. A file that cannot be ingested is reported at the end, with exit code
-    1; the others are ingested all the same.
+    Files that were ingested before are skipped. A file that changed since then replaces what was made of the same path.
+    A file that cannot be ingested is reported at the end, with exit code 1; the others are ingested all the same.
     """
     console = Console(stderr=True, soft_wrap=True)
     with opened_parts() as parts:
@@ -23,8 +23,9 @@ def ingest(paths: tuple[Path, ...]) -> None:
         from ingest.local import read_paths  # noqa: PLC0415 - see above
 
         tally = read_paths(paths, parts, console)
+    replaced = f" ({tally.replaced} changed)" if tally.replaced else ""
     known = f", {tally.known} already known" if tally.known else ""
-    console.print(f"{tally.read} ingested{known}, {len(tally.failures)} failed", highlight=False)
+    console.print(f"{tally.read} ingested{replaced}{known}, {len(tally.failures)} failed", highlight=False)
     for path, reason in tally.failures:
         console.print(f"  {path}: {reason}", highlight=False, markup=False)
     if tally.failures:

@@ -13,7 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.progress import READING_PAGES
-from ragkv.catalog.documents import document_view, store_document
+from ragkv.catalog.documents import document_view
+from ragkv.catalog.ingested_paths import store_path
 from ragkv.catalog.mail_attachments import waiting_attachments
 from ragkv.catalog.requeue import refresh_outdated
 from ragkv.errors import RagKVError, Rejected
@@ -27,9 +28,10 @@ IN_HAND = "another process is reading it now"
 
 @dataclass
 class IngestTally:
-    """Files by outcome."""
+    """Files by outcome. replaced: those that changed, and took the place of what was made of them before."""
 
     read: int = 0
+    replaced: int = 0
     known: int = 0
     failures: list[tuple[Path, str]] = field(default_factory=list)
 
@@ -82,15 +84,20 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
 
 def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: IngestTally) -> None:
     parts = ingest.parts
-    with file.open("rb") as body:
-        document_id = store_document(parts.default_collection, file.name, body, parts).document_id
+    stored = store_path(parts.default_collection, file, parts)
+    document_id = stored.document_id
+    if stored.before == "replaced":
+        watch.note(f"{file}: it changed, and replaces what was made of it before")
+    elif stored.before == "kept":
+        watch.note(f"{file}: it changed; what was made of it before stays, because other files or uploads have it too")
     before = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
     after = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     if outcome is IngestOutcome.FAILED:
-        raise Rejected(after.error or "it failed")
+        raise Rejected(after.outdated or after.error or "it failed")
     if outcome is IngestOutcome.READY:
         tally.read += 1
+        tally.replaced += stored.before == "replaced"
     elif before.status == "ready" or before.kv_evicted:
         tally.known += 1
     else:

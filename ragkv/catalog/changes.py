@@ -26,6 +26,7 @@ from ragkv.db.documents import (
     number_of,
     start_over,
 )
+from ragkv.db.ingested_paths import forget_paths_of
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
@@ -81,8 +82,8 @@ def replace_document(
     parts: Parts,
     when_changed: Callable[[], None] = lambda: None,
 ) -> DocumentView:
-    """`exchange_file`, by an upload: the document no longer goes with the mails, files or data source that it came
-    from."""
+    """`exchange_file`, by an upload: the document no longer goes with the mails, files, paths or data source that it
+    came from."""
     return exchange_file(tenant_id, document_id, name, body, parts, when_changed=when_changed).view
 
 
@@ -95,12 +96,28 @@ def exchange_file(
     still: "ColumnElement[bool] | None" = None,
     when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
-    """Give a document another file, and queue it. It answers from the old file, which is kept as long, until the new
-    one is searchable.
+    """`store_exchange`, then queue the document."""
+    exchanged = store_exchange(tenant_id, document_id, name, body, parts, still, when_changed)
+    if exchanged.is_new:
+        enqueue(document_id, parts.queue)
+    return exchanged
 
-    name: that of an upload; None for a data source's file, whose document keeps its name. still: a condition on the
-    document, asked under the lock that uploads hold. when_changed: called after the commit. The same bytes are not read
-    again.
+
+def store_exchange(
+    tenant_id: str,
+    document_id: str,
+    name: str | None,
+    body: Readable,
+    parts: Parts,
+    still: "ColumnElement[bool] | None" = None,
+    when_changed: Callable[[], None] = lambda: None,
+) -> Exchanged:
+    """Give a document another file, to be ingested by the caller or once it is queued. It answers from the old file,
+    which is kept as long, until the new one is searchable.
+
+    name: that of an upload; None for a file of a data source or path, whose document keeps its name. still: a condition
+    on the document, asked under the lock that uploads hold. when_changed: called after the commit. The same bytes are
+    not read again.
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
@@ -116,6 +133,7 @@ def exchange_file(
         if name is not None:
             document.name = clean_file_name(name)
             document.is_attachment, document.was_uploaded, document.data_source_id = False, True, None
+            session.execute(forget_paths_of(document_id))
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
@@ -129,7 +147,6 @@ def exchange_file(
     if is_new:
         discard_unnamed(tenant_id, old, parts.database, parts.files)  # unless the text is of it
         forget_answers(tenant_id, view.collection_id, parts)
-        enqueue(document_id, parts.queue)
     return Exchanged(view, is_new)
 
 

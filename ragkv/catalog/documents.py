@@ -26,6 +26,7 @@ from ragkv.db.documents import (
     read_again,
     start_over,
 )
+from ragkv.db.ingested_paths import forget_paths_of
 from ragkv.db.jobs import INGEST
 from ragkv.db.mail_attachments import attached_only_to, is_orphan, orphans_in
 from ragkv.db.tables import DocumentLabelRow, DocumentRow, JobRow
@@ -120,8 +121,13 @@ def store_document(
     parts: Parts,
     metadata: Metadata | None = None,
     origin: Origin | None = None,
+    *,
+    by_path: bool = False,
 ) -> Accepted:
-    """`accept_document` without the queue, for callers that ingest the document themselves."""
+    """`accept_document` without the queue, for callers that ingest the document themselves.
+
+    by_path: the file may change at its path. Otherwise a document made of files at paths no longer goes with them.
+    """
     labels = checked(metadata or {})
     with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
         with parts.database.writing() as session:
@@ -140,6 +146,8 @@ def store_document(
                 revive(session, found, parts.index_fingerprint)
                 if origin is None:
                     found.data_source_id, found.was_uploaded = None, True
+                    if not by_path:
+                        session.execute(forget_paths_of(found_id))
                 elif was_attachment or found.data_source_id not in (None, origin.data_source_id):
                     is_renamed = move(found, origin.data_source_id, origin.place)
                 is_relabelled = bool(labels) and labels != found.labels  # none leaves what there was

@@ -36,6 +36,16 @@ class AttachmentRow(Base):
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
 
 
+class IngestedPathRow(Base):
+    """A document was made of the file at a path, on the command line. path_sha256: of the absolute path."""
+
+    __tablename__ = "ingested_paths"
+
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True)
+    path_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), index=True)
+
+
 class FileBatchRow(Base):
     """Files that were attached to a collection together."""
 

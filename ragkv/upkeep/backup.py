@@ -14,7 +14,7 @@ import msgspec
 
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.dump import TableDump, dump, revision_of, snapshot, table_file
+from ragkv.db.dump import TableDump, dump, reflected, revision_of, snapshot, table_file
 from ragkv.db.stored_files import named_files
 from ragkv.disk import make_folder, sync
 from ragkv.errors import Conflict, Rejected
@@ -62,7 +62,7 @@ def _write(folder: Path, database: Database, source: FileStore) -> Manifest:
     absent = set[StoredFile]()
     for _ in range(ATTEMPTS):
         with snapshot(database) as connection:
-            files = {StoredFile(*row) for row in connection.execute(named_files())}
+            files = {StoredFile(*row) for row in connection.execute(named_files(reflected(connection)))}
             missing = {file for file in files if not _take(file, source, target)}
             if missing <= absent:  # nothing, or what an earlier snapshot missed too: lost long ago
                 return _finish(folder, files - missing, missing, connection)

@@ -1,16 +1,17 @@
 """`ragkv ingest`: files read in this process."""
 
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 import msgspec
 import pytest
 from rich.console import Console
-from sqlalchemy import text, update
+from sqlalchemy import select, text, update
 
-from ingest.local import ingest_files
+from ingest.local import IngestTally, ingest_files
 from ingest.parts import IngestParts
-from ragkv.db.tables import DocumentRow
+from ragkv.catalog.documents import store_document
+from ragkv.db.tables import ChunkRow, DocumentRow
 from ragkv.kv_rule import KVWhen
 from ragkv.settings import Settings
 from ragkv.status import Status
@@ -60,3 +61,78 @@ def test_chunks_of_documents_of_one_name_stand_together(ingest: IngestParts, tmp
     places = [(chunk.document_id, chunk.ordinal) for chunk in chunks]
     assert (len(set(dict(places))), max(chunk.ordinal for chunk in chunks) > 0) == (3, True)
     assert places == sorted(places)
+
+
+class TestChangedFiles:
+    """Each text about the toll has a number of its own."""
+
+    @pytest.fixture
+    def toll(self, tmp_path: Path) -> Path:
+        file = tmp_path / "toll.txt"
+        file.write_text("The toll of the bridge is 17 crowns.")
+        return file
+
+    def run(self, ingest: IngestParts, *files: Path) -> tuple[IngestTally, str]:
+        printed = StringIO()
+        tally = ingest_files(files, ingest, Console(file=printed, soft_wrap=True))
+        assert tally.failures == []
+        return tally, printed.getvalue()
+
+    def texts(self, ingest: IngestParts) -> list[str]:
+        with ingest.parts.database.reading() as session:
+            return sorted(session.scalars(select(ChunkRow.text)))
+
+    def test_one_replaces_what_was_made_of_its_path_before(self, ingest: IngestParts, toll: Path):
+        self.run(ingest, toll)
+        first = ids(ingest)
+        toll.write_text("The toll of the bridge is 29 crowns.")
+        tally, printed = self.run(ingest, toll)
+
+        assert (tally.read, tally.replaced, ids(ingest)) == (1, 1, first)
+        assert self.texts(ingest) == ["The toll of the bridge is 29 crowns."]
+        assert printed.count("replaces what was made of it before") == 1
+        again, printed = self.run(ingest, toll)
+        assert (again.read, again.replaced, again.known) == (0, 0, 1) and "changed" not in printed
+
+    def test_the_path_is_the_same_from_any_folder(
+        self, ingest: IngestParts, toll: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        self.run(ingest, toll)
+        toll.write_text("The toll of the bridge is 29 crowns.")
+        monkeypatch.chdir(toll.parent)
+        assert self.run(ingest, Path("..", toll.parent.name, toll.name))[0].replaced == 1
+
+    def test_a_text_that_another_path_has_too_stays(self, ingest: IngestParts, toll: Path):
+        other = toll.with_name("copy.txt")
+        other.write_text(toll.read_text())
+        self.run(ingest, toll, other)
+        assert len(ids(ingest)) == 1
+        toll.write_text("The toll of the bridge is 29 crowns.")
+        tally, printed = self.run(ingest, toll)
+        assert (tally.read, tally.replaced) == (1, 0) and "stays" in printed
+        assert len(self.texts(ingest)) == 2
+
+        other.write_text(toll.read_text())
+        tally, printed = self.run(ingest, toll, other)
+        assert self.texts(ingest) == ["The toll of the bridge is 29 crowns."] and "replaces" in printed
+
+    def test_a_document_that_was_uploaded_as_well_stays(self, ingest: IngestParts, toll: Path):
+        self.run(ingest, toll)
+        parts = ingest.parts
+        store_document(parts.default_collection, "upload.txt", BytesIO(toll.read_bytes()), parts)
+        toll.write_text("The toll of the bridge is 29 crowns.")
+        self.run(ingest, toll)
+        assert len(self.texts(ingest)) == 2
+
+    def test_one_that_cannot_be_read_leaves_the_earlier_text_and_says_so(self, ingest: IngestParts, toll: Path):
+        self.run(ingest, toll)
+        toll.write_bytes(b"%PDF-1.7 damaged")
+        tally = ingest_files([toll], ingest, Console(file=StringIO()))
+        ((_, reason),) = tally.failures
+        assert reason.startswith('the text is from the earlier file "toll.txt": the new file could not be read: ')
+        assert self.texts(ingest) == ["The toll of the bridge is 17 crowns."]
+
+
+def ids(ingest: IngestParts) -> list[str]:
+    with ingest.parts.database.reading() as session:
+        return sorted(session.scalars(select(DocumentRow.id)))

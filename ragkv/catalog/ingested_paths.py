@@ -1,0 +1,61 @@
+"""Files that are ingested by path, on the command line: one that changed replaces what was made of its path before."""
+
+import hashlib
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ragkv.catalog.changes import store_exchange
+from ragkv.catalog.documents import delete_documents, find_document, revive, store_document
+from ragkv.db.database import Database
+from ragkv.db.file_tables import IngestedPathRow
+from ragkv.db.ingested_paths import document_of_path, is_of_path_alone
+from ragkv.errors import Conflict, NotFound
+from ragkv.parts import Parts
+from ragkv.tenancy import CollectionRef
+
+Before = Literal["none", "replaced", "kept"]
+"""The text made of the same path before: there is none, or the same; it is replaced; it stays, because other paths, an
+attached file, a data source or a mail have its document too."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPath:
+    """The document of a path, and what becomes of the one before."""
+
+    document_id: str
+    before: Before
+
+
+def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
+    """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
+    ingested by the caller. Raises like `store_document`, and OSError."""
+    path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
+    before = _document_of(ref, path_sha256, parts.database)
+    if before is not None:
+        with path.open("rb") as body, suppress(Conflict, NotFound):
+            alone = is_of_path_alone(path_sha256)
+            if store_exchange(ref.tenant_id, before, None, body, parts, alone).is_new:
+                return StoredPath(before, "replaced")
+            with parts.database.writing() as session:
+                revive(session, find_document(session, ref.tenant_id, before, lock=True), parts.index_fingerprint)
+            return StoredPath(before, "none")
+    with path.open("rb") as body:
+        document_id = store_document(ref, path.name, body, parts, by_path=True).document_id
+    outcome: Before = "none"
+    if before is not None and before != document_id:
+        still = is_of_path_alone(path_sha256)
+        gone = delete_documents(ref.tenant_id, ref.collection_id, [before], parts, still)
+        outcome = "replaced" if gone else "kept"
+    with parts.database.writing() as session:
+        session.merge(
+            IngestedPathRow(collection_id=ref.collection_id, path_sha256=path_sha256, document_id=document_id)
+        )
+    return StoredPath(document_id, outcome)
+
+
+def _document_of(ref: CollectionRef, path_sha256: str, database: Database) -> str | None:
+    with database.reading() as session:
+        return session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()

@@ -1,0 +1,106 @@
+"""`ragkv documents`: list, replace and delete documents."""
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from ragkv.access.audit import COMMAND_LINE, Change, record_change
+from ragkv.catalog.changes import replace_document
+from ragkv.catalog.documents import DocumentView, delete_document, document_view
+from ragkv.catalog.listing import DocumentFilter, list_documents
+from ragkv.cli import Group
+from ragkv.cli.opened import opened_parts, tenant_id_of
+from ragkv.counts import plural
+from ragkv.db.tenants import collection_ref
+from ragkv.page import MAX_PAGE
+from ragkv.parts import Parts
+from ragkv.status import Status
+from ragkv.tenancy import DEFAULT_TENANT
+
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the document.")
+ID = click.argument("document_id", metavar="ID")
+
+
+@click.group(cls=Group)
+def documents() -> None:
+    """List, replace and delete documents. `ragkv ingest` adds them."""
+
+
+@documents.command("list")
+@TENANT
+@click.option("--collection", help="Id or name of a collection.  [default: all]")
+@click.option("--name", help="Part of the document's name, in any case.")
+@click.option(
+    "--status", type=click.Choice([status.value for status in Status]), help="Only documents with this status."
+)
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="Maximum number of documents."
+)
+@click.option("--cursor", help="Cursor of the next page, printed below a page.")
+def show(
+    tenant: str, collection: str | None, name: str | None, status: str | None, limit: int, cursor: str | None
+) -> None:
+    """List documents, newest first."""
+    console = Console(soft_wrap=True)
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = tenant_id_of(tenant, parts)
+        ref = None if collection is None else collection_ref(tenant_id, collection, parts.database)
+        wanted = DocumentFilter(
+            tenant_id, None if ref is None else ref.collection_id, None if status is None else Status(status), name
+        )
+        page = list_documents(wanted, limit, cursor, parts.database)
+    for document in page.items:
+        console.print(_line(document), highlight=False, markup=False)
+    if page.next is not None:
+        click.echo(f"more: --cursor {page.next}", err=True)
+
+
+@documents.command()
+@ID
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@TENANT
+def replace(document_id: str, file: Path, tenant: str) -> None:
+    """Replace a document's file with FILE. Its id and metadata are kept.
+
+    A worker reads it; questions are answered from the earlier file until then.
+    """
+    with opened_parts(Parts.prepare_database) as parts, file.open("rb") as body:
+        tenant_id = tenant_id_of(tenant, parts)
+        before = document_view(tenant_id, document_id, parts.database)
+
+        def note() -> None:
+            _note(tenant_id, "Replace a document's file", "replace", [document_id], parts)
+
+        after = replace_document(tenant_id, document_id, file.name, body, parts, note)
+    if after.status is Status.ACCEPTED:
+        click.echo(f"{document_id}: {before.name} is replaced by {after.name}, which a worker will read")
+    else:
+        click.echo(f"{document_id}: {after.name} has the same bytes; it is {after.status}")
+
+
+@documents.command()
+@ID
+@TENANT
+@click.option("--yes", is_flag=True, help="Delete without asking.")
+def delete(document_id: str, tenant: str, *, yes: bool) -> None:
+    """Delete a document and everything made from it, the attachments of a mail too."""
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = tenant_id_of(tenant, parts)
+        document = document_view(tenant_id, document_id, parts.database)
+        if not yes:
+            click.confirm(f"Delete {document.name} and everything made from it?", abort=True)
+        gone = delete_document(tenant_id, document_id, parts)
+        _note(tenant_id, "Delete a document", "delete", gone, parts)
+    also = f", and {plural(len(gone) - 1, 'attachment')}" if len(gone) > 1 else ""
+    click.echo(f"{document.name} is deleted{also}")
+
+
+def _line(document: DocumentView) -> str:
+    problem = document.outdated or document.error
+    return f"{document.id}  {document.status:10}  {document.name}{f': {problem}' if problem else ''}"
+
+
+def _note(tenant_id: str, action: str, command: str, document_ids: list[str], parts: Parts) -> None:
+    change = Change(tenant_id, None, action, f"ragkv documents {command}", COMMAND_LINE, document_ids)
+    record_change(change, parts.database)

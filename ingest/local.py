@@ -86,9 +86,7 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
     parts = ingest.parts
     stored = store_path(parts.default_collection, file, parts)
     document_id = stored.document_id
-    if stored.before == "replaced":
-        watch.note(f"{file}: it changed, and replaces what was made of it before")
-    elif stored.before == "kept":
+    if stored.before == "kept":
         watch.note(f"{file}: it changed; what was made of it before stays, because other files or uploads have it too")
     before = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
@@ -97,7 +95,9 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
         raise Rejected(after.outdated or after.error or "it failed")
     if outcome is IngestOutcome.READY:
         tally.read += 1
-        tally.replaced += stored.before == "replaced"
+        if stored.before == "replaced":
+            tally.replaced += 1
+            watch.note(f"{file}: it changed, and replaces what was made of it before")
     elif before.status == "ready" or before.kv_evicted:
         tally.known += 1
     else:

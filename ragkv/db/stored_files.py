@@ -2,25 +2,21 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from sqlalchemy import FromClause, Select, select, union
+from sqlalchemy import Select, Table, select, union
 
 from ragkv.db.file_tables import FileRow
 from ragkv.db.lists import one_of
-from ragkv.db.tables import DocumentRow
 
-_TABLES = (DocumentRow.__table__, FileRow.__table__)
 _NAMES: Mapping[str, Sequence[str]] = {"documents": ("sha256", "earlier_sha256"), "files": ("sha256",)}
 """The columns of tables that name a file."""
+_TABLES = tuple(FileRow.metadata.tables[table] for table in _NAMES)
 
 
-def named_files(tables: Iterable[FromClause] = _TABLES) -> Select[str, str]:
+def named_files(tables: Iterable[Table] = _TABLES) -> Select[str, str]:
     """(tenant, SHA-256) of every file that a document or an upload names, each once. tables: those of an older
     schema."""
     columns = [
-        (table.c.tenant_id, table.c[name])
-        for table in tables
-        for name in _NAMES.get(getattr(table, "name", ""), ())
-        if name in table.c
+        (table.c.tenant_id, table.c[name]) for table in tables for name in _NAMES.get(table.name, ()) if name in table.c
     ]
     named = union(*(select(owner, name.label("sha256")).where(name.is_not(None)) for owner, name in columns)).subquery()
     return select(named.c.tenant_id, named.c.sha256).order_by(named.c.tenant_id, named.c.sha256)

@@ -95,13 +95,13 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
         raise Rejected(after.outdated or after.error or "it failed")
     if outcome is IngestOutcome.READY:
         tally.read += 1
-        if stored.before == "replaced":
-            tally.replaced += 1
-            watch.note(f"{file}: it changed, and replaces what was made of it before")
+        tally.replaced += stored.before == "replaced"
     elif before.status == "ready" or before.kv_evicted:
         tally.known += 1
     else:
         raise Rejected(IN_HAND)
+    if stored.before == "replaced":
+        watch.note(f"{file}: it changed, and replaces what was made of it before")
     _ingest_attachments(file, document_id, ingest, watch, tally)
 
 

@@ -4,7 +4,6 @@ import gc
 import logging
 import os
 import shutil
-import socket
 import tempfile
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -99,13 +98,9 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """Gives a port that nobody listens on."""
+    from tests.over_http import free_port
 
-    def find() -> int:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return int(probe.getsockname()[1])
-
-    return find
+    return free_port
 
 
 @pytest.fixture(scope="session")

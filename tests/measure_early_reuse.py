@@ -23,8 +23,8 @@ from typing import Any
 import httpx
 
 from ragkv.settings import PREFIX
-from tests.chaos.processes import free_port
 from tests.e2e.service import Service, environment, started
+from tests.over_http import free_port
 
 QUESTION = "Who keeps the lighthouse of {place}?"
 SENTENCE = "The lighthouse of {place} is kept by {keeper}. It was built on the cliff above the harbour."

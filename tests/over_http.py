@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import random
+import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -44,6 +47,16 @@ def client_of(parts: Parts) -> Iterator[Client]:
 async def _loops_tasks() -> Callable[[], set[asyncio.Task[Any]]]:
     """What gives the tasks of this event loop, from any thread."""
     return partial(asyncio.all_tasks, asyncio.get_running_loop())
+
+
+def free_port() -> int:
+    """A port that nobody listens on, below those that the kernel gives to connections: none takes it meanwhile."""
+    first_given = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.SystemRandom().randrange(10_000, first_given)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def upload(client: httpx.Client, body: bytes = ADA, name: str = "ada.md", **options: Any) -> httpx.Response:

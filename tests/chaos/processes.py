@@ -7,9 +7,8 @@ import importlib
 import multiprocessing
 import os
 import re
-import socket
 import warnings
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import closing
 from ctypes import c_double
 from multiprocessing.context import ForkServerProcess
@@ -27,7 +26,7 @@ from api.app import create_app
 from api.command import listen
 from api.http.draining import Draining
 from api.http.server import Server
-from ragkv.engine.protocol import Generate, Output
+from ragkv.engine.protocol import Engine, Generate, Output
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.clock import follow
@@ -40,6 +39,7 @@ ASKED = re.compile(r"What is the code of ([a-z]+-\d+)\?")
 UNKNOWN = "unknown"
 SWEEP_S = 0.5
 PAUSE_S = 1.0
+PIECE_S = 1.0
 
 
 class ReadingEngine(EchoEngine):
@@ -73,8 +73,18 @@ def start(target: str, environ: dict[str, str], port: int, clock: c_double) -> F
 
 def run_api(environ: dict[str, str], port: int, clock: c_double) -> None:
     _become(environ, clock)
+    _serve(port, ReadingEngine)
+
+
+def run_slow_api(environ: dict[str, str], port: int, clock: c_double) -> None:
+    """An API whose answers, of some words, take a few seconds."""
+    _become(environ, clock)
+    _serve(port, lambda parts: EchoEngine(parts.settings.max_model_len, PIECE_S))
+
+
+def _serve(port: int, engine_of: Callable[[Parts], Engine]) -> None:
     parts = Parts(Settings.from_env(os.environ))
-    parts.engine = ReadingEngine(parts)
+    parts.engine = engine_of(parts)
     parts.prepare()
     draining = Draining()
     with closing(listen("127.0.0.1", port)) as listener:
@@ -103,9 +113,3 @@ def _become(environ: dict[str, str], clock: c_double) -> None:
     os.dup2(log, 1)
     os.dup2(log, 2)
     warnings.simplefilter("ignore")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -16,7 +16,8 @@ QUERIES = (10, 9, 64)
 
 
 class EchoEngine:
-    """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early.
+    """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early; `latest` is the
+    last request.
 
     With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full. Of
     chunks to rank it finds the later ones better. `token_s`: how long each token takes that is computed or recomputed,
@@ -33,6 +34,7 @@ class EchoEngine:
         self.running = 0
         self.closed = 0
         self.fail_after: int | None = None
+        self.latest: Generate | None = None
 
     async def start(self) -> None:
         self.started = True
@@ -51,6 +53,7 @@ class EchoEngine:
         if not self.started:
             raise Unavailable("the engine has not started yet: try again in a minute")
         request.check_fits(self.window)
+        self.latest = request
         self.running += 1
         finished = False
         report = self._report(request)

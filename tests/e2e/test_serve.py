@@ -67,6 +67,7 @@ def early(starting: Service) -> Early:
 
     def loaded() -> bool:
         """Until the models are loaded, which may take longer than a question waits."""
+        seen.healthz.append(starting.client.get("/healthz").elapsed.total_seconds())
         seen.asked = starting.client.post("/v1/ask", json={"question": QUESTION})
         return seen.asked.status_code != HTTPStatus.SERVICE_UNAVAILABLE
 
@@ -119,7 +120,7 @@ class TestStarting:
         assert service.client.get("/readyz").json()["ready"] is True
 
     def test_healthz_answers_all_the_while_the_engine_starts(self, early: Early):
-        assert len(early.healthz) > 20
+        assert early.readyz == 503
         assert max(early.healthz) < PROBE_S
 
     def test_asking_an_empty_collection_says_to_upload_something(self, early: Early):
@@ -226,7 +227,7 @@ class TestAsking:
         full, recomputed = service.ask(QUESTION, mode="full"), service.ask(QUESTION, recompute_ratio=1.0)
 
         assert recomputed["answer"] == full["answer"]
-        assert recomputed["usage"]["recomputed"] + recomputed["usage"]["cached"] > 0
+        assert (recomputed["usage"]["stitched"], recomputed["usage"]["recomputed"] > 0) == (0, True)
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_every_policy_is_accepted(self, service: Service, sample: dict[str, Any], policy: str):

@@ -335,11 +335,13 @@ class TestGarbage:
         assert collect_garbage(parts).files == len(files)
         assert not any(path.exists() for path in files)
 
-    def test_they_go_also_while_documents_are_read(self, answerable: str, parts: Parts):
+    def test_they_go_also_while_documents_are_read(self, answerable: str, other: str, parts: Parts):
         """A tenant that always uploads keeps none of it either."""
+        files = {*files_of(parts, answerable), *files_of(parts, other)}
         accept_document(parts.default_collection, "new.md", BytesIO(GRACE), parts)
         with parts.database.writing() as session:
             session.execute(update(ChunkRow).values(kv_key="c" * 64))
             session.execute(update(KVEntryRow).values(created_at=utc_now() - timedelta(hours=2)))
 
-        assert collect_garbage(parts).files > 0
+        assert collect_garbage(parts).files == len(files) > 1
+        assert not any(path.exists() for path in files)

@@ -227,12 +227,21 @@ def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):
         assert (response.status_code, error["param"], error["code"]) == (404, "model", "model_not_found")
 
 
-def test_what_has_no_effect_is_accepted(service: OpenAIService):
+def test_what_has_no_effect_is_accepted_and_changes_neither_request_nor_answer(service: OpenAIService):
+    plain, request = chat(service).json(), service.engine.latest
     others = {"seed": 7, "n": 1, "frequency_penalty": 0, "response_format": {"type": "text"}, "logprobs": False}
     nulls = {"tools": None, "stop": None, "stream_options": None}
-    assert chat(service, **NO_EFFECT, **others, **nulls).status_code == 200
+    answer = chat(service, **NO_EFFECT, **others, **nulls)
+    assert (answer.status_code, service.engine.latest) == (200, request)
+    assert (answer.json()["choices"], answer.json()["usage"]) == (plain["choices"], plain["usage"])
+
+    plain, request = respond(service).json(), service.engine.latest
     likewise = {"text": {"format": {"type": "text"}}, "truncation": "disabled", "background": False, "reasoning": None}
-    assert respond(service, **NO_EFFECT, **likewise, tool_choice="auto").status_code == 200
+    answer = respond(service, **NO_EFFECT, **likewise, tool_choice="auto")
+    assert (answer.status_code, service.engine.latest) == (200, request)
+    assert [item.get("content") for item in answer.json()["output"]] == [
+        item.get("content") for item in plain["output"]
+    ]
 
 
 def test_a_batch_may_have_all_the_files_and_attributes_that_its_schema_allows(service: OpenAIService, store: str):

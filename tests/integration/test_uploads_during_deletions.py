@@ -111,6 +111,22 @@ def before_transaction(number: int, act: Callable[[], None], parts: Parts) -> It
     event.remove(parts.database.engine, "engine_connect", count)
 
 
+@contextmanager
+def before_statement(number: int, act: Callable[[], None], parts: Parts) -> Iterator[list[bool]]:
+    """`act` runs before the statement of this number. Gives whether there was one."""
+    seen, acted = [0], [False]
+
+    def count(*arguments: object) -> None:
+        seen[0] += not acted[0]
+        if seen[0] == number and not acted[0]:
+            acted[0] = True
+            act()
+
+    event.listen(parts.database.engine, "before_cursor_execute", count)
+    yield acted
+    event.remove(parts.database.engine, "before_cursor_execute", count)
+
+
 def at_each_transaction(attempt: Callable[[int], bool]) -> None:
     """Every moment of a deletion: `attempt` says whether its deletion had a transaction of the number."""
     numbers = range(1, MOST_TRANSACTIONS)
@@ -318,14 +334,27 @@ def test_filters_find_what_a_document_shows_though_two_give_it_metadata(parts: P
 def test_a_list_that_begins_at_a_collection_that_is_deleted_meanwhile_has_no_such_place(parts: Parts):
     """Or is read as it was before: it is no error of the service."""
     tenant_id = parts.default_collection.tenant_id
-    made = make_collection(tenant_id, "papers", parts.database).id
+    make_collection(tenant_id, "first", parts.database)
+    lists: list[list[str] | None] = []
 
-    def delete() -> None:
-        with parts.database.writing() as session:
-            session.delete(session.get_one(CollectionRow, made))
+    def attempt(number: int) -> bool:
+        made = make_collection(tenant_id, f"papers {number}", parts.database).id
 
-    with before_transaction(2, delete, parts), suppress(NotFound):
-        list_stores(tenant_id, PageRequest(after=made), parts.database)
+        def delete() -> None:
+            with parts.database.writing() as session:
+                session.delete(session.get_one(CollectionRow, made))
+
+        page = None
+        with before_statement(number, delete, parts) as acted, suppress(NotFound):
+            page = list_stores(tenant_id, PageRequest(after=made), parts.database)
+        if acted[0]:
+            lists.append(page and [store.name for store in page.items])
+        return acted[0]
+
+    at_each_transaction(attempt)
+    assert lists[0] is None
+    assert lists[-1] == ["first", "default"]
+    assert all(names in (lists[0], lists[-1]) for names in lists)
 
 
 def deleted(kind: type[Base], found_id: str) -> Callable[[Session], None]:

@@ -49,6 +49,14 @@ def seconds(call: Callable[[], object], times: int = 1) -> float:
     return min(once() for _ in range(times))
 
 
+def takes_at_most(most_s: float, call: Callable[[], object]) -> bool:
+    """Whether one of many runs is as short as that: on a busy machine most are longer than the work."""
+    deadline = time.monotonic() + 20
+    while (is_longer := seconds(call, times=5) > most_s) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not is_longer
+
+
 def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_documents(database: Database):
     ref = find_collection_ref(database)
     add_documents(database, ref, 1, 300, "large")
@@ -61,7 +69,7 @@ def test_finding_the_kv_of_one_document_does_not_take_longer_among_more_document
     among_few = seconds(find, times=5)
     add_documents(database, ref, 4_000, 10, "many")
 
-    assert seconds(find, times=5) < 15 * among_few
+    assert takes_at_most(15 * among_few, find)
 
 
 def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Database):
@@ -79,8 +87,8 @@ def test_reading_some_chunks_does_not_take_longer_among_more_chunks(database: Da
     among_few = seconds(read, times=5), seconds(read_points, times=5)
     add_documents(database, ref, 4_000, 10, "many")
 
-    assert seconds(read, times=5) < 8 * among_few[0]
-    assert seconds(read_points, times=5) < 8 * among_few[1]
+    assert takes_at_most(8 * among_few[0], read)
+    assert takes_at_most(8 * among_few[1], read_points)
 
 
 def test_the_kv_of_a_page_of_collections_does_not_take_longer_among_more_collections(database: Database):
@@ -109,7 +117,7 @@ def test_the_kv_of_a_page_of_collections_does_not_take_longer_among_more_collect
     fill(1_500, "many")
 
     assert [one.files for one in read()] == [0, *[2] * 49]
-    assert seconds(read, times=5) < 15 * among_few
+    assert takes_at_most(15 * among_few, read)
 
 
 def test_keys_that_another_document_has_too_are_not_found(database: Database):

@@ -10,6 +10,7 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
+from ragkv.answer.early_reuse import EarlyReuse
 from ragkv.answer.question import Answer, Question
 from ragkv.catalog.documents import store_document
 from ragkv.kv import prefilling
@@ -67,7 +68,17 @@ def in_time() -> float:
     return metrics._kv_awaited.labels("in_time")._value.get()
 
 
-def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(parts: Parts, ingest: IngestParts, halting: Halting):
+def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(
+    parts: Parts, ingest: IngestParts, halting: Halting, monkeypatch: pytest.MonkeyPatch
+):
+    """The worker goes on once the question waits."""
+    look = EarlyReuse._look_again
+
+    def waits(early: EarlyReuse, keys: set[str]) -> tuple[set[str], set[str]]:
+        halting.may_go_on.set()
+        return look(early, keys)
+
+    monkeypatch.setattr(EarlyReuse, "_look_again", waits)
     parts.load_cost.computed(1000, seconds=1000.0)
     document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
     outcomes: list[IngestOutcome] = []
@@ -75,10 +86,10 @@ def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(parts: Parts,
     worker.start()
     assert halting.halted.wait(60)
     before = in_time()
-    threading.Timer(0.3, halting.may_go_on.set).start()
 
     answer, _ = ask(parts)
 
+    halting.may_go_on.set()
     worker.join()
     assert outcomes == [IngestOutcome.READY]
     assert in_time() - before >= 2

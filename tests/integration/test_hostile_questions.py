@@ -85,33 +85,34 @@ def test_no_question_is_tokenised_in_the_event_loop(watched: Watched, client: Cl
 
 
 def test_huge_questions_do_not_hold_the_event_loop(parts: Parts, client: Client):
-    """Measured against the time that tokenising one of them takes here and now."""
+    """Measured in the processor time of the loop's thread, against that of tokenising one of them."""
     work_s = min(_seconds(lambda: parts.tokenizer.encode(HUGE)) for _ in range(2))
 
     async def measure() -> float:
         transport = httpx.ASGITransport(create_app(parts))
         async with httpx.AsyncClient(transport=transport, base_url=HERE) as asking:
-            lag = asyncio.create_task(_largest_lag())
+            longest = asyncio.create_task(_longest_turn())
             answers = [await asking.post("/v1/ask", json={"question": HUGE}) for _ in range(3)]
             assert {answer.status_code for answer in answers} == {413}
-            lag.cancel()
-            return await lag
+            longest.cancel()
+            return await longest
 
     assert asyncio.run(measure()) < work_s / 2
 
 
 def _seconds(work: Callable[[], Any]) -> float:
-    began = time.perf_counter()
+    began = time.thread_time()
     work()
-    return time.perf_counter() - began
+    return time.thread_time() - began
 
 
-async def _largest_lag() -> float:
-    """How late the event loop came back to a task that sleeps, at worst, until it is cancelled."""
-    largest = 0.0
+async def _longest_turn() -> float:
+    """Processor seconds that the event loop's thread spent, at worst, before it came back to a task that sleeps, until
+    that is cancelled."""
+    longest = 0.0
     with suppress(asyncio.CancelledError):
         while True:
-            began = time.perf_counter()
+            began = time.thread_time()
             await asyncio.sleep(0.005)
-            largest = max(largest, time.perf_counter() - began - 0.005)
-    return largest
+            longest = max(longest, time.thread_time() - began)
+    return longest

@@ -383,7 +383,7 @@ class TestLimits:
         closed = service.engine.closed
 
         asyncio.run(leave(service, version, "ask", ASKED, lambda: service.engine.running == 1))
-        wait_until(lambda: service.engine.running == 0, 5)
+        wait_until(lambda: service.engine.running == 0)
         assert service.engine.closed == closed + 1
 
     @pytest.mark.parametrize("version", VERSIONS)
@@ -399,7 +399,7 @@ class TestLimits:
         def items(path: str, **params: str) -> list[dict[str, Any]]:
             return service.http.get(path, headers=_headers(service.key), params=params).json()["items"]
 
-        wait_until(lambda: items("/v1/documents", name=name) and in_flight(service) == 1, 5)
+        wait_until(lambda: items("/v1/documents", name=name) and in_flight(service) == 1)
         (document,) = items("/v1/documents", name=name)
         assert [event["action"] for event in items("/v1/audit", resource=document["id"])] == ["Add a document"]
 

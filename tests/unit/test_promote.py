@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import threading
 import time
 from contextlib import contextmanager
 
@@ -25,14 +26,21 @@ from tests.made_kv import some_kv
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
 
 
+FAR_S = 60.0
+"""Patience that no test uses up."""
+
+
 class Counting:
-    """An object store that counts what is asked of it."""
+    """An object store that counts what is asked of it, and answers while `answers` is set."""
 
     def __init__(self, remote):
         self.remote, self.fetched = remote, []
+        self.answers = threading.Event()
+        self.answers.set()
 
     def fetch(self, key, path):
         self.fetched.append(key)
+        assert self.answers.wait(FAR_S)
         return self.remote.fetch(key, path)
 
     def __getattr__(self, name):
@@ -139,11 +147,10 @@ def test_any_number_of_questions_load_one_chunk_once(world):
 
 def test_what_comes_late_is_there_for_the_next_question(world):
     async def ask():
-        promoter = world.promoter("latency_ms=200", base_s=0.05)
-        began = time.perf_counter()
-        await promoter.bring(world.chunks, KEYS)
-        assert time.perf_counter() - began < 0.15
-        assert not any(world.there())
+        promoter = world.promoter(base_s=0.05)
+        world.remote.answers.clear()
+        assert await promoter.bring(world.chunks, KEYS) == frozenset()
+        world.remote.answers.set()
         await asyncio.wait(promoter._loading.values())
         assert all(world.there())
 
@@ -154,11 +161,16 @@ def test_what_comes_late_is_there_for_the_next_question(world):
 
 def test_a_question_that_is_cancelled_cancels_no_load(world):
     async def ask():
-        promoter = world.promoter("latency_ms=100")
+        promoter = world.promoter(base_s=FAR_S)
+        world.remote.answers.clear()
         asked = asyncio.create_task(promoter.bring(world.chunks, KEYS))
         other = asyncio.create_task(promoter.bring(world.chunks, KEYS))
-        await asyncio.sleep(0.05)
+        while len(world.remote.fetched) < 5:  # noqa: ASYNC110 - by threads
+            await asyncio.sleep(0.01)
         asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        world.remote.answers.set()
         await other
 
     asyncio.run(ask())
@@ -167,17 +179,21 @@ def test_a_question_that_is_cancelled_cancels_no_load(world):
 
 def test_no_question_waits_longer_than_computing_would_take(world):
     async def ask():
-        promoter = world.promoter("latency_ms=300")
+        promoter = world.promoter(base_s=FAR_S)
         promoter.cost.computed(1000, seconds=1.0)  # 80 tokens: 0.08 s
+        world.remote.answers.clear()
         began = time.perf_counter()
-        await promoter.bring(world.chunks, KEYS)
-        assert 0.07 < time.perf_counter() - began < 0.2
+        assert await promoter.bring(world.chunks, KEYS) == frozenset()
+        assert 0.07 < time.perf_counter() - began < FAR_S / 2
+        await asyncio.sleep(0.3)
+        world.remote.answers.set()
         await asyncio.wait(promoter._loading.values())
         assert all(world.there())  # that measured the loads
         world.store.drop([*world.keys])
-        began = time.perf_counter()
-        await promoter.bring(world.chunks, KEYS)
-        assert time.perf_counter() - began < 0.05
+        world.remote.answers.clear()
+        assert await promoter.bring(world.chunks, KEYS) == frozenset()
+        world.remote.answers.set()
+        await asyncio.wait(promoter._loading.values())
 
     with counted(late=5, not_awaited=4):
         asyncio.run(ask())

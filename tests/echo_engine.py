@@ -22,6 +22,9 @@ class EchoEngine:
     With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full. Of
     chunks to rank it finds the later ones better. `token_s`: how long each token takes that is computed or recomputed,
     before the first output.
+
+    Sums of its reports hold by construction. Those of vLLM are held in tests/engine/test_load_failures.py and
+    tests/engine/test_compressed.py, and over HTTP by `assert_whole` of tests/e2e/test_serve.py.
     """
 
     def __init__(self, window: int, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:

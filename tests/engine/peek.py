@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import resource
+import threading
 import time
 
 import torch
@@ -14,6 +15,9 @@ from ragkv.connector.select import layers_looked_at, select_in_engine
 from ragkv.connector.under_way import READERS
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
+
+MOST_S = 300.0
+"""A test that fails holds no reader for ever."""
 
 
 class Peek:
@@ -95,6 +99,15 @@ class Peek:
     def wait_for_reads(self, seconds: float) -> None:
         """How long the KV of a prompt may take to be read from now on."""
         under_way.READING_S = seconds
+
+    def hold_reads(self) -> None:
+        """No KV file is read until `release_reads`."""
+        self._may_read = threading.Event()
+        for _ in range(READERS):
+            get_kv_transfer_group()._under_way._readers.submit(self._may_read.wait, MOST_S)
+
+    def release_reads(self) -> None:
+        self._may_read.set()
 
     def delay_reads(self, rank: int, seconds: float) -> None:
         """One rank begins to read KV files so much later."""

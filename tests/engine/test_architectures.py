@@ -16,7 +16,7 @@ from ragkv.chunk import Chunk
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import Generate
 from ragkv.settings import Settings
-from ragkv.span import Span, merge
+from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
 from tests.engine.conftest import started
 from tests.engine.tiny import config_of, save_tiny
@@ -51,6 +51,7 @@ def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
         prompt = tiny.model.prompt(chunks)
         full = tiny.ask(prompt, logprobs=-1, max_tokens=8)
         recomputed = tiny.ask(prompt, tiny.model.plan(chunks, [whole_context(prompt)]), logprobs=-1, max_tokens=8)
+        assert recomputed.report.recomputed == whole_context(prompt).num_tokens
         assert kl(full.logprobs[0], recomputed.logprobs[0]) <= 0.005
         assert recomputed.token_ids == full.token_ids
 
@@ -66,13 +67,14 @@ def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) 
         assert stitched.token_ids == full.token_ids
 
 
-def test_a_chunk_far_from_where_it_was_prefilled_is_turned_to_its_position(tiny: World) -> None:
-    """Chunks never saw each other, but the last of many, stitched, is nearer to full prefill than left un-turned."""
+def test_what_is_recomputed_behind_a_stitched_chunk_is_full_prefill(tiny: World) -> None:
+    """The first chunk is exact where it stands; with the others recomputed nothing approximate is left."""
     chunks = tiny.model.chunks[:3]
     prompt = tiny.model.prompt(chunks)
     full = tiny.ask(prompt, logprobs=-1)
     recomputed = tiny.ask(prompt, tiny.model.plan(chunks, prompt.chunks[1:]), logprobs=-1)
-    # The first chunk is exact where it stands; with the others recomputed nothing approximate is left.
+    assert recomputed.report.stitched == prompt.chunks[0].end
+    assert recomputed.report.recomputed == total_tokens(prompt.chunks[1:])
     assert kl(full.logprobs[0], recomputed.logprobs[0]) <= 0.005
 
 
@@ -82,8 +84,9 @@ def test_a_question_longer_than_a_step_is_prefilled_in_several(tiny: World) -> N
     prompt = tiny.model.prompts.build(chunks, "and then " * 150 + "?", answer_tokens=8)
     assert prompt.question.num_tokens > 2 * STEP_TOKENS
     full = tiny.ask(prompt, max_tokens=8)
-    plan = tiny.model.plan(chunks, [whole_context(prompt)])
-    assert tiny.ask(prompt, plan, max_tokens=8).token_ids == full.token_ids
+    recomputed = tiny.ask(prompt, tiny.model.plan(chunks, [whole_context(prompt)]), max_tokens=8)
+    assert recomputed.report.recomputed == whole_context(prompt).num_tokens
+    assert recomputed.token_ids == full.token_ids
 
 
 def test_a_question_longer_than_a_step_chooses_nothing_and_the_latest_tokens_are_recomputed(tiny: World) -> None:

@@ -149,6 +149,9 @@ def test_requests_at_once_answer_as_they_do_alone(two: World):
         [request(two.model.prompt(some), plan, max_tokens=16) for some, plan in zip(sets, plans, strict=True)]
     )
     assert [each.token_ids for each in together] == [each.token_ids for each in alone]
+    for each, plan in zip(together, plans, strict=True):
+        assert each.report.stitched + each.report.recomputed == plan.end
+        assert min(each.report.stitched, each.report.recomputed) > 0
 
 
 def test_what_one_rank_cannot_read_is_recomputed_by_both(two: World, chunks: list[Chunk]):

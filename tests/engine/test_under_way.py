@@ -28,6 +28,8 @@ def test_answers_beside_stitches_are_those_given_alone(exact: World):
     together = exact.ask_all(fresh)
     assert [each.token_ids for each in together] == [each.token_ids for each in alone]
     assert [each.report.recomputed for each in together] == [each.report.recomputed for each in alone]
+    assert [each.report.stitched > 0 for each in together] == [False, True, True, False]
+    assert [each.report.recomputed > 0 for each in together] == [False, True, True, False]
 
 
 def test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks(exact: World):

@@ -15,6 +15,7 @@ from ragkv.connector.select import layers_looked_at, select_in_engine
 from ragkv.connector.under_way import READERS
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 MOST_S = 300.0
 """A test that fails holds no reader for ever."""
@@ -45,6 +46,40 @@ class Peek:
         keys = torch.load(file)
         positions = torch.arange(start, start + keys.shape[1])
         torch.save(torch.stack([model.rotate(positions, layer.clone()) for layer in keys]), file)
+
+    def stitched_elsewhere(self, token_ids: list[int], keys: list[str], prefix_tokens: int, blocks: int) -> float:
+        """The connector writes prefix and chunk so many cache blocks behind where they were prefilled; then the engine
+        computes the same there. Returns the largest difference of their cache blocks, relative to the largest value."""
+        stitcher = get_kv_transfer_group()._under_way._stitcher
+        model = stitcher._model
+        first = blocks * model.block_size
+        start, end = first + prefix_tokens, first + len(token_ids)
+        before, prefix, chunk = Span(0, first), Span(first, start), Span(start, end)
+        placed = PlacedChunk(None, before), PlacedChunk(keys[0], prefix), PlacedChunk(keys[1], chunk)
+        table = torch.arange(1, 2 + end // model.block_size)
+        stitch = StitchRequest("peek", StitchPlan(placed), first, end, table.tolist(), [0] * first + token_ids)
+
+        def blocks_at(there: torch.Tensor) -> list[torch.Tensor]:
+            return [layer.kv_cache[there].clone() for layer in model.layers]
+
+        for layer in model.layers:
+            layer.kv_cache[table] = 0.0
+        with torch.inference_mode():
+            fetched = stitcher.fetch(stitch)
+            stitcher._write(fetched.slices, (), table)
+            written = blocks_at(table[blocks:])
+            batch = model.batch([Span(0, len(token_ids))], table)
+            moved = dataclasses.replace(batch, positions=batch.positions + first)
+            model.forward(torch.tensor(token_ids), moved, table)
+            computed = blocks_at(table[: len(table) - blocks])
+        assert [kv_slice.key for kv_slice in fetched.slices] == keys
+        assert all(layer.abs().sum() > 0 for layer in computed)
+        largest = max(layer.abs().max() for layer in computed)
+        return float(max((ours - own).abs().max() for ours, own in zip(written, computed, strict=True)) / largest)
+
+    def any_under_way(self) -> bool:
+        """Whether a request has been begun to be stitched and is not done."""
+        return bool(get_kv_transfer_group()._under_way._jobs)
 
     def chosen(self, params: dict[str, object], token_ids: list[int]) -> list[tuple[int, int]]:
         """What a plan's selection in the engine takes, over KV stitched into idle cache blocks."""

@@ -20,7 +20,7 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
 from tests.engine.conftest import started
 from tests.engine.tiny import config_of, save_tiny
-from tests.engine.world import Answered, Model, World, kl, passages, request, whole_context
+from tests.engine.world import Answered, Model, World, kl, passages, request, stitched_elsewhere, whole_context
 
 CONFIGS = {"llama": ("Llama 3, llama3", 0), "qwen3": ("Qwen3", 4)}
 """Family, and tokens guessed at once: everything holds with n-gram speculative decoding too."""
@@ -39,7 +39,7 @@ def tiny(
         dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=STEP_TOKENS, kv_cache_gib=CACHE_GIB,
         speculative_tokens=guesses,
     )  # fmt: skip
-    world = started(settings, 12)
+    world = started(settings, 12, worker_extension_cls="tests.engine.peek.Peek")
     yield world
     world.stop()
 
@@ -65,6 +65,11 @@ def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) 
         assert stitched.report.stitched == prompt.question.start
         assert kl(full.logprobs[0], stitched.logprobs[0]) <= 0.005
         assert stitched.token_ids == full.token_ids
+
+
+def test_a_chunk_far_from_where_it_was_prefilled_is_turned_to_its_position(tiny: World) -> None:
+    """By the connector's own write, into every layer."""
+    assert max(stitched_elsewhere(tiny, chunk) for chunk in tiny.model.chunks[:3]) <= 2e-3
 
 
 def test_what_is_recomputed_behind_a_stitched_chunk_is_full_prefill(tiny: World) -> None:

@@ -13,7 +13,7 @@ from ragkv.stitch.plan import StitchPlan
 from tests.engine.conftest import started
 from tests.engine.reference import divergence_from_mixture
 from tests.engine.tiny import MODELS, config_of, save_tiny
-from tests.engine.world import World, kl, request, whole_context
+from tests.engine.world import World, kl, request, stitched_elsewhere, whole_context
 
 OFTEN = ("Qwen3, yarn", "Qwen3 MoE")
 """Among the ordinary tests. Llama with scaled RoPE and Qwen3 are in test_architectures.py."""
@@ -80,6 +80,13 @@ def divergence(world: World, prompt: Prompt, plan: StitchPlan) -> float:
     assert stitched.report.stitched + stitched.report.recomputed == prompt.question.start
     assert answers[0].token_ids == answers[1].token_ids
     return kl(full.logprobs[0], stitched.logprobs[0])
+
+
+def test_a_chunk_far_from_where_it_was_prefilled_is_turned_to_its_position(tiny: World) -> None:
+    """By the connector's own write, into every layer."""
+    difference = max(stitched_elsewhere(tiny, chunk) for chunk in tiny.model.chunks[:3])
+    print(f"\nstitched elsewhere: {difference:.1e} of the largest value")
+    assert difference <= KEY_BOUND
 
 
 def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: World, tmp_path: Path) -> None:

@@ -33,11 +33,17 @@ def test_answers_beside_stitches_are_those_given_alone(exact: World):
 
 
 def test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks(exact: World):
-    """Its blocks are freed and used again: nothing is written to them any more."""
+    """Its blocks are freed and used again: nothing is written to them any more, though its KV is read by and by."""
     chunks = exact.model.chunks
     prompt, plan = exact.model.prompt(chunks), with_a_selection(exact.model.plan(chunks), 0.9)
     other, other_plan = exact.model.prompt(chunks[:8]), exact.model.plan(chunks[:8])
     expected = exact.ask(other, other_plan, max_tokens=8).token_ids
+    rpc = exact.engine._llm.collective_rpc
+
+    async def until_any_is_under_way(*, is_any: bool) -> None:
+        async with asyncio.timeout(120):
+            while await rpc("any_under_way") != [is_any]:
+                pass
 
     async def ended() -> None:
         async def asked() -> None:
@@ -45,11 +51,14 @@ def test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks(exact:
                 async for _ in outputs:
                     return
 
+        await rpc("hold_reads")
         tasks = [asyncio.create_task(asked()) for _ in range(4)]
-        await asyncio.sleep(0.05)
+        await until_any_is_under_way(is_any=True)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await until_any_is_under_way(is_any=False)
+        await rpc("release_reads")
 
     for _ in range(3):
         exact.loop.run(ended())

@@ -166,6 +166,19 @@ def kl(reference: dict[int, float], other: dict[int, float]) -> float:
     return sum(math.exp(p) * (p - other[token]) for token, p in reference.items() if p > -math.inf)
 
 
+def stitched_elsewhere(world: World, chunk: Chunk, blocks: int = 3) -> float:
+    """How far KV of the prefix and a chunk, stitched so many cache blocks behind where it was prefilled, is from what
+    the engine computes there: relative to the largest value. Needs `Peek`.
+
+    Keys see only how far they are apart: with all positions moved alike, the engine computes the same, turned.
+    """
+    prefix = world.model.keys.prefix_ids
+    keys = [world.model.keys.prefix(), world.model.keys.chunk(chunk.token_ids)]
+    args = [*prefix, *chunk.token_ids], keys, len(prefix), blocks
+    [difference] = world.loop.run(world.engine._llm.collective_rpc("stitched_elsewhere", args=args))
+    return float(difference)
+
+
 def passages(chunks: Sequence[Chunk]) -> list[Passage]:
     """Chunks as passages, the last the best."""
     return [Passage(chunk, score=float(rank), hop=1) for rank, chunk in enumerate(chunks)]

@@ -1,5 +1,6 @@
 """Pages of PDF documents and images over HTTP: pictures, and boxes that lie on the cited words."""
 
+import time
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import closing

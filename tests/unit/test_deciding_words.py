@@ -55,13 +55,15 @@ DIFFERENT = [
 ]
 
 
-@pytest.mark.parametrize(("one", "other"), SAME)
-def test_questions_that_differ_in_their_wording_alone_may_share_an_answer(one: str, other: str):
-    assert same_deciding_words(one, other)
-    assert same_deciding_words(other, one)
+def test_questions_that_differ_in_their_wording_alone_may_share_an_answer(subtests: pytest.Subtests):
+    for one, other in SAME:
+        with subtests.test(one=one, other=other):
+            assert same_deciding_words(one, other)
+            assert same_deciding_words(other, one)
 
 
-@pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_questions_that_differ_in_a_particular_may_not(one: str, other: str):
-    assert not same_deciding_words(one, other)
-    assert not same_deciding_words(other, one)
+def test_questions_that_differ_in_a_particular_may_not(subtests: pytest.Subtests):
+    for one, other in DIFFERENT:
+        with subtests.test(one=one, other=other):
+            assert not same_deciding_words(one, other)
+            assert not same_deciding_words(other, one)

@@ -41,37 +41,38 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize(
-    "page", [p for p in PAGES if p.name not in ("CHANGELOG.md", "DECISIONS.md")], ids=lambda p: p.name
-)
-def test_every_option_of_a_command_exists(page: Path):
-    unknown = [
-        f"ragkv {' '.join(name)} {option}"
-        for words, rest in COMMAND.findall(page.read_text())
-        if (name := longest_command(words.split()))
-        for option in OPTION.findall(rest)
-        if option not in COMMANDS[name]
-    ]
+def test_every_option_of_a_command_exists(subtests: pytest.Subtests):
+    for page in [p for p in PAGES if p.name not in ("CHANGELOG.md", "DECISIONS.md")]:
+        with subtests.test(page.name):
+            unknown = [
+                f"ragkv {' '.join(name)} {option}"
+                for words, rest in COMMAND.findall(page.read_text())
+                if (name := longest_command(words.split()))
+                for option in OPTION.findall(rest)
+                if option not in COMMANDS[name]
+            ]
 
-    assert unknown == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_every_link_within_the_documentation_leads_somewhere(page: Path):
-    broken = []
-    for target in LINK.findall(page.read_text()):
-        name, _, anchor = target.partition("#")
-        if "://" in target or target.startswith("mailto:"):
-            continue
-        file = (page.parent / name).resolve() if name else page
-        if not file.exists() or (anchor and anchor not in anchors(file)):
-            broken.append(target)
-
-    assert broken == []
+            assert unknown == []
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/GUIDE.md", "docs/SETTINGS.md"])
-def test_the_limit_for_nothing_recomputed_is_the_one_in_force(page: str):
-    stated = re.findall(r"KL below (0\.\d+)", (ROOT / page).read_text())
+def test_every_link_within_the_documentation_leads_somewhere(subtests: pytest.Subtests):
+    for page in PAGES:
+        with subtests.test(page.name):
+            broken = []
+            for target in LINK.findall(page.read_text()):
+                name, _, anchor = target.partition("#")
+                if "://" in target or target.startswith("mailto:"):
+                    continue
+                file = (page.parent / name).resolve() if name else page
+                if not file.exists() or (anchor and anchor not in anchors(file)):
+                    broken.append(target)
 
-    assert set(map(float, stated)) == {SUFFICIENT_KL}
+            assert broken == []
+
+
+def test_the_limit_for_nothing_recomputed_is_the_one_in_force(subtests: pytest.Subtests):
+    for page in ["README.md", "docs/GUIDE.md", "docs/SETTINGS.md"]:
+        with subtests.test(page):
+            stated = re.findall(r"KL below (0\.\d+)", (ROOT / page).read_text())
+
+            assert set(map(float, stated)) == {SUFFICIENT_KL}

@@ -76,11 +76,12 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "fields", "reason"), REFUSED)
-def test_other_models_are_refused_with_the_reason(kind, fields, reason):
-    config = getattr(transformers, f"{kind}Config")(**fields)
-    with pytest.raises(Unsupported, match=reason):
-        layout_of(config)
+def test_other_models_are_refused_with_the_reason(subtests):
+    for kind, fields, reason in REFUSED:
+        with subtests.test(kind, fields=fields):
+            config = getattr(transformers, f"{kind}Config")(**fields)
+            with pytest.raises(Unsupported, match=reason):
+                layout_of(config)
 
 
 def test_a_family_that_nobody_has_heard_of_is_refused():
@@ -115,19 +116,17 @@ def turned_by(config: PretrainedConfig) -> torch.Tensor:
     return torch.cat([each[0, :, : each.shape[-1] // 2] for each in angles], dim=-1)
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in MODELS if name != "Cohere"]
-)  # it repeats each frequency next to itself
-def test_the_angles_held_against_vllms_are_those_of_transformers(name):
-    config = config_of(name)
-    table = turned_by(config)
-    assert are_angles_of(config, table)
-    assert are_angles_of(config, table.to(torch.bfloat16))
+def test_the_angles_held_against_vllms_are_those_of_transformers(subtests):
+    for name in MODELS.keys() - {"Cohere"}:
+        with subtests.test(name):
+            config = config_of(name)
+            table = turned_by(config)
+            assert are_angles_of(config, table)
+            assert are_angles_of(config, table.to(torch.bfloat16))
 
 
-@pytest.mark.parametrize(
-    ("rope", "other"),
-    [
+def test_other_angles_are_seen(subtests):
+    for rope, other in [
         (LLAMA3, LLAMA3 | {"factor": 8.0}),
         (LLAMA3, LLAMA3 | {"rope_theta": 10100.0}),
         (LLAMA3, PLAIN),
@@ -135,10 +134,9 @@ def test_the_angles_held_against_vllms_are_those_of_transformers(name):
         (YARN, YARN | {"factor": 4.2}),
         (YARN, YARN | {"attention_factor": 1.15}),
         (YARN, YARN | {"truncate": False}),
-    ],
-)
-def test_other_angles_are_seen(rope, other):
-    config = LlamaConfig(**TINY, rope_parameters=rope)
-    table = turned_by(config)
-    config.rope_parameters = other
-    assert not are_angles_of(config, table)
+    ]:
+        with subtests.test(rope=rope, other=other):
+            config = LlamaConfig(**TINY, rope_parameters=rope)
+            table = turned_by(config)
+            config.rope_parameters = other
+            assert not are_angles_of(config, table)

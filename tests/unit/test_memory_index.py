@@ -130,12 +130,13 @@ def test_signs_choose_no_row_that_is_hidden():
     assert Signs(rows).nearest(rows[1], 50, np.zeros(100, bool)).tolist() == []
 
 
-@pytest.mark.parametrize("distinct", [1, 3, 1000])
-@pytest.mark.parametrize("rows", [0, 1, 200, 5000])
-def test_of_equal_scores_the_first_rows_are_the_best(rows, distinct):
-    scores = np.random.default_rng(rows).integers(distinct, size=rows).astype(np.float32)
-    expected = sorted(range(rows), key=lambda row: (-scores[row], row))[:LIMIT]
-    assert best(scores, LIMIT).rows.tolist() == expected
+def test_of_equal_scores_the_first_rows_are_the_best(subtests):
+    for rows in [0, 1, 200, 5000]:
+        for distinct in [1, 3, 1000]:
+            with subtests.test(rows=rows, distinct=distinct):
+                scores = np.random.default_rng(rows).integers(distinct, size=rows).astype(np.float32)
+                expected = sorted(range(rows), key=lambda row: (-scores[row], row))[:LIMIT]
+                assert best(scores, LIMIT).rows.tolist() == expected
 
 
 def test_a_collection_that_grows_by_single_chunks_stays_in_few_segments():

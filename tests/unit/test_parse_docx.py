@@ -194,10 +194,11 @@ EQUATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("line", EQUATIONS)
-def test_an_equation_is_a_line(line: str) -> None:
-    body = f"<w:p>{run('Given ')}{equation(EQUATIONS[line])}{run(', so it is.')}</w:p>"
-    assert parse("a.docx", docx(body)).text == normalize("NFC", f"Given {line}, so it is.")
+def test_an_equation_is_a_line(subtests: pytest.Subtests) -> None:
+    for line, source in EQUATIONS.items():
+        with subtests.test(line):
+            body = f"<w:p>{run('Given ')}{equation(source)}{run(', so it is.')}</w:p>"
+            assert parse("a.docx", docx(body)).text == normalize("NFC", f"Given {line}, so it is.")
 
 
 def test_a_superscript_after_a_number_does_not_merge_with_it() -> None:

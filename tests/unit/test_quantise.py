@@ -17,6 +17,8 @@ from ragkv.kv_format import GRIDS, KVFormat, share_of
 
 LAYOUT = Layout(layers=12, q_heads=9, kv_heads=3, head_dim=64, dtype=torch.bfloat16)
 QUANTISED = [KVFormat.INT8, KVFormat.INT4]
+LENGTHS = (1, 2, 3, 5, 64, 65, 128, 129, 300)
+"""Tokens of a chunk: below, at and above a group's."""
 KEY, OTHER = "ab" * 32, "cd" * 32
 
 
@@ -53,57 +55,68 @@ def both_read(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("kv_format", QUANTISED)
-@pytest.mark.parametrize("tokens", [1, 2, 3, 5, 64, 65, 128, 129, 300])
 class TestError:
-    def test_keys_are_as_near_as_half_a_step_of_their_channels_group(self, kv_format: KVFormat, tokens: int):
-        grid, keys = GRIDS[kv_format], some_kv(tokens).keys
-        groups = keys.float().split(-(-tokens // -(-tokens // grid.tokens)), 1)
-        spread = [g.abs().amax(1) if grid.centred else g.amax(1) - g.amin(1) for g in groups]
-        steps = torch.cat([s[:, None].expand_as(g) for s, g in zip(spread, groups, strict=True)], 1) / grid.highest
+    def test_keys_are_as_near_as_half_a_step_of_their_channels_group(
+        self, kv_format: KVFormat, subtests: pytest.Subtests
+    ):
+        for tokens in LENGTHS:
+            with subtests.test(tokens=tokens):
+                grid, keys = GRIDS[kv_format], some_kv(tokens).keys
+                groups = keys.float().split(-(-tokens // -(-tokens // grid.tokens)), 1)
+                spread = [g.abs().amax(1) if grid.centred else g.amax(1) - g.amin(1) for g in groups]
+                steps = (
+                    torch.cat([s[:, None].expand_as(g) for s, g in zip(spread, groups, strict=True)], 1) / grid.highest
+                )
 
-        error = (unpacked(pack_keys(keys, grid)).float() - keys.float()).abs()
+                error = (unpacked(pack_keys(keys, grid)).float() - keys.float()).abs()
 
-        assert (error <= 0.51 * steps + (steps * grid.highest + keys.float().abs()) / 128).all()  # bfloat16 rounds, too
+                assert (
+                    error <= 0.51 * steps + (steps * grid.highest + keys.float().abs()) / 128
+                ).all()  # bfloat16 rounds, too
 
-    def test_values_are_as_near_as_half_a_step_of_their_token(self, kv_format: KVFormat, tokens: int):
-        grid, values = GRIDS[kv_format], some_kv(tokens).values
-        whole = values.float()
-        spread = (
-            whole.abs().amax(3, keepdim=True)
-            if grid.centred
-            else whole.amax(3, keepdim=True) - whole.amin(3, keepdim=True)
-        )
+    def test_values_are_as_near_as_half_a_step_of_their_token(self, kv_format: KVFormat, subtests: pytest.Subtests):
+        for tokens in LENGTHS:
+            with subtests.test(tokens=tokens):
+                grid, values = GRIDS[kv_format], some_kv(tokens).values
+                whole = values.float()
+                spread = (
+                    whole.abs().amax(3, keepdim=True)
+                    if grid.centred
+                    else whole.amax(3, keepdim=True) - whole.amin(3, keepdim=True)
+                )
 
-        error = (unpacked(pack_values(values, grid)).float() - whole).abs()
+                error = (unpacked(pack_values(values, grid)).float() - whole).abs()
 
-        assert (error <= 0.51 * spread / grid.highest + spread / 64).all()
+                assert (error <= 0.51 * spread / grid.highest + spread / 64).all()
 
-    def test_edges_stay_as_they_are(self, kv_format: KVFormat, tokens: int):
-        grid, keys = GRIDS[kv_format], some_kv(tokens).keys
-        read, kept = unpacked(pack_keys(keys, grid)), min(grid.edges, tokens // 2)
+    def test_edges_stay_as_they_are(self, kv_format: KVFormat, subtests: pytest.Subtests):
+        for tokens in LENGTHS:
+            with subtests.test(tokens=tokens):
+                grid, keys = GRIDS[kv_format], some_kv(tokens).keys
+                read, kept = unpacked(pack_keys(keys, grid)), min(grid.edges, tokens // 2)
 
-        assert torch.equal(read[:, :kept], keys[:, :kept])
-        assert torch.equal(read[:, tokens - kept :], keys[:, tokens - kept :])
+                assert torch.equal(read[:, :kept], keys[:, :kept])
+                assert torch.equal(read[:, tokens - kept :], keys[:, tokens - kept :])
 
 
 @pytest.mark.parametrize("kv_format", QUANTISED)
 class TestReading:
-    @pytest.mark.parametrize(
-        ("start", "end"), [(0, 150), (1, 149), (0, 10), (70, 80), (74, 76), (140, 150), (149, 150)]
-    )
-    def test_a_part_is_that_part_of_the_whole(self, kv_format: KVFormat, start: int, end: int):
-        kv, grid = some_kv(), GRIDS[kv_format]
-        for packed in (pack_keys(kv.keys, grid), pack_values(kv.values, grid)):
-            part = unpacked(packed, slice(2, 4), start, end)
+    def test_a_part_is_that_part_of_the_whole(self, kv_format: KVFormat, subtests: pytest.Subtests):
+        for start, end in [(0, 150), (1, 149), (0, 10), (70, 80), (74, 76), (140, 150), (149, 150)]:
+            with subtests.test(start=start, end=end):
+                kv, grid = some_kv(), GRIDS[kv_format]
+                for packed in (pack_keys(kv.keys, grid), pack_values(kv.values, grid)):
+                    part = unpacked(packed, slice(2, 4), start, end)
 
-            assert torch.equal(part, unpacked(packed)[2:4, start:end])
+                    assert torch.equal(part, unpacked(packed)[2:4, start:end])
 
-    @pytest.mark.parametrize("value", [0.0, 3.0, -100.0])
-    def test_what_is_all_the_same_stays_so(self, kv_format: KVFormat, value: float):
-        same = torch.full((LAYOUT.layers, 5, LAYOUT.kv_heads, LAYOUT.head_dim), value).bfloat16()
+    def test_what_is_all_the_same_stays_so(self, kv_format: KVFormat, subtests: pytest.Subtests):
+        for value in [0.0, 3.0, -100.0]:
+            with subtests.test(value=value):
+                same = torch.full((LAYOUT.layers, 5, LAYOUT.kv_heads, LAYOUT.head_dim), value).bfloat16()
 
-        for packed in (pack_keys(same, GRIDS[kv_format]), pack_values(same, GRIDS[kv_format])):
-            torch.testing.assert_close(unpacked(packed), same, rtol=0.01, atol=0)
+                for packed in (pack_keys(same, GRIDS[kv_format]), pack_values(same, GRIDS[kv_format])):
+                    torch.testing.assert_close(unpacked(packed), same, rtol=0.01, atol=0)
 
     def test_a_layers_keys_are_those_of_the_whole(self, kv_format: KVFormat, tmp_path: Path):
         write_kv(tmp_path / "x.safetensors", some_kv(), kv_format)

@@ -29,18 +29,22 @@ def documents(*hits: Hit) -> DocumentIds:
     return frozenset(hit.document_id for hit in hits)
 
 
-@pytest.mark.parametrize("chosen", [
+CHOICES = [
     documents(*HITS), documents(*HITS[20:]), documents(*HITS[WIDER[-1] * LIMIT :]), documents(*HITS[-2 * MOST_NAMED - 2 :]),
     *(documents(*random.Random(seed).sample(HITS, 2 * MOST_NAMED)) for seed in range(3)), documents(*HITS[:5], *HITS[-3 * MOST_NAMED :]),
-])  # fmt: skip
-@pytest.mark.parametrize("limit", [1, LIMIT, 7 * MOST_NAMED])
-def test_the_hits_are_the_same_and_requests_are_bounded(chosen: DocumentIds, limit: int):
-    requests = Requests()
+]  # fmt: skip
 
-    assert best_among(requests.search, limit, chosen) == Requests().search(limit, chosen)
-    assert max(requests.named) <= MOST_NAMED
-    assert len(requests.named) <= len(WIDER) + len(chosen) // MOST_NAMED + 1
-    assert max(requests.wanted) <= WIDER[-1] * limit
+
+def test_the_hits_are_the_same_and_requests_are_bounded(subtests: pytest.Subtests):
+    for number, chosen in enumerate(CHOICES):
+        for limit in [1, LIMIT, 7 * MOST_NAMED]:
+            with subtests.test(chosen=number, limit=limit):
+                requests = Requests()
+
+                assert best_among(requests.search, limit, chosen) == Requests().search(limit, chosen)
+                assert max(requests.named) <= MOST_NAMED
+                assert len(requests.named) <= len(WIDER) + len(chosen) // MOST_NAMED + 1
+                assert max(requests.wanted) <= WIDER[-1] * limit
 
 
 def test_most_of_a_collection_needs_no_names():

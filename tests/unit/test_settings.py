@@ -44,9 +44,8 @@ def test_a_typo_is_refused_with_the_nearest_name():
         Settings.from_env({"RAGKV_CHUNK_TOKEN": "512"})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_a_value_out_of_range_is_refused(subtests: pytest.Subtests):
+    for name, value in [
         ("RAGKV_PORT", "eighty"),
         ("RAGKV_PORT", "-1"),
         ("RAGKV_PORT", "65536"),
@@ -56,16 +55,13 @@ def test_a_typo_is_refused_with_the_nearest_name():
         ("RAGKV_RECOMPUTE_POLICY", "guess"),
         ("RAGKV_BLOCK_SIZE", "65"),
         ("RAGKV_RECOMPUTE_PASSAGES", "-1"),
-    ],
-)
-def test_a_value_out_of_range_is_refused(name: str, value: str):
-    with pytest.raises(Rejected):
-        Settings.from_env({name: value})
+    ]:
+        with subtests.test(name=name, value=value), pytest.raises(Rejected):
+            Settings.from_env({name: value})
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "wanted"),
-    [
+def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(subtests: pytest.Subtests):
+    for name, value, wanted in [
         ("RAGKV_TOP_K", "many", "a whole number above 0"),
         ("RAGKV_TOP_K", "0", "a whole number above 0"),
         ("RAGKV_KV_CACHE_GIB", "0", "a number above 0"),
@@ -76,16 +72,14 @@ def test_a_value_out_of_range_is_refused(name: str, value: str):
         ("RAGKV_SINK_AWARE", "maybe", "true or false"),
         ("RAGKV_KV_FORMAT", "int2", "one of bf16, int8, int4"),
         ("RAGKV_LOG_FORMAT", "xml", "one of auto, console, json"),
-    ],
-)
-def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(name: str, value: str, wanted: str):
-    with pytest.raises(Rejected, match=f"^{name}={value}: give {wanted}$"):
-        Settings.from_env({name: value})
+    ]:
+        refusal = pytest.raises(Rejected, match=f"^{name}={value}: give {wanted}$")
+        with subtests.test(name=name, value=value), refusal:
+            Settings.from_env({name: value})
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_a_url_that_cannot_be_read_is_refused_and_not_shown(subtests: pytest.Subtests):
+    for name, value in [
         ("RAGKV_REDIS_URL", "localhost:6379"),
         ("RAGKV_REDIS_URL", "http://localhost:6379"),
         ("RAGKV_REDIS_URL", "redis://localhost:secret"),
@@ -94,18 +88,16 @@ def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(name: s
         ("RAGKV_QDRANT_URL", "h:secret"),
         ("RAGKV_QDRANT_URL", "http://h:65536"),
         ("RAGKV_QDRANT_URL", "http://[::1"),
-    ],
-)
-def test_a_url_that_cannot_be_read_is_refused_and_not_shown(name: str, value: str):
-    with pytest.raises(Rejected, match=name) as refused:
-        Settings.from_env({name: value})
+    ]:
+        with subtests.test(name=name, value=value):
+            with pytest.raises(Rejected, match=name) as refused:
+                Settings.from_env({name: value})
 
-    assert value not in str(refused.value) and "secret" not in str(refused.value)
+            assert value not in str(refused.value) and "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_addresses_are_taken_as_they_are(subtests: pytest.Subtests):
+    for name, value in [
         ("redis_url", "redis://:p%2Fw@localhost:6379/0"),
         ("redis_url", "rediss://localhost"),
         ("redis_url", "unix:///run/redis.sock"),
@@ -113,10 +105,9 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_shown(name: str, value: st
         ("qdrant_url", "qdrant:6333"),
         ("qdrant_url", "https://qdrant/prefix"),
         ("port", 0),
-    ],
-)
-def test_addresses_are_taken_as_they_are(name: str, value: str | int):
-    assert getattr(Settings.of({name: value}), name) == value
+    ]:
+        with subtests.test(name=name, value=value):
+            assert getattr(Settings.of({name: value}), name) == value
 
 
 def test_a_password_of_the_wrong_type_is_not_shown(tmp_path: Path):
@@ -216,10 +207,9 @@ def test_every_setting_has_its_row_in_the_docs():
     )
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
-)
-def test_every_variable_that_the_docs_name_exists(page: Path):
-    known = {f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__} | {SETTINGS_FILE, CLIENT_KEY}
+def test_every_variable_that_the_docs_name_exists(subtests: pytest.Subtests):
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        with subtests.test(page.name):
+            known = {f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__} | {SETTINGS_FILE, CLIENT_KEY}
 
-    assert set(re.findall(r"\bRAGKV_[A-Z0-9_]+", page.read_text())) - known == set()
+            assert set(re.findall(r"\bRAGKV_[A-Z0-9_]+", page.read_text())) - known == set()

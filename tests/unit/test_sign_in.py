@@ -38,9 +38,8 @@ def test_groups_may_be_named_as_directories_name_them():
     )
 
 
-@pytest.mark.parametrize(
-    ("groups", "reason"),
-    [
+def test_groups_that_cannot_be_read_are_refused_with_the_entry(subtests: pytest.Subtests):
+    for groups, reason in [
         ("", "GROUP=TENANT:SCOPE"),
         (" ; ;", "GROUP=TENANT:SCOPE"),
         ("admins", "this is not: 'admins'"),
@@ -51,16 +50,13 @@ def test_groups_may_be_named_as_directories_name_them():
         ("admins=default:admin; x", "this is not: 'x'"),
         ("admins=" + "0" * 32 + ":admin", "look like an id"),
         ("admins=default:read; others=default:write", "gives no group the scope admin"),
-    ],
-)
-def test_groups_that_cannot_be_read_are_refused_with_the_entry(groups: str, reason: str):
-    with pytest.raises(Rejected, match=reason):
-        Settings.of(RIGHT | {"oidc_groups": groups})
+    ]:
+        with subtests.test(groups=groups), pytest.raises(Rejected, match=reason):
+            Settings.of(RIGHT | {"oidc_groups": groups})
 
 
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [
+def test_settings_that_no_sign_in_could_work_with_are_refused(subtests: pytest.Subtests):
+    for given, reason in [
         ({"oidc_issuer": "http://login.example.com"}, "RAGKV_OIDC_ISSUER must begin with https"),
         ({"oidc_issuer": "login.example.com"}, "RAGKV_OIDC_ISSUER must begin with https"),
         ({"oidc_issuer": "https://"}, "RAGKV_OIDC_ISSUER must begin with https"),
@@ -75,11 +71,9 @@ def test_groups_that_cannot_be_read_are_refused_with_the_entry(groups: str, reas
         ({"oidc_key_days": "0"}, r"OIDC_KEY_DAYS must be between 1 and 3650"),
         ({"public_url": "http://rag.example.com"}, "RAGKV_PUBLIC_URL must begin with https"),
         ({"public_url": "https://rag.example.com/rag"}, "without a path"),
-    ],
-)
-def test_settings_that_no_sign_in_could_work_with_are_refused(given: dict[str, str | None], reason: str):
-    with pytest.raises(Rejected, match=reason):
-        Settings.of(RIGHT | given)
+    ]:
+        with subtests.test(given=given), pytest.raises(Rejected, match=reason):
+            Settings.of(RIGHT | given)
 
 
 def test_the_summary_and_the_shown_settings_hide_the_secret():
@@ -94,9 +88,8 @@ def test_the_summary_and_the_shown_settings_hide_the_secret():
     )
 
 
-@pytest.mark.parametrize(
-    ("url", "private"),
-    [
+def test_plain_http_is_for_this_machine_alone(subtests: pytest.Subtests):
+    for url, private in [
         ("https://example.com", True),
         ("http://127.0.0.1:9400/x", True),
         ("http://localhost:9400", True),
@@ -106,10 +99,9 @@ def test_the_summary_and_the_shown_settings_hide_the_secret():
         ("ftp://localhost", False),
         ("https://", False),
         ("http://[", False),
-    ],
-)
-def test_plain_http_is_for_this_machine_alone(url: str, private: bool):
-    assert is_private_transport(url) == private
+    ]:
+        with subtests.test(url=url):
+            assert is_private_transport(url) == private
 
 
 def signed_in(*groups: str, tenant: str = "default", subject: str = "ada") -> SignedIn:

@@ -19,12 +19,25 @@ CHUNK = ChunkView(
 )
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "5", "-", "5-", "-5", "5-5", "7-5", "a-b", "1-2-3", " 1-2", "1-2\n", "1-" + "9" * 20, "1-2-", "1-2-ABCDEF01"],
-)
-def test_what_is_no_place_is_none(text: str):
-    assert Place.of(text) is None
+def test_what_is_no_place_is_none(subtests: pytest.Subtests):
+    for text in [
+        "",
+        "5",
+        "-",
+        "5-",
+        "-5",
+        "5-5",
+        "7-5",
+        "a-b",
+        "1-2-3",
+        " 1-2",
+        "1-2\n",
+        "1-" + "9" * 20,
+        "1-2-",
+        "1-2-ABCDEF01",
+    ]:
+        with subtests.test(text=text):
+            assert Place.of(text) is None
 
 
 @pytest.mark.parametrize("text", ["0-5", "12-40-00c0ffee"])

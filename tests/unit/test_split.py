@@ -84,23 +84,25 @@ def sentences(count: int, words: int = 9, seed: int = 0) -> list[str]:
     return [" ".join(rng.choices(names, k=words)).capitalize() + "." for _ in range(count)]
 
 
-@pytest.mark.parametrize("chunk_tokens", [MIN_CHUNK_TOKENS, 50, 256])
-@pytest.mark.parametrize("seed", range(20))
-def test_any_text_is_covered_exactly_and_fits(seed: int, chunk_tokens: int, tokenizer: Tokenizer) -> None:
-    rng = random.Random(seed)
-    pieces = []
-    for _ in range(rng.randrange(1, 400)):
-        length = 400 if rng.random() < 0.01 else rng.randrange(1, 12)
-        pieces += ["".join(rng.choices(rng.choice(ALPHABETS), k=length)), rng.choice(SEPARATORS)]
-    text = "".join(pieces).strip() or "a"
-    places = sorted(rng.sample(range(len(text)), min(5, len(text))))
-    sections = tuple(
-        Section(p, p, "".join(rng.choices("abc ", k=rng.randrange(1, 300))), rng.randrange(1, 4)) for p in places
-    )
-    parsed = plain(text, sections=sections)
-    chunks = split("doc", parsed, tokenizer, chunk_tokens)
-    assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
-    check(parsed, chunks, tokenizer, chunk_tokens)
+def test_any_text_is_covered_exactly_and_fits(tokenizer: Tokenizer, subtests: pytest.Subtests) -> None:
+    for seed in range(20):
+        for chunk_tokens in [MIN_CHUNK_TOKENS, 50, 256]:
+            with subtests.test(seed=seed, chunk_tokens=chunk_tokens):
+                rng = random.Random(seed)
+                pieces = []
+                for _ in range(rng.randrange(1, 400)):
+                    length = 400 if rng.random() < 0.01 else rng.randrange(1, 12)
+                    pieces += ["".join(rng.choices(rng.choice(ALPHABETS), k=length)), rng.choice(SEPARATORS)]
+                text = "".join(pieces).strip() or "a"
+                places = sorted(rng.sample(range(len(text)), min(5, len(text))))
+                sections = tuple(
+                    Section(p, p, "".join(rng.choices("abc ", k=rng.randrange(1, 300))), rng.randrange(1, 4))
+                    for p in places
+                )
+                parsed = plain(text, sections=sections)
+                chunks = split("doc", parsed, tokenizer, chunk_tokens)
+                assert "".join("".join(c.text.split()) for c in chunks) == "".join(text.split())
+                check(parsed, chunks, tokenizer, chunk_tokens)
 
 
 @pytest.mark.parametrize("path", sorted((SAMPLE).rglob("*.*")), ids=lambda path: path.name)
@@ -163,39 +165,44 @@ def test_words_are_cut_only_where_one_alone_is_too_long(tokenizer: Tokenizer) ->
     assert "".join(p for p in pieces if p != "word") == "x1" * 300
 
 
-@pytest.mark.parametrize("cluster", CLUSTERS, ids=ascii)
-def test_a_run_without_spaces_is_cut_between_grapheme_clusters(cluster: str, tokenizer: Tokenizer) -> None:
-    chunks = split("doc", plain(cluster * 3000), tokenizer, 256)
+def test_a_run_without_spaces_is_cut_between_grapheme_clusters(tokenizer: Tokenizer, subtests: pytest.Subtests) -> None:
+    for cluster in CLUSTERS:
+        with subtests.test(cluster=ascii(cluster)):
+            chunks = split("doc", plain(cluster * 3000), tokenizer, 256)
 
-    assert len(chunks) > 10
-    assert {chunk.text.replace(cluster, "") for chunk in chunks} == {""}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_no_cut_falls_into_a_grapheme_cluster(seed: int, tokenizer: Tokenizer) -> None:
-    rng = random.Random(seed)
-    clusters = []
-    for _ in range(rng.randrange(1, 40)):
-        clusters += rng.choices(rng.sample([*CLUSTERS, "a", "你", "۱"], rng.randrange(1, 5)), k=rng.randrange(1, 600))
-        clusters += rng.choices(["。", " ", "\n", ""])
-    places = set(accumulate(map(len, clusters), initial=0))
-    text = "".join(clusters)
-    parsed = plain(text)
-    chunks = split("doc", parsed, tokenizer, 256)
-
-    check(parsed, chunks, tokenizer, 256)
-    assert {place for chunk in chunks for place in (chunk.start, chunk.end)} <= places
-    check(parsed, split("doc", parsed, tokenizer, MIN_CHUNK_TOKENS), tokenizer, MIN_CHUNK_TOKENS)
+            assert len(chunks) > 10
+            assert {chunk.text.replace(cluster, "") for chunk in chunks} == {""}
 
 
-@pytest.mark.parametrize("chunk_tokens", [MIN_CHUNK_TOKENS, 256])
-@pytest.mark.parametrize("endless", ["\u0301", "\u200d👩", "्क", "\u0600"], ids=ascii)
-def test_a_cluster_that_fits_no_chunk_is_cut(endless: str, chunk_tokens: int, tokenizer: Tokenizer) -> None:
-    parsed = plain("👩" + endless * 6000)
-    chunks = split("doc", parsed, tokenizer, chunk_tokens)
+def test_no_cut_falls_into_a_grapheme_cluster(tokenizer: Tokenizer, subtests: pytest.Subtests) -> None:
+    for seed in range(8):
+        with subtests.test(seed=seed):
+            rng = random.Random(seed)
+            clusters = []
+            for _ in range(rng.randrange(1, 40)):
+                clusters += rng.choices(
+                    rng.sample([*CLUSTERS, "a", "你", "۱"], rng.randrange(1, 5)), k=rng.randrange(1, 600)
+                )
+                clusters += rng.choices(["。", " ", "\n", ""])
+            places = set(accumulate(map(len, clusters), initial=0))
+            text = "".join(clusters)
+            parsed = plain(text)
+            chunks = split("doc", parsed, tokenizer, 256)
 
-    check(parsed, chunks, tokenizer, chunk_tokens)
-    assert len(chunks) > 10
+            check(parsed, chunks, tokenizer, 256)
+            assert {place for chunk in chunks for place in (chunk.start, chunk.end)} <= places
+            check(parsed, split("doc", parsed, tokenizer, MIN_CHUNK_TOKENS), tokenizer, MIN_CHUNK_TOKENS)
+
+
+def test_a_cluster_that_fits_no_chunk_is_cut(tokenizer: Tokenizer, subtests: pytest.Subtests) -> None:
+    for endless in ["\u0301", "\u200d👩", "्क", "\u0600"]:
+        for chunk_tokens in [MIN_CHUNK_TOKENS, 256]:
+            with subtests.test(endless=ascii(endless), chunk_tokens=chunk_tokens):
+                parsed = plain("👩" + endless * 6000)
+                chunks = split("doc", parsed, tokenizer, chunk_tokens)
+
+                check(parsed, chunks, tokenizer, chunk_tokens)
+                assert len(chunks) > 10
 
 
 def test_a_long_title_is_cut_between_grapheme_clusters(tokenizer: Tokenizer) -> None:

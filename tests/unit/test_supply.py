@@ -66,9 +66,8 @@ class TestLists:
 
 
 class TestLicences:
-    @pytest.mark.parametrize(
-        ("stated", "permissive"),
-        [
+    def test_what_is_permissive(self, subtests: pytest.Subtests):
+        for stated, permissive in [
             ("MIT", True),
             ("Apache-2.0 AND BSD-2-Clause", True),
             ("Apache-2.0 WITH LLVM-exception", True),
@@ -78,10 +77,9 @@ class TestLicences:
             ("MPL-2.0", False),
             ("UNKNOWN", False),
             ("Apache License, Version 2.0", True),
-        ],
-    )
-    def test_what_is_permissive(self, stated: str, permissive: bool):
-        assert is_permissive(stated) is permissive
+        ]:
+            with subtests.test(stated=stated):
+                assert is_permissive(stated) is permissive
 
     def test_everything_in_the_lists_is_permissive_or_excepted_for_a_reason(self):
         pins = [pinned for paths in LISTS.values() for path in paths for pinned in read_list(path)]
@@ -159,20 +157,22 @@ class TestSecrets:
 class TestContainers:
     """Held against the file: it is not run here."""
 
-    @pytest.mark.parametrize("name", SERVICES)
-    def test_each_is_confined(self, name: str):
-        service = SERVICES[name]
+    def test_each_is_confined(self, subtests: pytest.Subtests):
+        for name in SERVICES:
+            with subtests.test(name):
+                service = SERVICES[name]
 
-        assert service["read_only"] is True and service["cap_drop"] == ["ALL"] and "cap_add" not in service
-        assert service["security_opt"] == ["no-new-privileges:true"]
-        assert service["mem_limit"] and service["pids_limit"]
-        assert any(place.startswith("/tmp:") for place in service["tmpfs"])
-        assert service["healthcheck"]["test"]
-        assert service["networks"]
+                assert service["read_only"] is True and service["cap_drop"] == ["ALL"] and "cap_add" not in service
+                assert service["security_opt"] == ["no-new-privileges:true"]
+                assert service["mem_limit"] and service["pids_limit"]
+                assert any(place.startswith("/tmp:") for place in service["tmpfs"])
+                assert service["healthcheck"]["test"]
+                assert service["networks"]
 
-    @pytest.mark.parametrize("name", SERVICES)
-    def test_each_has_an_exact_version(self, name: str):
-        assert re.search(r":v?\d+\.\d+(\.\d+)?(-|$)", SERVICES[name]["image"])
+    def test_each_has_an_exact_version(self, subtests: pytest.Subtests):
+        for name in SERVICES:
+            with subtests.test(name):
+                assert re.search(r":v?\d+\.\d+(\.\d+)?(-|$)", SERVICES[name]["image"])
 
     def test_stores_and_engine_are_published_nowhere_and_have_no_way_out(self):
         inside = {name for name, network in COMPOSE["networks"].items() if network and network.get("internal")}

@@ -71,23 +71,25 @@ def replayed(requests: list[list[Read]], disk_bytes: int, policy: str) -> float:
     return replay.outcome("").mean_s * len(requests)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_belady_is_the_optimum_for_chunks_that_are_equal_and_no_policy_beats_it(seed: int):
-    requests = random_reads(seed, is_uniform=True)
-    best = least_seconds(requests, 2)
+def test_belady_is_the_optimum_for_chunks_that_are_equal_and_no_policy_beats_it(subtests: pytest.Subtests):
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            requests = random_reads(seed, is_uniform=True)
+            best = least_seconds(requests, 2)
 
-    assert replayed(requests, 2, "belady") == pytest.approx(best)
-    for name in EVICTION:
-        assert replayed(requests, 2, name) >= best - 1e-9
+            assert replayed(requests, 2, "belady") == pytest.approx(best)
+            for name in EVICTION:
+                assert replayed(requests, 2, name) >= best - 1e-9
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_nothing_is_below_the_bound_for_chunks_of_any_size_and_cost(seed: int):
-    requests = random_reads(seed, is_uniform=False)
-    bound = lower_bound(requests, 0, 4) * len(requests)
+def test_nothing_is_below_the_bound_for_chunks_of_any_size_and_cost(subtests: pytest.Subtests):
+    for seed in SEEDS:
+        with subtests.test(seed=seed):
+            requests = random_reads(seed, is_uniform=False)
+            bound = lower_bound(requests, 0, 4) * len(requests)
 
-    assert bound <= least_seconds(requests, 4) + 1e-9
-    assert bound < sum(read.compute_s for reads in requests for read in reads), "it says something"
+            assert bound <= least_seconds(requests, 4) + 1e-9
+            assert bound < sum(read.compute_s for reads in requests for read in reads), "it says something"
 
 
 @pytest.mark.parametrize("name", EVICTION)

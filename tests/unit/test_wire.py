@@ -59,9 +59,8 @@ def test_no_plan_is_no_plan():
     assert report_asked_for({PARAM: {"report_of": "x"}}) == "x"
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
+def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(subtests):
+    for sent in [
         "nonsense",
         7,
         [],
@@ -100,11 +99,9 @@ def test_no_plan_is_no_plan():
         {"placed": [["k", 0, 8]], "rank_keys": ["k"] * 1025},
         {"placed": [["k", 0, 8]], "rank_keys": ["k"], "rank_heads": [[0, -1]]},
         {"placed": [["k", 0, 8]], "rank_keys": ["k"], "rank_heads": [[0, 0]] * 1025},
-    ],
-)
-def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(sent):
-    with pytest.raises(Rejected):
-        planned_of({PARAM: sent}, prompt_tokens=12)
+    ]:
+        with subtests.test(sent=sent), pytest.raises(Rejected):
+            planned_of({PARAM: sent}, prompt_tokens=12)
 
 
 def test_a_plan_may_reach_to_the_prompts_end():

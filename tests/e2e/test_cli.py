@@ -153,6 +153,7 @@ class TestIngestAndAsk:
         assert answer["passages"][-1]["text"]
         assert answer["answer"]
 
+    @pytest.mark.long
     def test_sigterm_while_the_engine_starts_stops_everything(
         self, shared: dict[str, str], ingested: "subprocess.CompletedProcess[str]"
     ):

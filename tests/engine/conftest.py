@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ragkv.engine.local import LocalEngine
 from ragkv.settings import Settings
+from tests.engine.tiny import OFTEN, config_of, save_tiny
 from tests.engine.world import Model, World
 
 NUM_CHUNKS = 24
+STEP_TOKENS = 128
 
 
 def started(settings: Settings, num_chunks: int, **overrides: object) -> World:
@@ -36,5 +39,25 @@ def served(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> It
     """The embedded model in bfloat16, as it is served."""
     settings = embedded_settings(language_model, tmp_path_factory.mktemp("bfloat16"), "bfloat16")
     world = started(settings, NUM_CHUNKS)
+    yield world
+    world.stop()
+
+
+@pytest.fixture(scope="package")
+def tiny(
+    request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """A tiny model of the family that `request.param` names. The cache and the steps of those that are asked often are
+    small: requests are preempted, and questions are prefilled in several steps."""
+    family, home = request.param, tmp_path_factory.mktemp("family")
+    settings = Settings(
+        data_dir=home / "data", model=str(save_tiny(config_of(family), language_model, home / "model")),
+        dtype="float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.01,
+    )  # fmt: skip
+    if family in OFTEN:
+        settings = msgspec.structs.replace(
+            settings, kv_cache_gib=0.006, max_batched_tokens=STEP_TOKENS, speculative_tokens=OFTEN[family]
+        )
+    world = started(settings, 12, worker_extension_cls="tests.engine.peek.Peek")
     yield world
     world.stop()

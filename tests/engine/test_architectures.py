@@ -1,7 +1,7 @@
 """Other architectures, tiny and with random weights: what is stitched must not depend on one model's code."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
@@ -15,33 +15,21 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import Generate
-from ragkv.settings import Settings
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
-from tests.engine.conftest import started
-from tests.engine.tiny import config_of, save_tiny
+from tests.engine.conftest import STEP_TOKENS
+from tests.engine.reference import divergence_from_mixture
 from tests.engine.world import Answered, Model, World, kl, passages, request, stitched_elsewhere, whole_context
 
-CONFIGS = {"llama": ("Llama 3, llama3", 0), "qwen3": ("Qwen3", 4)}
-"""Family, and tokens guessed at once: everything holds with n-gram speculative decoding too."""
-# A small cache and small steps: requests are preempted, and questions are prefilled in several steps.
-CACHE_GIB, STEP_TOKENS = 0.006, 128
+ONE_TOKEN_A_STEP, GUESSING = "Llama 3, llama3", "Qwen3, yarn"
+MIXTURE_BOUND = 1e-5
+"""Nats."""
 
 
-@pytest.fixture(scope="module", params=CONFIGS)
-def tiny(
-    request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[World]:
-    home = tmp_path_factory.mktemp(request.param)
-    family, guesses = CONFIGS[request.param]
-    settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(config_of(family), language_model, home / "model")),
-        dtype="float32", chunk_tokens=96, max_model_len=2048, max_batched_tokens=STEP_TOKENS, kv_cache_gib=CACHE_GIB,
-        speculative_tokens=guesses,
-    )  # fmt: skip
-    world = started(settings, 12, worker_extension_cls="tests.engine.peek.Peek")
-    yield world
-    world.stop()
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Every test with both, unless it names others."""
+    if metafunc.definition.get_closest_marker("parametrize") is None:
+        metafunc.parametrize("tiny", [ONE_TOKEN_A_STEP, GUESSING], indirect=True)
 
 
 def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
@@ -54,6 +42,16 @@ def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
         assert recomputed.report.recomputed == whole_context(prompt).num_tokens
         assert kl(full.logprobs[0], recomputed.logprobs[0]) <= 0.005
         assert recomputed.token_ids == full.token_ids
+
+
+def test_recomputing_a_part_is_what_transformers_gives_over_the_same_mixture(tiny: World) -> None:
+    chunks = tiny.model.chunks[:4]
+    prompt = tiny.model.prompt(chunks)
+    spans = [Span(span.start + 8, span.start + 28) for span in prompt.chunks[1:]]
+    answered = tiny.ask(prompt, tiny.model.plan(chunks, spans), max_tokens=3, logprobs=-1)
+
+    assert divergence_from_mixture(tiny, chunks, spans, answered) <= MIXTURE_BOUND
+    assert divergence_from_mixture(tiny, chunks, spans[1:], answered) > 10 * MIXTURE_BOUND
 
 
 def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) -> None:
@@ -102,7 +100,7 @@ def test_a_question_longer_than_a_step_chooses_nothing_and_the_latest_tokens_are
     assert span.end == plan.end
 
 
-@pytest.mark.parametrize("tiny", ["llama", pytest.param("qwen3", marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize("tiny", [ONE_TOKEN_A_STEP, pytest.param(GUESSING, marks=pytest.mark.long)], indirect=True)
 def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) -> None:
     """More requests than the cache holds: some are preempted, lose their blocks, and start over."""
     model = tiny.model
@@ -115,12 +113,12 @@ def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) 
     assert max(a.report.fills for a in together) > 1, "nobody was preempted: the cache is too large for this test"
 
 
-@pytest.mark.parametrize("tiny", ["llama"], indirect=True)
+@pytest.mark.parametrize("tiny", [ONE_TOKEN_A_STEP], indirect=True)
 def test_a_question_is_recomputed_and_answered_alike_whatever_was_asked_before(tiny: World) -> None:
     """Ten questions, asked three times in mixed order: with preemptions, one at a time, and of an engine with room for
     all of them."""
     model, draw = tiny.model, random.Random(3)
-    roomy_settings = msgspec.structs.replace(model.settings, kv_cache_gib=10 * CACHE_GIB)
+    roomy_settings = msgspec.structs.replace(model.settings, kv_cache_gib=10 * model.settings.kv_cache_gib)
     roomy = World(model, LocalEngine(roomy_settings, Path(model.settings.model), model.layout)).start()
     questions = [selecting(model, draw.sample(model.chunks, 5), f"Which {number}?") for number in range(10)]
     try:

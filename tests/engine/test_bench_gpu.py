@@ -18,6 +18,7 @@ from bench.gpu.scale import RATIOS, REHEARSAL
 
 ROOT = Path(__file__).parents[2]
 SCALE = replace(REHEARSAL, sizes=(256,), clients={4: 8})
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +72,6 @@ def test_memory_is_told_of_the_host_and_of_kv(measured):
     assert gib["KV of 1,000 tokens, int4"] < gib["KV of 1,000 tokens, int8"] < gib["KV of 1,000 tokens, bf16"]
 
 
-@pytest.mark.long
 def test_the_whole_command_is_rehearsed_and_gone_on_with(tmp_path):
     """All parts through bench/gpu.sh, whose second call measures nothing again; a part by itself is measured anew."""
 

@@ -1,41 +1,26 @@
 """Every family that is served, tiny and with random weights, through the oracle (docs/MODELS.md)."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from ragkv.answer.prompt import Prompt
-from ragkv.settings import Settings
-from ragkv.span import Span, total_tokens
+from ragkv.span import total_tokens
 from ragkv.stitch.plan import StitchPlan
-from tests.engine.conftest import started
-from tests.engine.reference import divergence_from_mixture
-from tests.engine.tiny import MODELS, config_of, save_tiny
+from tests.engine.tiny import MODELS, OFTEN
 from tests.engine.world import World, kl, request, stitched_elsewhere, whole_context
 
-OFTEN = ("Qwen3, yarn", "Qwen3 MoE")
-"""Among the ordinary tests. Llama with scaled RoPE and Qwen3 are in test_architectures.py."""
-KL_BOUND, KEY_BOUND, MIXTURE_BOUND = 0.005, 2e-3, 1e-5
+KL_BOUND, KEY_BOUND = 0.005, 2e-3
 ELSEWHERE = 1500
 """A position where nothing was prefilled."""
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=() if name in OFTEN else pytest.mark.long) for name in MODELS]
+pytestmark = pytest.mark.parametrize(
+    "tiny",
+    [*OFTEN, *(pytest.param(name, marks=pytest.mark.long) for name in MODELS if name not in OFTEN)],
+    indirect=True,
 )
-def tiny(
-    request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[World]:
-    home = tmp_path_factory.mktemp("family")
-    settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(config_of(request.param), language_model, home / "model")),
-        dtype="float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.01,
-    )  # fmt: skip
-    world = started(settings, 6, worker_extension_cls="tests.engine.peek.Peek")
-    yield world
-    world.stop()
 
 
 def test_recomputing_everything_is_full_prefill(tiny: World) -> None:
@@ -59,17 +44,6 @@ def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) 
     divergences = [divergence(tiny, tiny.model.prompt([c]), tiny.model.plan([c])) for c in tiny.model.chunks[:4]]
     print(f"\nsingle chunk: KL {max(divergences):.1e}")
     assert max(divergences) <= KL_BOUND
-
-
-@pytest.mark.parametrize("tiny", OFTEN[:1], indirect=True)
-def test_recomputing_a_part_is_what_transformers_gives_over_the_same_mixture(tiny: World) -> None:
-    chunks = tiny.model.chunks[:4]
-    prompt = tiny.model.prompt(chunks)
-    spans = [Span(span.start + 8, span.start + 28) for span in prompt.chunks[1:]]
-    answered = tiny.ask(prompt, tiny.model.plan(chunks, spans), max_tokens=3, logprobs=-1)
-
-    assert divergence_from_mixture(tiny, chunks, spans, answered) <= MIXTURE_BOUND
-    assert divergence_from_mixture(tiny, chunks, spans[1:], answered) > 10 * MIXTURE_BOUND
 
 
 def divergence(world: World, prompt: Prompt, plan: StitchPlan) -> float:

@@ -73,6 +73,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Ernie 4.5": ("Ernie4_5", TINY),
 }  # fmt: skip
 """By name: the class of the family's configuration, without `Config`, and what it is made with."""
+OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0}
+"""Families among the ordinary tests, and how many tokens are guessed at once: everything holds with n-gram speculative
+decoding too."""
 
 
 def config_of(name: str) -> PretrainedConfig:

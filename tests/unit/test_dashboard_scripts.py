@@ -7,11 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import playwright
 import pytest
 
 import api.admin.assets
 from api.admin.shell import _ENVIRONMENT
 
+NODE = Path(playwright.__file__).parent / "driver" / "node"
+"""The one that Playwright brings."""
 SCRIPTS = Path(api.admin.assets.__file__).parent / "static"
 BROWSER = """
 export const elements = {};  // of the page, by id
@@ -48,16 +51,13 @@ Object.assign(globalThis, {
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[[str], Any]:
     """Runs a module that imports the scripts, and gives the value that it prints as JSON."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("no node on this machine")
     shutil.copytree(SCRIPTS, tmp_path, dirs_exist_ok=True)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "browser.js").write_text(BROWSER)
 
     def run(module: str) -> Any:
         (tmp_path / "test.js").write_text(module)
-        done = subprocess.run([node, "test.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([NODE, "test.js"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 

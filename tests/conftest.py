@@ -32,6 +32,23 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TO
 STARTS_ENGINE = ("tests/engine/", "tests/e2e/", "tests/browser/test_flow.py")
 LONG = ("tests/integration/test_schema.py", "tests/integration/test_writers.py", "tests/browser/test_pages.py")
 """A minute and more each."""
+SQLITE_SUFFICES = tuple(
+    f"tests/integration/{name}"
+    for name in (
+        "test_documents.py::TestAskingOfSome",
+        "test_documents.py::TestChanges",
+        "test_documents.py::TestEvents",
+        "test_health.py",
+        "test_jobs.py",
+        "test_keys.py",
+        "test_kv_remote.py",
+        "test_kv_room.py::TestEviction",
+        "test_pruning.py",
+        "test_watch.py",
+        "test_webhooks.py",
+    )
+)
+"""Tests of both databases that hold no lock, dialect or migration: with PostgreSQL they are `long`."""
 CACHE = Path(__file__).parents[1] / ".cache"
 """Prepared models outlive a test session."""
 
@@ -49,6 +66,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The oracle runs first: while it fails, nothing else matters. What else starts an engine comes right after it,
     then the long files: one that began last would go on beside idle processes.
     """
+    for item in items:
+        if item.nodeid.startswith(SQLITE_SUFFICES) and "postgres_url" in item.nodeid:
+            item.add_marker(pytest.mark.long)
     items.sort(
         key=lambda item: (
             "test_oracle" not in item.nodeid,

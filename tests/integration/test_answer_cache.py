@@ -117,22 +117,18 @@ class TestMisses:
         assert ask(client)["cached_answer"] is None
         assert counts(client) == (0, 0, 0)
 
-    @pytest.mark.parametrize(
-        "others",
-        [
+    def test_a_question_that_asks_something_else_is_answered_anew(self, keeping: Client, subtests: pytest.Subtests):
+        ask(keeping)
+        for question in (
             "Who wrote the second program?",
             "Who wrote the first program in 1843?",
             "Where was the first program written?",
-        ],
-    )
-    def test_a_question_that_asks_something_else_is_answered_anew(self, keeping: Client, others: str):
-        ask(keeping)
+        ):
+            with subtests.test(question=question):
+                assert ask(keeping, question)["cached_answer"] is None
 
-        assert ask(keeping, others)["cached_answer"] is None
-
-    @pytest.mark.parametrize(
-        "wish",
-        [
+    def test_so_is_one_that_wants_another_answer(self, keeping: Client, subtests: pytest.Subtests):
+        for wish in [
             {"mode": "full"},
             {"policy": "none"},
             {"recompute_ratio": 0.5},
@@ -143,13 +139,12 @@ class TestMisses:
             {"max_tokens": 2},
             {"answer_cache": False},
             {"history": [{"role": "user", "content": "Hello"}]},
-        ],
-    )
-    def test_so_is_one_that_wants_another_answer(self, keeping: Client, wish: dict[str, Any]):
-        ask(keeping)
+        ]:
+            with subtests.test(wish=wish):
+                ask(keeping)
 
-        assert ask(keeping, **wish)["cached_answer"] is None
-        assert ask(keeping)["cached_answer"], "the first answer is still there"
+                assert ask(keeping, **wish)["cached_answer"] is None
+                assert ask(keeping)["cached_answer"], "the first answer is still there"
 
     def test_so_is_one_about_some_of_the_documents(self, keeping: Client, answerable: str):
         ask(keeping)
@@ -262,11 +257,17 @@ class TestRing:
         assert ring.put(RingName("t", "c", "r", 9), record(0), b"new", 60)
 
 
-@pytest.mark.parametrize(
-    "cache", [{"threshold": 0.2}, {"threshold": 1.5}, {"ttl_s": 0}, {"ttl_s": 10**9}, {"enabled": "x"}, {"typo": 1}]
-)
-def test_a_rule_out_of_range_is_refused(client: Client, cache: dict[str, object]):
-    assert_problem(client.patch("/v1/collections/default", json={"answer_cache": cache}), 400, "answer_cache")
+def test_a_rule_out_of_range_is_refused(client: Client, subtests: pytest.Subtests):
+    for cache in [
+        {"threshold": 0.2},
+        {"threshold": 1.5},
+        {"ttl_s": 0},
+        {"ttl_s": 10**9},
+        {"enabled": "x"},
+        {"typo": 1},
+    ]:
+        with subtests.test(cache=cache):
+            assert_problem(client.patch("/v1/collections/default", json={"answer_cache": cache}), 400, "answer_cache")
 
 
 def insert(parts: Parts, body: bytes = b"# Bob\n\nBob builds.\n") -> str:

@@ -79,19 +79,20 @@ def test_a_file_sent_as_text_or_twice_is_refused_with_what_to_send(client: Clien
     assert (error["key"], error["message"]) == ("file", "expected one file, sent with a file name")
 
 
-@pytest.mark.parametrize("charset", ["punycode", "unicode_escape", "utf-16", "undefined", "none-such"])
-def test_a_form_field_is_in_a_common_charset(client: Client, charset: str):
+def test_a_form_field_is_in_a_common_charset(client: Client, subtests: pytest.Subtests):
     """Python's other codecs take seconds for a field, or make text that no database takes."""
-    headers = {"content-type": "multipart/form-data; boundary=x"}
-    kinds = f'Content-Disposition: form-data; name="collection"\r\nContent-Type: text/plain; charset={charset}'
-    file = 'Content-Disposition: form-data; name="file"; filename="a.md"'
 
-    def send(field: str) -> Any:
+    def sent(charset: str) -> Any:
+        field = f'Content-Disposition: form-data; name="collection"\r\nContent-Type: text/plain; charset={charset}'
+        file = 'Content-Disposition: form-data; name="file"; filename="a.md"'
         body = f"--x\r\n{field}\r\n\r\ndefault\r\n--x\r\n{file}\r\n\r\ntext\r\n--x--\r\n"
+        headers = {"content-type": "multipart/form-data; boundary=x"}
         return client.post("/v1/documents", content=body.encode(), headers=headers)
 
-    assert_problem(send(kinds), 400, "UTF-8")
-    assert [send(kinds.replace(charset, known)).status_code for known in ("UTF-8", "ISO-8859-1")] == [202, 200]
+    for charset in ("punycode", "unicode_escape", "utf-16", "undefined", "none-such"):
+        with subtests.test(charset):
+            assert_problem(sent(charset), 400, "UTF-8")
+    assert [sent(charset).status_code for charset in ("UTF-8", "ISO-8859-1")] == [202, 200]
 
 
 def test_a_value_that_a_list_does_not_have_is_refused_with_those_it_has(client: Client):
@@ -108,16 +109,12 @@ def test_a_value_that_a_dependency_does_not_take_is_refused_with_those_it_takes(
     assert error["message"].endswith("use 'asc' or 'desc'")
 
 
-@pytest.mark.parametrize(
-    ("path", "form", "fields"),
-    [
+def test_a_form_that_refuses_unknown_fields_is_described_so(client: Client, document: Json, subtests: pytest.Subtests):
+    for path, form, fields in [
         ("/v1/documents", "Upload", {"file": ("a.md", b"x")}),
         ("/v1/documents/batch", "Uploads", {"files": ("a.md", b"x")}),
         ("/v1/files", "FileForm", {"file": ("a.md", b"x"), "purpose": (None, "assistants")}),
-    ],
-)
-def test_a_form_that_refuses_unknown_fields_is_described_so(
-    client: Client, document: Json, path: str, form: str, fields: Json
-):
-    assert "unknown field" in client.post(path, files=fields | {"more": (None, "x")}).text
-    assert document["components"]["schemas"][form]["additionalProperties"] is False
+    ]:
+        with subtests.test(path):
+            assert "unknown field" in client.post(path, files=fields | {"more": (None, "x")}).text
+            assert document["components"]["schemas"][form]["additionalProperties"] is False

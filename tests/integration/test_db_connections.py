@@ -32,7 +32,6 @@ BREAKS = [
     GeneratorExit(),
     asyncio.CancelledError(),
 ]
-every_break = pytest.mark.parametrize("error", BREAKS, ids=lambda error: type(error).__name__)
 Break = BaseException
 Patch = pytest.MonkeyPatch
 
@@ -85,34 +84,36 @@ def break_in_statement(database: Database) -> None:
 class TestPostgres:
     """Where the driver may break: sending, waiting, reading, between the replies of one statement."""
 
-    @every_break
     @pytest.mark.parametrize("place", ["send_BIND", "send_EXECUTE", "handle_PARSE_COMPLETE", "handle_DATA_ROW"])
     def test_the_next_statement_gets_its_own_rows(
-        self, postgres: Database, monkeypatch: Patch, place: str, error: Break
+        self, postgres: Database, monkeypatch: Patch, place: str, subtests: pytest.Subtests
     ):
-        assert_rows_are_right(postgres)
-        before = connection_of(postgres)
-        break_driver(monkeypatch, before, place, error)
-        break_in_statement(postgres)
-        monkeypatch.undo()
+        for error in BREAKS:
+            with subtests.test(error=type(error).__name__):
+                assert_rows_are_right(postgres)
+                before = connection_of(postgres)
+                break_driver(monkeypatch, before, place, error)
+                break_in_statement(postgres)
+                monkeypatch.undo()
 
-        assert_rows_are_right(postgres)
-        assert connection_of(postgres) is not before
+                assert_rows_are_right(postgres)
+                assert connection_of(postgres) is not before
 
-    @every_break
     @pytest.mark.parametrize("reads", [1, 4, 9])
     def test_replies_that_were_not_read_are_nobodys(
-        self, postgres: Database, monkeypatch: Patch, reads: int, error: Break
+        self, postgres: Database, monkeypatch: Patch, reads: int, subtests: pytest.Subtests
     ):
-        before = connection_of(postgres)
-        with suppress(Exception, type(error)), postgres.writing() as session:
-            session.connection()
-            break_reading(monkeypatch, reads, error)
-            session.scalar(ROW, {"owner": "ada"})
-        monkeypatch.undo()
+        for error in BREAKS:
+            with subtests.test(error=type(error).__name__):
+                before = connection_of(postgres)
+                with suppress(Exception, type(error)), postgres.writing() as session:
+                    session.connection()
+                    break_reading(monkeypatch, reads, error)
+                    session.scalar(ROW, {"owner": "ada"})
+                monkeypatch.undo()
 
-        assert_rows_are_right(postgres)
-        assert connection_of(postgres) is not before
+                assert_rows_are_right(postgres)
+                assert connection_of(postgres) is not before
 
     @pytest.mark.parametrize("times", [1, 4])
     def test_more_parameters_than_the_protocol_counts_break_nothing_else(self, postgres: Database, times: int):
@@ -147,35 +148,43 @@ class TestPostgres:
             session.scalar(ROW, {"owner": "ada"})
 
 
-@every_break
 class TestBoth:
-    def test_an_exception_while_rows_become_values_closes_the_connection(self, database: Database, error: Break):
-        before = connection_of(database)
-        with pytest.raises(type(error)), database.reading() as session:
-            session.scalar(select(literal_column("secret", _Breaking(error))).select_from(text("secrets")))
+    def test_an_exception_while_rows_become_values_closes_the_connection(
+        self, database: Database, subtests: pytest.Subtests
+    ):
+        for error in BREAKS:
+            with subtests.test(error=type(error).__name__):
+                before = connection_of(database)
+                with pytest.raises(type(error)), database.reading() as session:
+                    session.scalar(select(literal_column("secret", _Breaking(error))).select_from(text("secrets")))
 
-        assert_rows_are_right(database)
-        assert connection_of(database) is not before
+                assert_rows_are_right(database)
+                assert connection_of(database) is not before
 
-    def test_an_exception_between_statements_closes_the_connection(self, database: Database, error: Break):
-        before = connection_of(database)
-        with pytest.raises(type(error)), database.writing() as session:  # noqa: PT012 - both belong to it
-            session.execute(text("UPDATE secrets SET secret = 'changed'"))
-            raise error
+    def test_an_exception_between_statements_closes_the_connection(self, database: Database, subtests: pytest.Subtests):
+        for error in BREAKS:
+            with subtests.test(error=type(error).__name__):
+                before = connection_of(database)
+                with pytest.raises(type(error)), database.writing() as session:  # noqa: PT012 - both belong to it
+                    session.execute(text("UPDATE secrets SET secret = 'changed'"))
+                    raise error
 
-        assert_rows_are_right(database)
-        assert connection_of(database) is not before
+                assert_rows_are_right(database)
+                assert connection_of(database) is not before
 
 
 class TestSqlite:
-    @every_break
-    def test_an_exception_in_the_middle_of_a_row_closes_the_connection(self, sqlite: Database, error: Break):
-        before = connection_of(sqlite)
-        before.text_factory = _raising(error)
-        break_in_statement(sqlite)
+    def test_an_exception_in_the_middle_of_a_row_closes_the_connection(
+        self, sqlite: Database, subtests: pytest.Subtests
+    ):
+        for error in BREAKS:
+            with subtests.test(error=type(error).__name__):
+                before = connection_of(sqlite)
+                before.text_factory = _raising(error)
+                break_in_statement(sqlite)
 
-        assert_rows_are_right(sqlite)
-        assert connection_of(sqlite) is not before
+                assert_rows_are_right(sqlite)
+                assert connection_of(sqlite) is not before
 
     def test_a_number_that_sqlite_cannot_hold_breaks_nothing_else(self, sqlite: Database):
         with pytest.raises(OverflowError), sqlite.reading() as session:
@@ -214,15 +223,15 @@ class TestLists:
             assert found(session, one_of(owner, many)) == []
             assert found(session, one_of(owner, [])) == []
 
-    @pytest.mark.parametrize("odd", ["null", "NULL", "", " ", '"', "\\", "{}", "a,b", "ü\n", "'", "%s", "🐍"])
-    def test_an_element_is_only_itself(self, database: Database, odd: str):
-        with database.writing() as session:
-            session.execute(text("INSERT INTO secrets VALUES (:owner, '')"), {"owner": odd})
-            owner = literal_column("owner")
+    def test_an_element_is_only_itself(self, database: Database, subtests: pytest.Subtests):
+        for odd in ["null", "NULL", "", " ", '"', "\\", "{}", "a,b", "ü\n", "'", "%s", "🐍"]:
+            with subtests.test(odd=odd), database.writing() as session:
+                session.execute(text("INSERT INTO secrets VALUES (:owner, '')"), {"owner": odd})
+                owner = literal_column("owner")
 
-            assert found(session, one_of(owner, [odd, "other"])) == [odd]
-            assert found(session, one_of(owner, ["other", f"{odd}x"])) == []
-            session.execute(text("DELETE FROM secrets WHERE owner = :owner"), {"owner": odd})
+                assert found(session, one_of(owner, [odd, "other"])) == [odd]
+                assert found(session, one_of(owner, ["other", f"{odd}x"])) == []
+                session.execute(text("DELETE FROM secrets WHERE owner = :owner"), {"owner": odd})
 
     def test_nothing_is_found_by_a_nul(self, database: Database):
         with database.reading() as session:

@@ -37,12 +37,13 @@ def test_a_question_above_the_limit_is_refused_with_what_to_do(client: Client, p
     assert_problem(client.post(path, json={"question": LONG[1:], "collection": "none"}), 404)
 
 
-@pytest.mark.parametrize("path", OPENAI)
-def test_openai_clients_are_refused_likewise(client: Client, path: str):
-    refused = client.post(path, json=OPENAI[path](LONG))
+def test_openai_clients_are_refused_likewise(client: Client, subtests: pytest.Subtests):
+    for path, body_of in OPENAI.items():
+        with subtests.test(path):
+            refused = client.post(path, json=body_of(LONG))
 
-    assert refused.status_code in (400, 413)
-    assert str(QUESTION_CHARACTERS) in refused.json()["error"]["message"].replace(",", "")
+            assert refused.status_code in (400, 413)
+            assert str(QUESTION_CHARACTERS) in refused.json()["error"]["message"].replace(",", "")
 
 
 def test_instructions_have_a_limit(client: Client):

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator
+from itertools import product
 
 import numpy as np
 import pytest
@@ -79,16 +80,17 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "dense", "sparse"])
-@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
 def test_they_find_the_same_as_an_index_that_looks_at_all(
-    in_qdrant: QdrantIndex, in_memory: MemoryIndex, nearest_first: list[str], asked: Vectors, mode: SearchMode, choice: slice
-):  # fmt: skip
-    chosen = frozenset(nearest_first[choice])
-    found = in_qdrant.search("t", "c", asked, LIMIT, mode, chosen)
+    in_qdrant: QdrantIndex, in_memory: MemoryIndex, nearest_first: list[str], asked: Vectors, subtests: pytest.Subtests
+):
+    of_one_kind = product(("all but those nearest", "every other"), ("dense", "sparse"))
+    for name, mode in (*product(CHOICES, ("hybrid",)), *of_one_kind):
+        with subtests.test(mode=mode, choice=name):
+            chosen = frozenset(nearest_first[CHOICES[name]])
+            found = in_qdrant.search("t", "c", asked, LIMIT, mode, chosen)
 
-    same(found, in_memory.search("t", "c", asked, LIMIT, mode, chosen))
-    assert {hit.document_id for hit in found} <= chosen
+            same(found, in_memory.search("t", "c", asked, LIMIT, mode, chosen))
+            assert {hit.document_id for hit in found} <= chosen
 
 
 @pytest.mark.parametrize("mode", ["hybrid", "dense"])

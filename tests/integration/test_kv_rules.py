@@ -386,9 +386,8 @@ class TestOverHTTP:
         }
         assert client.get(RULE).json() == shown
 
-    @pytest.mark.parametrize(
-        "body",
-        [
+    def test_what_is_no_rule_is_refused(self, client: Client, subtests: pytest.Subtests):
+        for body in [
             {"format": "int3"},
             {"when": "soon"},
             {"uses": -1},
@@ -399,11 +398,10 @@ class TestOverHTTP:
             {"keep": 1},
             {"keep": -0.1},
             {"keep": "half"},
-        ],
-    )
-    def test_what_is_no_rule_is_refused(self, client: Client, body: dict[str, object]):
-        assert_problem(client.patch(RULE, json=body), 400)
-        assert client.get(RULE).json()["own"] == []
+        ]:
+            with subtests.test(body=body):
+                assert_problem(client.patch(RULE, json=body), 400)
+                assert client.get(RULE).json()["own"] == []
 
     def test_a_collection_that_is_not_there(self, client: Client):
         assert_problem(client.get("/v1/collections/nothing/kv/rule"), 404)

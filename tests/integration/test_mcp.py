@@ -260,9 +260,9 @@ def test_a_file_comes_in_base64(service: OpenAIService):
     assert again.structured_content["document"]["id"] == first.structured_content["document"]["id"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
-    [
+def test_a_tool_says_what_is_wrong(service: OpenAIService, subtests: pytest.Subtests):
+    """As a result, which the model reads, and not as an error of the protocol."""
+    for tool, arguments, said in [
         ("search", {}, "missing required field `question`"),
         ("search", {"question": " "}, "the question is empty"),
         ("search", {"question": "?" * 10_001}, "shorten it"),
@@ -283,14 +283,12 @@ def test_a_file_comes_in_base64(service: OpenAIService):
         ("data_sources", {"id": "0" * 32}, "no data source"),
         ("start_evaluation", {"collection": "nowhere"}, "there is no collection 'nowhere'"),
         ("evaluation", {"id": "0" * 32}, "no evaluation"),
-    ],
-)
-def test_a_tool_says_what_is_wrong(service: OpenAIService, tool: str, arguments: dict[str, Any], said: str):
-    """As a result, which the model reads, and not as an error of the protocol."""
-    result = called(service, tool, arguments)
+    ]:
+        with subtests.test(tool=tool, said=said):
+            result = called(service, tool, arguments)
 
-    assert result.is_error
-    assert said in text_of(result)
+            assert result.is_error
+            assert said in text_of(result)
 
 
 def test_a_tool_that_does_not_exist_is_an_error_of_the_protocol(service: OpenAIService):
@@ -465,9 +463,8 @@ class TestTransport:
             refused = service.http.request(method, "/mcp", headers=_headers(service.key))
             assert (refused.status_code, "POST" in refused.headers["allow"]) == (405, True)
 
-    @pytest.mark.parametrize(
-        "body",
-        [
+    def test_malformed_messages_are_refused(self, service: OpenAIService, subtests: pytest.Subtests):
+        for body in [
             b"",
             b"{",
             b"[]",
@@ -477,14 +474,13 @@ class TestTransport:
             b'{"id": 1e999}',
             b"\xff\xfe",
             b'{"x": ' + b"[" * 9_999,
-        ],
-    )
-    @pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28", "1999-01-01"])
-    def test_malformed_messages_are_refused(self, service: OpenAIService, body: bytes, version: str):
-        headers = _headers(service.key) | {"MCP-Protocol-Version": version}
-        refused = service.http.post("/mcp", content=body, headers=headers)
+        ]:
+            for version in ["2025-06-18", "2026-07-28", "1999-01-01"]:
+                with subtests.test(body=body[:20], version=version):
+                    headers = _headers(service.key) | {"MCP-Protocol-Version": version}
+                    refused = service.http.post("/mcp", content=body, headers=headers)
 
-        assert 400 <= refused.status_code < 500, refused.text
+                    assert 400 <= refused.status_code < 500, refused.text
 
     @pytest.mark.parametrize("version", ["1999-01-01", "2099-01-01", ""])
     def test_an_unknown_protocol_version_is_refused_with_those_that_are_known(

@@ -150,26 +150,30 @@ def respond(service: OpenAIService, **fields: Any) -> httpx.Response:
     return service.http.post("/v1/responses", json={"model": service.model, "input": ASKED} | fields)
 
 
-@pytest.mark.parametrize(("field", "value"), CHAT)
-def test_chat_refuses_what_it_does_not_do(service: OpenAIService, field: str, value: Any):
-    assert_refused(chat(service, **{field: value}), field)
+def test_chat_refuses_what_it_does_not_do(service: OpenAIService, subtests: pytest.Subtests):
+    for field, value in CHAT:
+        with subtests.test(field=field, value=value):
+            assert_refused(chat(service, **{field: value}), field)
 
 
-@pytest.mark.parametrize(("field", "value"), RESPONSES)
-def test_responses_refuse_what_they_do_not_do(service: OpenAIService, field: str, value: Any):
-    assert_refused(respond(service, **{field: value}), field)
+def test_responses_refuse_what_they_do_not_do(service: OpenAIService, subtests: pytest.Subtests):
+    for field, value in RESPONSES:
+        with subtests.test(field=field, value=value):
+            assert_refused(respond(service, **{field: value}), field)
 
 
-@pytest.mark.parametrize(("field", "value"), STORES)
-def test_a_vector_store_refuses_what_it_cannot_have(service: OpenAIService, field: str, value: Any):
-    response = service.http.post("/v1/vector_stores", json={field: value})
-    assert_refused(response, "" if value in ("\x00", "0" * 32) else field)
+def test_a_vector_store_refuses_what_it_cannot_have(service: OpenAIService, subtests: pytest.Subtests):
+    for field, value in STORES:
+        with subtests.test(field=field, value=value):
+            response = service.http.post("/v1/vector_stores", json={field: value})
+            assert_refused(response, "" if value in ("\x00", "0" * 32) else field)
 
 
-@pytest.mark.parametrize(("field", "value"), SEARCHES)
-def test_a_search_refuses_what_it_does_not_do(service: OpenAIService, store: str, field: str, value: Any):
-    response = service.http.post(f"/v1/vector_stores/{store}/search", json={"query": ASKED} | {field: value})
-    assert_refused(response, field)
+def test_a_search_refuses_what_it_does_not_do(service: OpenAIService, store: str, subtests: pytest.Subtests):
+    for field, value in SEARCHES:
+        with subtests.test(field=field, value=value):
+            response = service.http.post(f"/v1/vector_stores/{store}/search", json={"query": ASKED} | {field: value})
+            assert_refused(response, field)
 
 
 def test_parts_of_messages_are_named_by_their_place(service: OpenAIService):
@@ -181,9 +185,8 @@ def test_parts_of_messages_are_named_by_their_place(service: OpenAIService):
     assert_refused(respond(service, input=[{"type": "function_call"}]), "input[0].type")
 
 
-@pytest.mark.parametrize(
-    ("fields", "accepted"),
-    [
+def test_a_refusal_says_what_is_accepted(service: OpenAIService, subtests: pytest.Subtests):
+    for fields, accepted in [
         ({"temperature": 0.7}, "Only 0 is supported"),
         ({"temperature": "hot"}, "Only 0 is supported"),
         ({"n": 2}, ": use 1"),
@@ -192,10 +195,9 @@ def test_parts_of_messages_are_named_by_their_place(service: OpenAIService):
         ({"messages": [{"role": "tool", "content": "x"}]}, ": use 'assistant', 'developer', 'system' or 'user'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, ": use 'text'"),
         ({"modalities": ["audio"]}, ": use 'text'"),
-    ],
-)
-def test_a_refusal_says_what_is_accepted(service: OpenAIService, fields: dict[str, Any], accepted: str):
-    assert accepted in chat(service, **fields).json()["error"]["message"]
+    ]:
+        with subtests.test(fields=fields):
+            assert accepted in chat(service, **fields).json()["error"]["message"]
 
 
 def test_a_refusal_of_a_parameter_or_a_form_says_what_is_accepted(service: OpenAIService, store: str):
@@ -307,46 +309,50 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("body", HOSTILE, ids=[str(i) for i in range(len(HOSTILE))])
-def test_hostile_bodies_are_refused_in_the_same_form(service: OpenAIService, store: str, body: bytes):
-    ways = (
-        "chat/completions",
-        "responses",
-        "vector_stores",
-        f"vector_stores/{store}/files",
-        f"vector_stores/{store}/search",
-    )
-    for way in (*ways, f"vector_stores/{store}", f"vector_stores/{store}/file_batches", "files"):
-        response = service.http.post(f"/v1/{way}", content=body, headers={"content-type": "application/json"})
-        assert response.status_code in {400, 413}, (way, response.text)
-        assert response.json()["error"]["message"], way
+def test_hostile_bodies_are_refused_in_the_same_form(service: OpenAIService, store: str, subtests: pytest.Subtests):
+    for body in HOSTILE:
+        with subtests.test(body=body[:20]):
+            ways = (
+                "chat/completions",
+                "responses",
+                "vector_stores",
+                f"vector_stores/{store}/files",
+                f"vector_stores/{store}/search",
+            )
+            for way in (*ways, f"vector_stores/{store}", f"vector_stores/{store}/file_batches", "files"):
+                response = service.http.post(f"/v1/{way}", content=body, headers={"content-type": "application/json"})
+                assert response.status_code in {400, 413}, (way, response.text)
+                assert response.json()["error"]["message"], way
 
 
-@pytest.mark.parametrize("text", ["\x00", "a\x00b", "\u202e", "💥" * 500, "' OR 1=1 --", "../../etc/passwd"])
-def test_strange_text_is_text(service: OpenAIService, store: str, text: str):
+def test_strange_text_is_text(service: OpenAIService, store: str, subtests: pytest.Subtests):
     """Whatever it stands for, no way fails."""
-    http, attributes = service.http, {"k": text}
-    made = http.post(
-        "/v1/files", files={"file": (text.replace("\x00", ""), b"x")}, data={"purpose": "assistants"}
-    ).json()
-    answers = [
-        chat(service, messages=[{"role": "user", "content": f"Who? {text}"}]),
-        chat(service, model=f"{service.model}@{text}"),
-        chat(service, vector_store_ids=[text[:200]]),
-        respond(service, input=f"Who? {text}", instructions=text, user=text[:100]),
-        http.post(f"/v1/vector_stores/{store}/search", json={"query": f"x{text}"}),
-        http.post(
-            f"/v1/vector_stores/{store}/search",
-            json={"query": "x", "filters": {"type": "eq", "key": "k", "value": text[:500]}},
-        ),
-        http.post(
-            f"/v1/vector_stores/{store}/search",
-            json={"query": "x", "filters": {"type": "ne", "key": f"k{text[:50]}", "value": 1}},
-        ),
-        http.post("/v1/vector_stores", json={"name": text[:200]}),
-        http.post(f"/v1/vector_stores/{store}/files", json={"file_id": made.get("id", "x"), "attributes": attributes}),
-        http.get("/v1/files", params={"after": text}),
-        http.get(f"/v1/models/{text.encode().hex()}"),
-        http.post("/v1/files", files={"file": (text, b"x")}, data={"purpose": text}),
-    ]
-    assert all(response.status_code in {200, 400, 404, 413} for response in answers), [r.text for r in answers]
+    for text in ["\x00", "a\x00b", "\u202e", "💥" * 500, "' OR 1=1 --", "../../etc/passwd"]:
+        with subtests.test(text=text[:20]):
+            http, attributes = service.http, {"k": text}
+            made = http.post(
+                "/v1/files", files={"file": (text.replace("\x00", ""), b"x")}, data={"purpose": "assistants"}
+            ).json()
+            answers = [
+                chat(service, messages=[{"role": "user", "content": f"Who? {text}"}]),
+                chat(service, model=f"{service.model}@{text}"),
+                chat(service, vector_store_ids=[text[:200]]),
+                respond(service, input=f"Who? {text}", instructions=text, user=text[:100]),
+                http.post(f"/v1/vector_stores/{store}/search", json={"query": f"x{text}"}),
+                http.post(
+                    f"/v1/vector_stores/{store}/search",
+                    json={"query": "x", "filters": {"type": "eq", "key": "k", "value": text[:500]}},
+                ),
+                http.post(
+                    f"/v1/vector_stores/{store}/search",
+                    json={"query": "x", "filters": {"type": "ne", "key": f"k{text[:50]}", "value": 1}},
+                ),
+                http.post("/v1/vector_stores", json={"name": text[:200]}),
+                http.post(
+                    f"/v1/vector_stores/{store}/files", json={"file_id": made.get("id", "x"), "attributes": attributes}
+                ),
+                http.get("/v1/files", params={"after": text}),
+                http.get(f"/v1/models/{text.encode().hex()}"),
+                http.post("/v1/files", files={"file": (text, b"x")}, data={"purpose": text}),
+            ]
+            assert all(response.status_code in {200, 400, 404, 413} for response in answers), [r.text for r in answers]

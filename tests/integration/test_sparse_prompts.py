@@ -57,9 +57,10 @@ class TestSparsePrompts:
         every, full = ask(client), ask(client, sparse_ratio=0.5, **options)
         assert (ids(full["passages"]), full["omitted_passages"]) == (ids(every["passages"]), [])
 
-    @pytest.mark.parametrize("ratio", [0, 1.01, -1, "half"])
-    def test_what_is_no_share_is_refused(self, client: Client, ratio: object):
-        assert_problem(client.post("/v1/ask", json=ASKED | {"sparse_ratio": ratio}), 400)
+    def test_what_is_no_share_is_refused(self, client: Client, subtests: pytest.Subtests):
+        for ratio in [0, 1.01, -1, "half"]:
+            with subtests.test(ratio=ratio):
+                assert_problem(client.post("/v1/ask", json=ASKED | {"sparse_ratio": ratio}), 400)
 
     def test_the_best_are_read_whether_their_kv_is_there_or_not(self, client: Client, parts: Parts):
         every = ids(ask(client)["passages"])  # the best last

@@ -93,9 +93,10 @@ def test_kv_is_never_named_after_a_writer_that_is_no_longer_there(parts: Parts):
         IngestParts(parts).load_models()
 
 
-@pytest.mark.parametrize("name", ["other", "../writers/mine", ""])
-def test_a_name_that_is_none_is_not_found(client: Client, trained: Path, name: str):
-    assert_problem(client.put("/v1/writer", json={"name": name}), 404, "no writer")
+def test_a_name_that_is_none_is_not_found(client: Client, trained: Path, subtests: pytest.Subtests):
+    for name in ["other", "../writers/mine", ""]:
+        with subtests.test(name=name):
+            assert_problem(client.put("/v1/writer", json={"name": name}), 404, "no writer")
 
 
 def test_a_damaged_card_is_left_out(client: Client, trained: Path):
@@ -131,18 +132,16 @@ class TestEvaluation:
         assert evaluation_of("embedded", client)["state"] == "queued"
         assert parts.queue.depth() == before + 1
 
-    @pytest.mark.parametrize(
-        ("body", "status"),
-        [
+    def test_what_there_is_not_is_said(self, client: Client, subtests: pytest.Subtests):
+        for body, status in [
             ({"name": "none"}, 404),
             ({"name": "../x"}, 404),
             ({"name": "embedded", "collection": "none"}, 404),
             ({}, 400),
-        ],
-    )
-    def test_what_there_is_not_is_said(self, client: Client, body: dict[str, str], status: int):
-        assert client.post("/v1/writer/evaluation", json=body).status_code == status
-        assert evaluation_of("embedded", client) is None
+        ]:
+            with subtests.test(body=body):
+                assert client.post("/v1/writer/evaluation", json=body).status_code == status
+                assert evaluation_of("embedded", client) is None
 
     def test_a_writer_of_another_model_is_refused(self, client: Client, trained: Path):
         write_card(trained, card(GOOD, "another"))

@@ -250,14 +250,14 @@ class TestCheck:
         prompts = PromptBuilder(
             tokenizer, Wording(settings.instructions, settings.question_format, settings.answer_start), 4096
         )
-        contexts = list(batched(list(itertools.islice(sample_chunks(tokenizer, 64), 24)), 4))
+        contexts = list(batched(list(itertools.islice(sample_chunks(tokenizer, 64), 12)), 2))
         reader = SelectiveReader(
             AutoModelForCausalLM.from_pretrained(language_model, dtype=torch.float32).eval(),
             NoWriter(),
             prompts.prefix_ids,
         )
         checked = []
-        for cloze in clozes_of(contexts, 4, seed=0):
+        for cloze in clozes_of(contexts, 2, seed=0):
             case = Case(
                 tuple(one.token_ids for one in cloze.chunks),
                 Tail(prompts.question_ids(cloze.question), prompts.answer_ids(cloze.answer)),

@@ -1,7 +1,10 @@
 """From a question to passages, in one or more hops.
 
-Hop 1 is a hybrid search for the question. Each further hop adds two kinds of evidence, on the scale of reciprocal rank
-fusion (1 for what both searches put first, less the further down), so that they simply add up:
+Hop 1 is a hybrid search for the question. An identifier in the question (the number of an invoice, a version, an
+address) that only few passages have decides: by ranks alone the nearest of many like letters would win.
+
+Each further hop adds two kinds of evidence, on the scale of reciprocal rank fusion (1 for what both searches put first,
+less the further down), so that they simply add up:
 
 - links: a chunk whose title the question or one of the best passages so far names. The answer to "When did the mother
   of X die?" lies in the passage about the mother, whom the question does not name and the passage about X does;
@@ -19,8 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
+import numpy as np
+
 from ragkv.batched import batched
 from ragkv.chunk import Chunk, Passage
+from ragkv.retrieve import sparse
 from ragkv.retrieve.among import fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index
 from ragkv.retrieve.link_cache import LinkCache
@@ -35,6 +41,14 @@ ENRICH_CHARACTERS = 100
 """How much of a passage joins the question in an enriched search."""
 ENRICHED_WEIGHT = 0.7
 """What a hit of an enriched search counts beside one of the question itself."""
+IDENTIFIERS = 16
+"""The first identifiers of a question that are looked up, one search each."""
+HOLDERS = 8
+"""Passages that an identifier may have. What more passages have identifies none of them."""
+IDENTIFIED_WEIGHT = 2.0
+"""What an identifier counts for the only passage that has it; of n passages each gets an nth."""
+
+_NO_DENSE = np.zeros(0, np.float32)
 
 Scores = dict[str, float]
 LinkedGroup = tuple[float, Sequence[str]]
@@ -207,6 +221,8 @@ class _Walk:
     def first_hop(self, top_k: int) -> list[str]:
         """The best of a search for the question."""
         self._add_search(self._vectors, max(DEPTH, top_k), weight=1.0)
+        for chunk_id, share in self._identified().items():
+            self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
         self.scores = dict(self._searched)
         return self.best(top_k)
 
@@ -249,6 +265,24 @@ class _Walk:
         depth = max(DEPTH, limit)
         near = search(depth, "dense", comparable) if comparable else []
         return fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
+
+    def _identified(self) -> Scores:
+        """The passages that have an identifier of the question which few have, each with 1 / their number; of several
+        identifiers the one that the fewest have."""
+        shares: Scores = {}
+        for term in sparse.identifiers(self._question)[:IDENTIFIERS]:
+            vectors = Vectors(_NO_DENSE, np.array([term], np.uint32), np.ones(1, np.float32))
+            holders = self._index.search(
+                self._scope.tenant_id,
+                self._scope.collection_id,
+                vectors,
+                HOLDERS + 1,
+                "sparse",
+                self._scope.document_ids,
+            )
+            if len(holders) <= HOLDERS:
+                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(holders)) for hit in holders}
+        return shares
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title,

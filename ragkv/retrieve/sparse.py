@@ -65,6 +65,8 @@ SparseVector = tuple[NDArray[np.uint32], NDArray[np.float32]]
 _WORD_CHARACTERS = 64
 """A longer one is no word of a language. Remembering such would let texts fill the memory."""
 
+_COUNT_DIGITS = 2
+
 _stemmers = {language: snowballstemmer.stemmer(language) for language in STOP_WORDS}
 _stemmer_lock = threading.Lock()  # a stemmer works on the word it holds: one thread at a time
 
@@ -90,6 +92,14 @@ def codes(text: str) -> list[str]:
     """Codes, written in one piece, which mean more than their words: versions, dates, part numbers, addresses."""
     found = _CODE.findall(normalised("NFKC", text).casefold())
     return [code for code in found if len(code) <= _WORD_CHARACTERS and _IS_CODE.search(code)]
+
+
+def identifiers(text: str) -> list[int]:
+    """Ids of the terms that may name one thing among many alike, each once: codes, and words with a digit except for
+    numbers below 100, which count."""
+    numbered = [word for word in words(text) if any(map(str.isdigit, word))]
+    names = [stem(word) for word in numbered if not (word.isdigit() and len(word) <= _COUNT_DIGITS)]
+    return list(dict.fromkeys(map(term_id, (*codes(text), *names))))
 
 
 def without_accents(text: str) -> str:

@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,6 +14,8 @@ MAX_CHUNKS = 64
 MIN_LETTERS = 3
 
 _WORD = re.compile(r"\w+")
+_JOINTS, _HYPHENS, _IN_NUMBERS = frozenset(".&@+"), frozenset("-\u2010\u2011"), frozenset(",:")
+_SHORT = 2
 _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)\s*$")
 
 Name = tuple[str, ...]
@@ -75,15 +77,20 @@ class TitleLinks:
         """For each title that the text names, in order of appearance, the ids of the chunks under it.
 
         The longest title at a place wins. A name must be written like one: with a capital or a digit in it, and a
-        single word with a capital of its own (or in a script without capitals).
+        single word with a capital of its own (or in a script without capitals). A part of a longer name, as Version 2
+        is of Version 2.1 and Bergen of Bergen-Sund, names nothing.
         """
-        words = _WORD.findall(without_accents(text))
+        plain = without_accents(text)
+        matches = list(_WORD.finditer(plain))
+        words = [match[0] for match in matches]
         folded = [word.casefold() for word in words]
+        joined = [False, *(_is_joined(plain, *pair) for pair in pairwise(matches)), False]
+        """Whether a word is one name with the word before it."""
         found: dict[Name, None] = {}
         at = 0
         while at < len(words):
             names = (tuple(folded[at : at + length]) for length, _ in self._lengths.get(folded[at], ()))
-            links = (name for name in names if _is_link(self._groups.get(name, ())))
+            links = (n for n in names if _is_link(self._groups.get(n, ())) and not (joined[at] or joined[at + len(n)]))
             name = next((name for name in links if _written_as_name(words[at : at + len(name)])), None)
             if name is not None:
                 found[name] = None
@@ -107,6 +114,19 @@ def _written_as_name(words: list[str]) -> bool:
     if len(words) == 1:
         return words[0][0].isalpha() and not words[0][0].islower()
     return any(not word[0].islower() for word in words)
+
+
+def _is_joined(text: str, word: re.Match[str], following: re.Match[str]) -> bool:
+    """Whether two words are one name: 2.1, AC/DC, Bergen-Sund, A100-b; but not Bergen-based, ex-Yugoslavia and
+    Oslo/Bergen."""
+    between, parts = text[word.end() : following.start()], (word[0], following[0])
+    if between in _HYPHENS:
+        return not any(part[0].islower() and len(part) > 1 for part in parts)
+    if between == "/":
+        return any(len(part) <= _SHORT or part.isdigit() for part in parts)
+    if between in _IN_NUMBERS:
+        return parts[0][-1].isdigit() and parts[1][0].isdigit()
+    return between in _JOINTS
 
 
 def _is_link(group: Group) -> bool:

@@ -47,6 +47,51 @@ def test_a_section_is_found_by_document_and_by_section(links):
     assert links.mentioned("See History for more.") == [("paris-1", "paris-2")]
 
 
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("Version 2", "What is new in Version 2.1?"),
+        ("A100", "How heavy is the A100-B?"),
+        ("A100", "How heavy is the A100-b?"),
+        ("Model S", "Who drives a Model S.E. today?"),
+        ("Bergen", "The road to Bergen-Sund is closed."),
+        ("Sund", "The road to Bergen-Sund is closed."),
+        ("Bergen", "The road to Bergen\u2011Sund is closed."),
+        ("Coca", "Who sells Coca-Cola?"),
+        ("The Rolling", "The Rolling&Co. left."),
+        ("Form AC", "He filled in Form AC/DC."),
+        ("Rule 1", "See Rule 1:30 of it."),
+        ("Step 2", "Step 2,5 is the next."),
+    ],
+)
+def test_the_beginning_or_end_of_a_longer_name_is_no_link(title: str, text: str):
+    assert links_of({title: ["part"]}).mentioned(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "He left Bergen.",
+        "Bergen, Sund",
+        "Bergen - Sund",
+        "Bergen's port",
+        "a Bergen-based firm",
+        "Oslo/Bergen",
+        "(Bergen)",
+        "Bergen: a town",
+        "the ex-Bergen ferry",
+    ],
+)
+def test_a_name_beside_signs_of_the_sentence_is_a_link(text: str):
+    assert links_of({"Bergen": ["bergen"]}).mentioned(text) == [("bergen",)]
+
+
+def test_the_longer_name_is_a_link_where_it_is_a_title():
+    links = links_of({"Version 2": ["2"], "Version 2.1": ["2.1"], "A100": ["a100"], "A100-B": ["a100-b"]})
+    assert links.mentioned("Does Version 2.1 run on the A100-B?") == [("2.1",), ("a100-b",)]
+    assert links.mentioned("Does Version 2 run on the A100?") == [("2",), ("a100",)]
+
+
 def test_a_common_word_is_not_a_title(links):
     assert links.mentioned("It took a long time and the wild life was gone.") == []
 

@@ -148,6 +148,16 @@ def test_a_collection_that_grows_by_single_chunks_stays_in_few_segments():
     assert sum(segment.num_shown for segment in segments) == 300
 
 
+def test_the_memory_of_deleted_chunks_is_given_back():
+    """Less than half of the rows that a collection keeps are of chunks that are gone."""
+    chunks, index = Chunks(10), MemoryIndex()
+    index.upsert(*SCOPE, chunks.points(range(300)))
+    for document in range(99):
+        index.delete_document("tenant", f"document-{document}")
+        shown = 300 - 3 * (document + 1)
+        assert sum(len(segment.dense) for segment in index._collections[SCOPE].segments) <= 2 * shown
+
+
 @pytest.mark.parametrize("mode", ["dense", "sparse", "hybrid"])
 def test_equal_chunks_come_in_the_same_order_however_they_came(mode):
     """Processes that copied the same chunks at different times give the same answers."""

@@ -140,10 +140,20 @@ def test_a_second_mention_weighs_less_than_the_first():
     assert once[river] < twice[river] < 2 * once[river]
 
 
-def test_the_same_mention_weighs_less_in_a_longer_text():
+@pytest.mark.parametrize("others", ["water stone ", "水石山木", "물돌산목 ", "แม่น้ำ", "かわいし"])
+def test_the_same_mention_weighs_less_in_a_longer_text(others: str):
+    """In every script: pairs of characters count in a chunk's length as words do."""
     short = dict(zip(*document_vector("river"), strict=True))
-    long = dict(zip(*document_vector("river " + "water stone " * 50), strict=True))
+    long = dict(zip(*document_vector("river " + others * 50), strict=True))
     assert long[sparse.term_id("river")] < short[sparse.term_id("river")]
+
+
+def test_a_character_or_a_pair_counts_a_quarter_of_a_word_in_a_chunks_length():
+    words = [f"w{i}" for i in range(48)]
+    mixed = dict(zip(*document_vector(" ".join(words) + " " + "水石" * 32 + "水"), strict=True))
+    length = 48 + sparse.GRAM_LENGTH * (65 + 64)
+    expected = (sparse.K1 + 1) / (1 + sparse.K1 * (1 - sparse.B + sparse.B * length / sparse.AVERAGE_TERMS))
+    assert mixed[sparse.term_id("w0")] == pytest.approx(expected)
 
 
 def test_a_text_of_average_length_weighs_a_single_mention_1():

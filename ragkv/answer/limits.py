@@ -2,6 +2,7 @@
 
 from ragkv.answer.question import Question
 from ragkv.errors import Rejected, TooLarge
+from ragkv.plain_text import clean_question
 from ragkv.settings import BLOCK_SIZES, LEAST_READ
 
 QUESTION_CHARACTERS = 10_000
@@ -30,12 +31,12 @@ def check_question_text(question: str) -> None:
             f"the question has {len(question):,} characters, more than the {QUESTION_CHARACTERS:,} allowed: shorten it, or "
             "upload the text as a document and ask about that"
         )
-    if not question.strip():
-        raise Rejected("the question is empty: ask something")
     try:
         question.encode()
     except UnicodeEncodeError:
         raise Rejected("the question is not valid UTF-8") from None
+    if not clean_question(question):
+        raise Rejected("the question is empty: ask something")
 
 
 def check_instructions(instructions: str) -> None:

@@ -5,6 +5,7 @@ from typing import Literal
 
 from ragkv.chunk import Passage
 from ragkv.ids import new_id
+from ragkv.plain_text import clean_question
 from ragkv.policies import PolicyName
 from ragkv.settings import Mode
 
@@ -20,10 +21,13 @@ class Turn:
     role: Literal["user", "assistant"]
     text: str
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", clean_question(self.text))
+
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to one collection. What is None follows the settings.
+    """A question to one collection, its characters those of documents. What is None follows the settings.
 
     `history`: the conversation so far, oldest turn first. `document_ids`: passages come from these documents alone.
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
@@ -49,6 +53,9 @@ class Question:
     answer_cache: bool = True
     sees_kept_question: bool = False
     id: str = field(default_factory=new_id, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", clean_question(self.text))
 
 
 @dataclass(frozen=True, slots=True)

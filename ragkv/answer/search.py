@@ -12,6 +12,7 @@ from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate, Ranking
 from ragkv.errors import RagKVError
 from ragkv.kv.key import KeyMaker
+from ragkv.plain_text import clean_question
 from ragkv.retrieve.fusion import in_both_orders
 from ragkv.retrieve.index import DocumentIds
 from ragkv.retrieve.rerank import CANDIDATES
@@ -81,7 +82,8 @@ class Searcher:
         hops: int,
         document_ids: DocumentIds | None = None,
     ) -> list[Passage]:
-        """Like Retriever.search."""
+        """Like Retriever.search, for a question that is cleaned here as documents are."""
+        question = clean_question(question)
         limit = top_k if self._ranker is None else max(top_k, CANDIDATES)
         found = await self._threads.run(
             partial(self._retriever.search, tenant_id, collection_id, question, limit, hops, document_ids)

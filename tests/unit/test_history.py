@@ -3,9 +3,11 @@
 import pytest
 
 from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, question_in_prompt, search_query
+from ragkv.answer.limits import check_question_text
 from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.answer.question import Question, Turn
 from ragkv.answer.service import question_and_room
+from ragkv.errors import Rejected
 from tests.unit.test_prompt import CHAT, byte_tokenizer
 
 TURNS = (Turn("user", "Who wrote the first program?"), Turn("assistant", "Ada Lovelace."))
@@ -17,6 +19,30 @@ def ask(question: str = "When was she born?", history: tuple[Turn, ...] = (), in
 
 def test_a_question_alone_is_searched_for_and_said_as_it_is():
     assert search_query(ask()) == question_in_prompt(ask()) == "When was she born?"
+
+
+@pytest.mark.parametrize(
+    ("copied", "plain"),
+    [
+        ("pass\u200bword of the boat\u00adhouse", "password of the boathouse"),
+        ("\ufeffthe ﬁrst o\u2060ﬃce\u202e", "the first office"),
+        ("ＩＮＶ－２８１８８ due\u00a0when", "INV-28188 due when"),
+        ("谁写了第１２条？", "谁写了第12条？"),
+        ("\tcafe\u0301\r\n\U000e0041", "café"),
+    ],
+)
+def test_a_question_and_its_conversation_have_the_characters_that_documents_have(copied: str, plain: str):
+    """Search, prompt, record and answer cache see the same text."""
+    question = ask(copied, (Turn("user", copied), Turn("assistant", copied)))
+    assert question.text == plain
+    assert [turn.text for turn in question.history] == [plain, plain]
+    assert search_query(question) == f"{plain} {plain} {plain}"
+
+
+@pytest.mark.parametrize("text", ["\u200b", "\u00ad \ufeff\n", "\U000e0041"])
+def test_a_question_of_invisible_characters_is_empty(text: str):
+    with pytest.raises(Rejected, match="empty"):
+        check_question_text(text)
 
 
 def test_a_search_knows_what_the_question_refers_back_to():

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Question, Timings, Usage
-from ragkv.answer_cache.guards import is_time_bound, same_deciding_words
+from ragkv.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Unavailable
@@ -186,7 +186,7 @@ class AnswerCache:
         bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
         for (slot, similarity), packed in zip(near, bodies, strict=True):
             body = None if packed is None else msgspec.msgpack.decode(packed, type=_Body)
-            if body and body.id == bytes(records["id"][slot]) and same_deciding_words(question.text, body.question):
+            if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
                 return self._with_passages(question.tenant_id, body, similarity)
         return None
 

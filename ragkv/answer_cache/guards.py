@@ -1,10 +1,13 @@
 """Guards of the answer cache: which questions a kept answer may serve, beyond vector similarity.
 
+`differ_in_one_word`: the same question but for one word in the place of another ("increases", "decreases") asks for
+something else, whatever the words: vectors tell opposites from synonyms badly. No list is needed for that.
+
 `same_deciding_words`: "Who won in 1998?" and "Who won in 1999?" have nearly the same vector. So do questions that
 differ in a name, in a "not", in "when" or "where", or in who did what to whom; and accents, vowel signs and emoji are
 nothing to some encoders. The words that decide such things must be the same, in the same order. Deciding words are
-known in English, German, French and Spanish. In languages that know no capital letters every word decides: an answer
-serves there for the very same words alone.
+known in English, German, French and Spanish, in all their forms. In languages that know no capital letters every word
+decides: an answer serves there for the very same words alone.
 
 `is_time_bound`: no earlier answer serves a question whose answer depends on when it is asked. Words of English, German,
 French, Spanish, Italian, Portuguese, Dutch, Russian, Chinese and Japanese; a question in another language is not
@@ -18,7 +21,9 @@ from collections.abc import Iterator
 
 from ragkv.characters import ranges
 from ragkv.normal_form import normalised
-from ragkv.retrieve.sparse import without_accents
+from ragkv.retrieve import sparse
+from ragkv.retrieve.languages import languages_of
+from ragkv.retrieve.sparse import stem, without_accents
 
 # Vowel signs and tones of many scripts are marks (M), which are no word characters (\w).
 _MARKS = ranges(code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code)).startswith("M"))
@@ -60,6 +65,14 @@ _DECIDING_OF = {
         "alive good bad better worse correct wrong present absent near far upstream downstream ancestor descendant predecessor "
         "successor husbands wives king queen prince princess man woman men women boy girl brothers sisters sons daughters "
         "uncle aunt nephew niece grandfather grandmother grandson granddaughter "
+        "inbound outbound ascending descending weekday weekend forward backward clockwise counterclockwise anticlockwise "
+        "horizontal vertical raise reduce grow shrink expand contract accelerate decelerate strengthen weaken improve worsen "
+        "widen upload download push pull install uninstall insert eject attach detach encrypt decrypt encode decode compress "
+        "decompress login logout online offline local remote deposit withdraw hire dismiss promote demote supplier customer "
+        "sender recipient host guest junior senior adult summer winter spring autumn morning evening odd even convex concave "
+        "numerator denominator singular plural freeze thaw heat cool fill drain absorb emit acid alkaline anode cathode "
+        "previous next former latter prior subsequent wholesale retail import importer export exporter peak off-peak victory "
+        "defeat attack defend birth death marry divorce "
     ),
     "German": (  # "was" is an English word too
         "wer wen wem wessen welche welcher welches welchen welchem wann wo wohin woher warum wieso weshalb wie nicht kein "
@@ -83,6 +96,10 @@ _DECIDING_OF = {
     ),
 }
 _DECIDING = frozenset(" ".join(_DECIDING_OF.values()).casefold().split())
+_DECIDING_STEMS = {
+    language.casefold(): frozenset(stem(word, language.casefold()) for word in words.casefold().split())
+    for language, words in _DECIDING_OF.items()
+}
 _NEGATING = ("un", "in", "im", "il", "ir", "non", "non-", "dis", "mis", "de", "anti", "anti-")
 """Beginnings that turn a word into its opposite in one of these languages: reversible, irreversible."""
 
@@ -166,6 +183,11 @@ _TIME_SIGNS = re.compile(
 """Chinese and Japanese have no spaces: these are found anywhere."""
 
 
+def may_share_answer(one: str, other: str) -> bool:
+    """Whether the answer to one question may serve the other, if their meaning is the same by their vectors."""
+    return same_deciding_words(one, other) and not differ_in_one_word(one, other)
+
+
 def same_deciding_words(one: str, other: str) -> bool:
     """Whether numbers, symbols, names, what is quoted, deciding words and words with an opposite among these, or with
     other accents, are the same in both, in the same order."""
@@ -174,6 +196,19 @@ def same_deciding_words(one: str, other: str) -> bool:
     words = {word for word, _ in (*ones, *others)}
     deciding |= _with_opposite(words) | _with_other_accents(words)
     return [word for word, _ in ones if word in deciding] == [word for word, _ in others if word in deciding]
+
+
+def differ_in_one_word(one: str, other: str) -> bool:
+    """Whether each question has one word that the other lacks, and all others in common. Forms of a word are one word,
+    and function words are none."""
+    ones, others = _terms(one), _terms(other)
+    return (ones - others).total() == (others - ones).total() == 1
+
+
+def _terms(question: str) -> Counter[str]:
+    words = sparse.words(question)
+    languages = languages_of(words)
+    return Counter(term for word in words for term in sparse.terms_told(word, languages))
 
 
 def _with_opposite(words: set[str]) -> set[str]:
@@ -194,7 +229,12 @@ def _with_other_accents(words: set[str]) -> set[str]:
 def _decides(word: str) -> bool:
     has_digit = any(map(str.isdigit, word))
     has_uncased = any(sign.isalpha() and sign.lower() == sign.upper() for sign in word)  # scripts without capitals
-    return has_digit or has_uncased or bool(_SYMBOL.match(word)) or word in _DECIDING or word.endswith("n't")
+    return has_digit or has_uncased or bool(_SYMBOL.match(word)) or _is_listed(word) or word.endswith("n't")
+
+
+def _is_listed(word: str) -> bool:
+    """Whether a word or another form of it is in the lists: increases is, for increase."""
+    return word in _DECIDING or any(stem(word, language) in stems for language, stems in _DECIDING_STEMS.items())
 
 
 def _words(question: str) -> list[tuple[str, bool]]:

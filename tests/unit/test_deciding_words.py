@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.answer_cache.guards import same_deciding_words
+from ragkv.answer_cache.guards import differ_in_one_word, may_share_answer, same_deciding_words
 
 SAME = [
     ("दुख क्या है?", "दुख क्या है"),
@@ -14,7 +14,10 @@ SAME = [
     ("Who won in Paris in 1998?", "who was it that won in paris, 1998"),
     ("How do I reset my password?", "How do I set my password anew?"),
     ("What does 'hot mode' do?", "What does “Hot Mode” do?"),
-    ("Wer schrieb das erste Programm?", "Wer hat das erste Programm geschrieben?"),
+    ("Wer schrieb das erste Programm?", "Bitte sag, wer das erste Programm schrieb."),
+    ("Which machine reads the cards?", "Which machines read a card?"),
+    ("Where are the keys of the boathouse kept?", "Where is the key of the boathouse?"),
+    ("Who repairs the old pump in the cellar?", "In the cellar, who is it that repairs the old pump?"),
     ("谁写了第一个程序？", "谁写了第一个程序?"),
 ]
 DIFFERENT = [
@@ -58,12 +61,66 @@ DIFFERENT = [
 def test_questions_that_differ_in_their_wording_alone_may_share_an_answer(subtests: pytest.Subtests):
     for one, other in SAME:
         with subtests.test(one=one, other=other):
-            assert same_deciding_words(one, other)
-            assert same_deciding_words(other, one)
+            assert may_share_answer(one, other)
+            assert may_share_answer(other, one)
 
 
 def test_questions_that_differ_in_a_particular_may_not(subtests: pytest.Subtests):
     for one, other in DIFFERENT:
         with subtests.test(one=one, other=other):
+            assert not may_share_answer(one, other)
+            assert not may_share_answer(other, one)
+
+
+OPPOSITES = [
+    ("What increases the pressure in the boiler?", "What decreases the pressure in the boiler?"),
+    ("When do inbound trains stop here?", "When do outbound trains stop here?"),
+    ("How do I list files in ascending order?", "How do I list files in descending order?"),
+    ("When does the pool open on weekdays?", "When does the pool open at weekends?"),
+    ("What raises the rent?", "What reduces the rent?"),
+    ("Which import rules apply to cheese?", "Which export rules apply to cheese?"),
+    ("How do importers declare cheese?", "How do exporters declare cheese?"),
+    ("How do I encrypt the disk?", "How do I decrypt the disk?"),
+    ("How do I install the driver?", "How do I uninstall the driver?"),
+    ("What does the sender sign?", "What does the recipient sign?"),
+    ("Which way is clockwise for the valve?", "Which way is anticlockwise for the valve?"),
+    ("What are the tolls in summer?", "What are the tolls in winter?"),
+    ("What happens at the anode?", "What happens at the cathode?"),
+    ("Who takes the morning shift?", "Who takes the evening shift?"),
+    ("What is the fee for residents?", "What is the fee for tourists?"),
+    ("Where do I park a lorry?", "Where do I park a bicycle?"),
+    ("How is butter stored?", "How is yoghurt stored?"),
+    ("How do I tighten the belt?", "How do I loosen the belt?"),
+    ("Which bolts hold the lid?", "Which bolts hold the hinge?"),
+    ("What is added when it thickens?", "What is added when it thins?"),
+    ("Was erhöht den Druck im Kessel?", "Was senkt den Druck im Kessel?"),
+    ("Was kostet die Hinfahrt?", "Was kostet die Rückfahrt?"),
+    ("Qu'est-ce qui augmente la pression ?", "Qu'est-ce qui diminue la pression ?"),
+    ("Что увеличивает давление?", "Что уменьшает давление?"),
+]
+REWORDED_OPPOSITES = [
+    ("What increases the pressure in the boiler?", "Tell me which thing decreases the boiler's pressure?"),
+    ("What increases the pressure?", "What is it that, in general, is increasing less the pressure?"),
+    ("Is the gate closing by itself?", "Does the gate of itself ever open again?"),
+    ("Who are the buyers of the old mill?", "Who are the people who sell that old mill?"),
+    ("Was kostet es mit Vorteil?", "Was kostet es denn so ganz mit Nachteilen?"),
+]
+
+
+def test_questions_that_differ_in_one_word_may_not_whatever_the_word(subtests: pytest.Subtests):
+    for one, other in OPPOSITES:
+        with subtests.test(one=one, other=other):
+            assert differ_in_one_word(one, other)
+            assert not may_share_answer(one, other)
+
+
+def test_a_deciding_word_decides_in_all_its_forms(subtests: pytest.Subtests):
+    for one, other in REWORDED_OPPOSITES:
+        with subtests.test(one=one, other=other):
             assert not same_deciding_words(one, other)
             assert not same_deciding_words(other, one)
+
+
+def test_a_question_with_a_further_word_does_not_differ_in_one_word():
+    assert not differ_in_one_word("Who repairs pumps?", "Who repairs pumps and boats?")
+    assert not differ_in_one_word("Who repairs pumps?", "Who is repairing a pump?")

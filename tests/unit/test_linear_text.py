@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragkv.answer.sentences import sentences
-from ragkv.answer_cache.guards import is_time_bound, same_deciding_words
+from ragkv.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.normal_form import MAX_MARKS, normalised
 from ragkv.retrieve.links import TitledChunk, TitleLinks, names
 from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents
@@ -30,7 +30,7 @@ HOSTILE = {
     "colons": "a: ",
 }
 WORK: dict[str, Callable[[str], Any]] = {
-    "deciding words": partial(same_deciding_words, "Who wrote it?"),
+    "deciding words": partial(may_share_answer, "Who wrote it?"),
     "moments": is_time_bound,
     "terms": query_vector,
     "accents": without_accents,

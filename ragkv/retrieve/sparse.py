@@ -11,6 +11,7 @@ import threading
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from functools import lru_cache
 from itertools import pairwise
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from ragkv.characters import ranges
 from ragkv.normal_form import normalised
+from ragkv.retrieve.dates import dates_in, parts, spellings
 from ragkv.retrieve.languages import DEFAULT, LANGUAGES, STOP_WORDS, Language, Script, languages_of, script_of
 
 ANALYSIS_VERSION = 2
@@ -99,7 +101,12 @@ def identifiers(text: str) -> list[int]:
     numbers below 100, which count."""
     numbered = [word for word in words(text) if any(map(str.isdigit, word))]
     names = [stem(word) for word in numbered if not (word.isdigit() and len(word) <= _COUNT_DIGITS)]
-    return list(dict.fromkeys(map(term_id, (*codes(text), *names))))
+    other_forms = (form for day in _dates(text) for form in spellings(day))
+    return list(dict.fromkeys(map(term_id, (*codes(text), *names, *other_forms))))
+
+
+def _dates(text: str) -> list[date]:
+    return list(dates_in(without_accents(text).casefold()))
 
 
 def without_accents(text: str) -> str:
@@ -153,10 +160,13 @@ def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
 
 
 def query_vector(text: str) -> SparseVector:
-    """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages."""
+    """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages. A date
+    has the terms of its other forms."""
     found = words(text)
     told = languages_of(found)
-    weights = dict.fromkeys(codes(text), 1.0)
+    dates = _dates(text)
+    weights = dict.fromkeys((*codes(text), *(form for day in dates for form in spellings(day))), 1.0)
+    weights |= dict.fromkeys((stem(word) for day in dates for word in parts(day)), 1.0)
     for word in dict.fromkeys((*found, *_turkish_forms(text, found, told))):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)

@@ -99,11 +99,11 @@ OPPOSITES = [
     ("Что увеличивает давление?", "Что уменьшает давление?"),
 ]
 REWORDED_OPPOSITES = [
-    ("What increases the pressure in the boiler?", "Tell me which thing decreases the boiler's pressure?"),
-    ("What increases the pressure?", "What is it that, in general, is increasing less the pressure?"),
-    ("Is the gate closing by itself?", "Does the gate of itself ever open again?"),
-    ("Who are the buyers of the old mill?", "Who are the people who sell that old mill?"),
-    ("Was kostet es mit Vorteil?", "Was kostet es denn so ganz mit Nachteilen?"),
+    ("What increases the pressure in the boiler?", "Please tell me what decreases the pressure in the copper boiler."),
+    ("Who buys mills in the valley?", "Please tell me who sells the mills in the green valley."),
+    ("What happens if the gate opens suddenly?", "What exactly happens if the gate closes suddenly?"),
+    ("Was sind erlaubte dinge?", "Was sind denn eigentlich verbotene dinge?"),
+    ("Quelles activités sont autorisées ici ?", "Quelles activités sont formellement interdites ici ?"),
 ]
 
 
@@ -117,6 +117,7 @@ def test_questions_that_differ_in_one_word_may_not_whatever_the_word(subtests: p
 def test_a_deciding_word_decides_in_all_its_forms(subtests: pytest.Subtests):
     for one, other in REWORDED_OPPOSITES:
         with subtests.test(one=one, other=other):
+            assert not differ_in_one_word(one, other)
             assert not same_deciding_words(one, other)
             assert not same_deciding_words(other, one)
 

@@ -129,6 +129,32 @@ def test_plain_compounds_and_ends_of_sentences_are_no_codes():
     assert sparse.codes("A well-known end.Next one, e.g. this and/or that.") == []
 
 
+@pytest.mark.parametrize(
+    "asked", ["2026-03-05", "5 March 2026", "March 5th, 2026", "05.03.2026", "5. März 2026", "5 de marzo de 2026"]
+)
+@pytest.mark.parametrize("written", ["2026-03-05", "05.03.2026", "5.3.2026", "05/03/2026", "2026/03/05"])
+def test_a_date_finds_its_other_forms(asked: str, written: str):
+    own = sparse.term_id(written)
+    assert own in terms_of(document_vector(f"The fee of {written} is due."))
+    assert own in terms_of(sparse.query_vector(f"Which fee is of {asked}?"))
+    assert own in sparse.identifiers(f"Which fee is of {asked}?")
+
+
+@pytest.mark.parametrize("asked", ["2026-03-05", "05.03.2026"])
+@pytest.mark.parametrize(
+    "written", ["5 March 2026", "March 5, 2026", "5. März 2026", "5 mars 2026", "5 de marzo de 2026"]
+)
+def test_a_date_in_numbers_has_the_words_of_one_in_words(asked: str, written: str):
+    assert len(terms_of(sparse.query_vector(f"on {asked}")) & terms_of(document_vector(written))) >= 3
+
+
+@pytest.mark.parametrize(
+    "asked", ["12026-03-05", "2026-13-05", "2026-03-052", "version 26.3.5", "5/3/2026", "may 2026"]
+)
+def test_other_numbers_are_no_dates(asked: str):
+    assert sparse.term_id("05.03.2026") not in terms_of(sparse.query_vector(asked))
+
+
 def test_an_id_is_the_same_in_every_process():
     """A stored vector must be found after a restart: no use of Python's randomised hash."""
     assert sparse.term_id("london") == 0x777CE615

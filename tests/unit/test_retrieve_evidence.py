@@ -3,6 +3,7 @@
 Dense vectors are set by hand: a question is the first axis, and `nearness` says how near a passage is to it.
 """
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
+from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk
+from ragkv.kv.key import KeyMaker
 from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import search_text
 from ragkv.retrieve.index import Index
@@ -20,6 +23,7 @@ from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.retriever import HOLDERS, IDENTIFIERS, Retriever
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.threads import Threads
 
 DIM = 3
 MEMORY: Callable[[], Index] = MemoryIndex
@@ -71,6 +75,13 @@ def found(
 ) -> dict[str, float]:
     """Titles, best first, with their scores."""
     index = made()
+    passages = retriever_over(texts, question, index).search("t", "c", question, len(texts), hops, document_ids)
+    index.close()
+    return {passage.chunk.title: passage.score for passage in passages}
+
+
+def retriever_over(texts: Mapping[str, Text], question: str, index: Index) -> Retriever:
+    """A retriever of these passages. question: the one that will be asked."""
     index.ensure(DIM)
     points = [
         Point(title, f"document {title}", title, Vectors(vector_of(one), *terms))
@@ -86,9 +97,7 @@ def found(
         axis = np.array([1, 0, 0] if asked == question else [0, 1, 0], np.float32)
         return Vectors(axis, *sparse.query_vector(asked))
 
-    passages = Retriever(embed, index, Shelf(texts)).search("t", "c", question, len(texts), hops, document_ids)
-    index.close()
-    return {passage.chunk.title: passage.score for passage in passages}
+    return Retriever(embed, index, Shelf(texts))
 
 
 def vector_of(text: Text) -> np.ndarray:
@@ -241,3 +250,17 @@ def test_a_passage_that_names_its_own_title_is_no_link_to_itself():
     }
     silent = texts | {"Alnwick": Text("alnwick is a town.", 0.5)}
     assert found(texts, "what")["Alnwick"] == pytest.approx(found(silent, "what")["Alnwick"])
+
+
+def test_a_search_cleans_its_question():
+    """As copied from a page, with a zero width space and a soft hyphen inside the words."""
+    texts = letters([f"invoice INV-{10_000 + 37 * i}" for i in range(40)])
+    retriever = retriever_over(texts, "What is the sum of INV-11443?", MemoryIndex())
+
+    def keys_of(tenant_id: str, collection_id: str) -> KeyMaker:
+        raise AssertionError("only a ranker needs keys")
+
+    searcher = Searcher(retriever, Threads("retrieval", 1), keys_of, ranker=None)
+    copied = "What is the s\u00adum of INV-11\u200b443?"
+    passages = asyncio.run(searcher.search("t", "c", copied, top_k=3, hops=1))
+    assert passages[0].chunk.title == list(texts)[-1]

@@ -15,7 +15,6 @@ from PIL import Image, ImageDraw, ImageOps
 
 from api.v1.pages import PICTURED
 from ingest.parse import Parsed
-from ingest.parse.clean import scrub
 from ingest.parse.scan import Recognise
 from ragkv.answer.cite import cite
 from ragkv.answer.question import Citation
@@ -24,6 +23,7 @@ from ragkv.chunk import Passage
 from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
 from ragkv.db.database import Database
 from ragkv.page_names import page_label
+from ragkv.plain_text import scrub
 from tests.integration.test_pages import text_under, words
 
 PDF = "application/pdf"

@@ -18,8 +18,8 @@ from rapidocr.ch_ppocr_det import TextDetOutput
 from rapidocr.utils.output import RapidOCROutput
 
 from ingest.ocr.reading_order import Placed, blocks
-from ingest.parse.clean import scrub, tidy
 from ingest.parse.scan import MAX_LINE_CHARS, READ_PIXELS, Box, Line, Recognised
+from ragkv.plain_text import scrub, tidy
 
 MIN_SCORE = 0.65
 _MODELS = {

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from pathlib import PurePosixPath
 
-from ingest.parse.clean import scrub
 from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
 from ingest.parse.epub import read_epub
@@ -26,6 +25,7 @@ from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
 from ingest.parse.xml import read_xml
 from ragkv.errors import Rejected, TooLarge
+from ragkv.plain_text import scrub
 
 __all__ = ["Attachment", "Page", "Parsed", "Section", "parse"]
 

@@ -13,9 +13,9 @@ from xml.parsers import expat
 
 from lxml import etree
 
-from ingest.parse.clean import scrub
 from ingest.parse.parsed import one_line
 from ragkv.errors import Rejected, TooLarge
+from ragkv.plain_text import scrub
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 MAX_XML_BYTES = 32 * 1024 * 1024

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from ingest.parse.clean import scrub, tidy
 from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
 from ingest.parse.rows import lines_of_table
 from ingest.parse.sniff import Format
 from ragkv.errors import TooLarge
+from ragkv.plain_text import scrub, tidy
 
 _GAP = "\n\n"
 _LINES_AT_ONCE = 1_000

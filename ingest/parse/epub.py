@@ -6,12 +6,12 @@ from urllib.parse import unquote, urldefrag
 from lxml.etree import QName, XMLSyntaxError, _Element
 
 from ingest.parse.archive import Archive, CheckPages, joined, opened
-from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.html import read_html
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
+from ragkv.plain_text import scrub
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTED = "META-INF/encryption.xml"

@@ -16,7 +16,6 @@ from email.policy import compat32
 from functools import cached_property
 
 from ingest.parse.calendar import Event, events_of
-from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
 from ingest.parse.html import declared_encoding, parse_source
@@ -24,6 +23,7 @@ from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 from ragkv.file_types import is_image
+from ragkv.plain_text import scrub
 
 _MAX_DEPTH, _MAX_STEM_CHARS = 20, 200
 _COMPARED_EVENTS = 100

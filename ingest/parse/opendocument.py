@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from lxml.etree import QName, _Element
 
 from ingest.parse.archive import Check, opened
-from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
+from ragkv.plain_text import scrub
 
 MAX_CELLS = 8_000_000
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
-from ingest.parse.clean import tidy
 from ingest.parse.parsed import MAX_TITLE_CHARS, Page, Section
+from ragkv.plain_text import tidy
 
 _LINE = re.compile(r"[^\n]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*\.?[ \t]+")

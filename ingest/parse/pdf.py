@@ -11,7 +11,6 @@ from functools import partial
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.clean import PRESENTATION_FORMS, scrub, tidy
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
 from ingest.parse.pdf_tables import characters
@@ -19,6 +18,7 @@ from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge, Unsupported
+from ragkv.plain_text import PRESENTATION_FORMS, scrub, tidy
 
 _MAX_BOOKMARKS = 5_000
 _END_MARK_WITHIN = 4096

@@ -10,7 +10,6 @@ from lxml import etree
 from lxml.etree import QName, _Element
 
 from ingest.parse.archive import CheckPages, parse_xml
-from ingest.parse.clean import scrub
 from ingest.parse.composer import Composer
 from ingest.parse.mathml import write_formulas
 from ingest.parse.parsed import Parsed, one_line
@@ -18,6 +17,7 @@ from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, header_of, is_title, span_of, words_of
 from ragkv.errors import Rejected
+from ragkv.plain_text import scrub
 
 _TITLES = ("title", "head", "heading", "article-title")
 _PARAGRAPHS = ("p", "para", "simpara", "li", "item", "description", "text", "abstract", "body")

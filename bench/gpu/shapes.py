@@ -101,6 +101,6 @@ def small_sizes(hidden: int, head_dim: int, layers: int, vocabulary: int) -> dic
     """Sizes of a model small enough to be saved with its weights."""
     return {
         "vocab_size": vocabulary, "hidden_size": hidden, "intermediate_size": 2 * hidden, "num_hidden_layers": layers,
-        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 8192,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": head_dim, "max_position_embeddings": 40960,
         "tie_word_embeddings": True, "initializer_range": _GAIN / math.sqrt(hidden),
     }  # fmt: skip

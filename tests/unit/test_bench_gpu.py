@@ -1,5 +1,7 @@
 """`ragkv bench gpu` without a GPU: what is refused, measured without an engine, written, resumed and drawn."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -60,6 +62,24 @@ def test_the_shapes_are_those_of_the_published_models():
     assert [shape.weight_bytes // 2 // 10**7 for shape in (llama, qwen)] == [803, 819]
     assert [shape.layout.bytes_per_token // 1024 for shape in (llama, qwen)] == [128, 144]
     assert all(shape.config.max_position_embeddings > max(ON_A_GPU.sizes) + 1024 for shape in ON_A_GPU.shapes)
+
+
+@pytest.mark.parametrize("scale", [ON_A_GPU, REHEARSAL], ids=["on a GPU", "a rehearsal"])
+def test_every_model_has_the_window_that_its_engine_is_started_with(scale, tmp_path):
+    """vLLM refuses a longer one."""
+    for shape in (*scale.oracles, *scale.shapes):
+        corpus = Corpus.of(shape, shape.save(tmp_path / shape.name), scale)
+        assert corpus.settings.max_model_len <= shape.config.max_position_embeddings
+
+
+SERVICE = {"alembic", "celery", "litestar", "qdrant_client", "redis", "sqlalchemy", "structlog"}
+
+
+def test_it_needs_none_of_the_services_packages():
+    """BENCHMARKS.md names what it needs: a machine with a GPU and vLLM may have no more."""
+    blocked = f"import sys; sys.modules.update(dict.fromkeys({sorted(SERVICE)})); import bench.gpu.__main__"
+    ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr[-2000:]
 
 
 def test_ingestion_and_loading_are_measured_over_kv_that_stays(tmp_path):

@@ -60,9 +60,11 @@ def replace_file(path: Path, content: bytes) -> None:
 
 def make_folder(folder: Path) -> None:
     """A folder for this user alone, with those above it. The names of those that were not there are on disk when this
-    returns."""
+    returns. Raises OSError, of which NotADirectoryError is one for a file in a folder's place."""
     if folder.is_dir():
         return
+    if folder.exists():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True, mode=0o700)
     sync(folder.parent)

@@ -227,7 +227,8 @@ class TestAsking:
         full, recomputed = service.ask(QUESTION, mode="full"), service.ask(QUESTION, recompute_ratio=1.0)
 
         assert recomputed["answer"] == full["answer"]
-        assert (recomputed["usage"]["stitched"], recomputed["usage"]["recomputed"] > 0) == (0, True)
+        origins = {span["origin"] for span in recomputed["prompt_spans"] if span["kind"] == "passage"}
+        assert origins == {"recomputed"}
 
     def test_a_policy_and_a_ratio_are_those_of_the_question(self, service: Service, sample: dict[str, Any]):
         """Each policy's share is held in tests/engine/test_recompute.py. This one needs vectors of the question."""

@@ -78,4 +78,6 @@ def divergence_from_mixture(
     prompt = world.model.prompt(chunks)
     reference = partly_recomputed(world.model, chunks, prompt, recompute, answered.token_ids)
     pairs = zip(reference.tolist(), answered.logprobs, strict=True)
-    return max(kl(dict(enumerate(expected)), step) for expected, step in pairs)
+    divergence = max(kl(dict(enumerate(expected)), step) for expected, step in pairs)
+    print(f"\nagainst the mixture: KL {divergence:.1e}")
+    return divergence

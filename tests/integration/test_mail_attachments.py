@@ -229,6 +229,7 @@ def test_an_attachment_that_was_replaced_stays_when_its_mail_goes(client: Client
     assert replaced.status_code == 202
 
     assert client.delete(f"/v1/documents/{mail_id}").status_code == 204
+    read_all(ingest)
     assert client.get(f"/v1/documents/{plan}/file").content == body
 
 

@@ -157,6 +157,7 @@ class TestWorker:
         parts.settings = msgspec.structs.replace(parts.settings, kv_when=KVWhen.NEVER)
         body = scanned_pdf([picture(DRAGON), picture(GEESE), picture(DRAGON)])
         scan = store_document(parts.default_collection, "scan.pdf", io.BytesIO(body), parts).document_id
+        lease = take_next(ingest)
         small = store_document(ensure_collection(parts.database, "other"), "small.md", text("Small"), parts).document_id
 
         outcomes, done_at_least = [], []
@@ -165,9 +166,10 @@ class TestWorker:
             if stage == READING_PAGES and total:
                 done_at_least[-1] = min(done, done_at_least[-1])
 
-        while lease := take_next(ingest):
+        while lease:
             done_at_least.append(3)
             outcomes.append((lease.document_id, work_on(lease, ingest, watch, lease.others_wait)))
+            lease = take_next(ingest)
 
         assert [document_id for document_id, _ in outcomes[:3]] == [scan, small, scan]
         assert done_at_least[0] == 0 < done_at_least[2], "it goes on where it ended"

@@ -17,7 +17,7 @@ from ragkv.cli.ask import _finish
 @pytest.mark.parametrize(
     ("command", "data_dir", "reason"),
     [
-        (["backup", "/dev/null/x"], "data", "Not a directory: '/dev/null/x'"),
+        (["backup", "/dev/null/x"], "data", "Not a directory: '/dev/null'"),
         (["keys", "list"], "/proc/nope", "'/proc/nope'"),
     ],
 )

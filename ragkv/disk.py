@@ -63,10 +63,11 @@ def make_folder(folder: Path) -> None:
     returns. Raises OSError, of which NotADirectoryError is one for a file in a folder's place."""
     if folder.is_dir():
         return
-    if folder.exists():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     make_folder(folder.parent)
-    folder.mkdir(exist_ok=True, mode=0o700)
+    try:
+        folder.mkdir(exist_ok=True, mode=0o700)
+    except FileExistsError:  # another process may make it meanwhile, but only a file is in the way
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
     sync(folder.parent)
 
 

@@ -24,6 +24,7 @@ PRESENTATION_FORMS = re.compile("[\ufb00-\ufdcf\ufdf0-\ufdff\ufe70-\ufefc]+")
 _FULL_WIDTH = "\uff10-\uff19\uff21-\uff3a\uff41-\uff5a"
 # Signs of full width are ordinary Chinese and Japanese punctuation, except within a name of such letters or digits.
 _COMPATIBLE = re.compile(f"[{_FULL_WIDTH}](?:[\uff01-\uff5e]*[{_FULL_WIDTH}])?|{PRESENTATION_FORMS.pattern}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
@@ -47,5 +48,9 @@ def tidy(text: str) -> str:
 
 def clean_question(text: str) -> str:
     """A question or another turn of a conversation in the characters that documents have. Text that was copied from a
-    page holds what no reader sees: soft hyphens, zero width spaces, ligatures, letters of full width."""
+    page holds what no reader sees: soft hyphens, zero width spaces, ligatures, letters of full width.
+
+    What is not valid UTF-8 (a command's arguments may be any bytes) stays as it is: it is refused, not mended."""
+    if _SURROGATE.search(text):
+        return text
     return tidy(scrub(_COMPATIBLE.sub(lambda found: normalised("NFKC", found[0]), text)))

@@ -1,9 +1,9 @@
 """vLLM's scheduler: selections of the engine that were carried out, so that a prompt asked again gets the same ones."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ragkv.recently_used import RecentlyUsed
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import StitchPlan
 
@@ -19,16 +19,12 @@ class Selections:
     def __init__(self, num_blocks: int) -> None:
         """num_blocks: those of vLLM's cache. Every prompt that is used takes one at least from the blocks used longest
         ago, so a prompt that has blocks left is remembered."""
-        self._size = num_blocks
-        self._selected: OrderedDict[int, tuple[Span, ...]] = OrderedDict()
+        self._selected = RecentlyUsed[int, list[Span]](list, num_blocks)
 
     def keep(self, prompt: int, spans: Sequence[Span]) -> None:
         """Remember the spans that were recomputed of a prompt, by a name that is equal for equal prompts under equal
         cache salts."""
-        self._selected[prompt] = tuple(spans)
-        self._selected.move_to_end(prompt)
-        while len(self._selected) > self._size:
-            self._selected.popitem(last=False)
+        self._selected.of(prompt)[:] = spans
 
     def settled(self, plan: StitchPlan, prompt: int, region: Span) -> StitchPlan:
         """The plan for a region of the prompt, with the selection of the first time written out.
@@ -38,11 +34,10 @@ class Selections:
         """
         if plan.selection is None:
             return plan
-        spans = self._selected.get(prompt)
-        if spans is not None:
-            self._selected.move_to_end(prompt)
+        if self._selected.peek(prompt) is not None:
+            spans = self._selected.of(prompt)
         elif region.start:
-            spans = (region,)
+            spans = [region]
         else:
             return plan
         return replace(plan, recompute=merge([*plan.recompute, *spans]), selection=None)

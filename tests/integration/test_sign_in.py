@@ -73,15 +73,21 @@ def identify(settings: Settings, provider: OIDCProvider, timeout_s: float = TIME
     return asyncio.run(_identity(Provider(sign_in, timeout_s), provider))
 
 
+async def _code(ours: Provider, provider: OIDCProvider, challenge: Challenge) -> str:
+    back = provider.authorise(await ours.sign_in_url(challenge, BACK), "ada")
+    return parse_qs(urlsplit(back).query)["code"][0]
+
+
 async def _identity(ours: Provider, provider: OIDCProvider) -> Identity:
     challenge = Challenge.new()
-    back = provider.authorise(await ours.sign_in_url(challenge, BACK), "ada")
-    return await ours.identify(parse_qs(urlsplit(back).query)["code"][0], challenge, BACK, "127.0.0.1")
+    return await ours.identify(await _code(ours, provider, challenge), challenge, BACK, "127.0.0.1")
 
 
 async def _flooded(ours: Provider, provider: OIDCProvider) -> list[str]:
     """Who was answered, in this order, when Ada's code comes after many that a stranger made up."""
     answered: list[str] = []
+    challenge = Challenge.new()
+    code = await _code(ours, provider, challenge)
 
     async def guess() -> None:
         with suppress(Unauthorised):
@@ -92,7 +98,7 @@ async def _flooded(ours: Provider, provider: OIDCProvider) -> list[str]:
         for _ in range(12 * CODES_AT_ONCE):
             tasks.create_task(guess())
         await asyncio.sleep(0)
-        await _identity(ours, provider)
+        await ours.identify(code, challenge, BACK, "127.0.0.1")
         answered.append("ada")
     return answered
 

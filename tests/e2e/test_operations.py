@@ -66,7 +66,7 @@ class TestFigures:
     def test_vllms_are_there_with_the_names_that_the_documentation_and_the_dashboard_use(self, service: Service):
         service.ask(QUESTION)
         text = service.client.get("/metrics").text
-        named = re.findall(r"^\| `(vllm:[a-z_]+)`", (DOCS / "OPERATIONS.md").read_text(), re.MULTILINE)
+        named = re.findall(r"^\| `(vllm:[a-z_]+)`", (DOCS / "operations" / "monitor.md").read_text(), re.MULTILINE)
 
         assert len(named) >= 3
         for name in named:

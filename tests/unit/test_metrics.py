@@ -66,7 +66,7 @@ def full_name(family) -> str:
 
 def documented() -> dict[str, tuple[str, frozenset[str]]]:
     """Type and labels by name."""
-    rows = ROW.findall((DOCS / "OPERATIONS.md").read_text())
+    rows = ROW.findall((DOCS / "operations" / "monitor.md").read_text())
     return {name: (kind, frozenset(re.findall("[a-z_]+", labels))) for name, kind, labels in rows}
 
 

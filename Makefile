@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long test-versions soak chaos serve check lint types imports format bench load env lock licences licences-gpu sbom audit clean
+.PHONY: help setup browser demo test test-fast test-long test-versions soak chaos serve check lint types imports format map bench load env lock licences licences-gpu sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -78,6 +78,9 @@ soak: setup ## 1,000 documents by 8 clients while the worker is killed every 20 
 
 chaos: setup ## 50 rounds of faults: parts of the service are killed while it is used (docs/RELIABILITY.md)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} $(BIN)/python -m pytest tests/chaos -s --timeout=7200
+
+map: ## Every module with the first sentence of its docstring
+	@$(PYTHON) -m supply.modules
 
 check: setup lint types imports licences ## Lint, types, import rules and licences
 

@@ -1,3 +1,3 @@
 """ragkv: documents are read once; questions are answered from their keys and values."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -11,7 +11,8 @@ from ragkv.cli import main
 from ragkv.writer import SUFFICIENT_KL
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "docs").glob("[lo]*/*.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md"), *DOCS.glob("operations/*.md"), *DOCS.glob("log/*.md")])
 HISTORY = {"CHANGELOG.md", "DECISIONS.md", *(page.name for page in PAGES if page.parent.name == "log")}
 COMMAND = re.compile(r"\bragkv((?: [a-z][a-z-]*)+)([^`|\n]*)")
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z0-9-]+")
@@ -77,3 +78,15 @@ def test_the_limit_for_nothing_recomputed_is_the_one_in_force(subtests: pytest.S
             stated = re.findall(r"KL below (0\.\d+)", (ROOT / page).read_text())
 
             assert set(map(float, stated)) == {SUFFICIENT_KL}
+
+
+def test_pictures_and_reports_are_those_that_a_page_names():
+    text = "".join(page.read_text() for page in PAGES)
+    files = [*DOCS.glob("*.png"), *DOCS.glob("screenshots/*"), *DOCS.glob("measured/*")]
+    assert [file.name for file in files if file.name not in text] == []
+
+
+def test_the_first_pages_stay_short(subtests: pytest.Subtests):
+    for page, limit in {"README.md": 8_192, "docs/BENCHMARKS.md": 40_000}.items():
+        with subtests.test(page):
+            assert (ROOT / page).stat().st_size <= limit

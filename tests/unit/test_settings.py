@@ -208,7 +208,11 @@ def test_every_setting_has_its_row_in_the_docs():
 
 
 def test_every_variable_that_the_docs_name_exists(subtests: pytest.Subtests):
-    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/operations").glob("*.md"))]:
+    for page in [
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+        *sorted((ROOT / "docs/operations").glob("*.md")),
+    ]:
         with subtests.test(page.name):
             known = {f"{PREFIX}{name.upper()}" for name in Settings.__struct_fields__} | {SETTINGS_FILE, CLIENT_KEY}
 

@@ -19,8 +19,7 @@ from bench.service_runs import list_evaluations, run_evaluation
 from bench.stitching.command import stitching
 from ragkv.cli import Group
 from ragkv.cli.progress import progress_bars
-from ragkv.models import QCACHE, encoder_folder, reranker_folder
-from ragkv.parts import Parts
+from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reorders, Reranker
 from ragkv.settings import Settings
@@ -97,10 +96,6 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
 
 def _models(settings: Settings) -> tuple[Encoder, Reorders | None]:
     encoder = Encoder.load(encoder_folder(settings))
-    if settings.reranker == QCACHE:
-        from bench.attention_ranking import AttentionReranker  # noqa: PLC0415 - seconds to import, needed here alone
-
-        return encoder, AttentionReranker(Parts(settings))
     folder = reranker_folder(settings)
     return encoder, None if folder is None else Reranker.load(folder)
 

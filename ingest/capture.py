@@ -60,7 +60,7 @@ def mean_of(captures: Sequence[Captured], weights: Sequence[float]) -> Captured:
 class Capture:
     """The captures of one model. Raises Unsupported for one whose keys cannot be seen before they are rotated."""
 
-    def __init__(self, model: PreTrainedModel, query_layers: range) -> None:
+    def __init__(self, model: PreTrainedModel, query_layers: Sequence[int]) -> None:
         """query_layers: layers whose queries are captured as well."""
         self._query_layers = query_layers
         self._rotary_modules = modules_with_rotation(model)

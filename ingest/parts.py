@@ -8,7 +8,7 @@ from functools import cached_property, partial
 from transformers.utils import logging
 
 from ingest.announce import Announcer
-from ingest.compress.compressor import Compressor, watcher_of
+from ingest.compress.compressor import Compressor, load_watcher
 from ingest.prefill import Prefiller
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
@@ -64,7 +64,8 @@ class IngestParts:
     @cached_property
     def compressor(self) -> Compressor:
         """Leaves tokens out of chunks' KV. With a method that looks, the model is in memory once more."""
-        return Compressor(self.parts.layout, partial(watcher_of, self.parts))
+        parts = self.parts
+        return Compressor(parts.layout, partial(load_watcher, parts.model_folder, parts.layout, parts.prompts))
 
     @cached_property
     def announcer(self) -> Announcer:

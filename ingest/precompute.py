@@ -2,16 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ingest.compress.compressor import Compressor
 from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
-
-if TYPE_CHECKING:
-    from ingest.compress.compressor import Compressor  # it needs the packages of the whole service
 
 TokenProgress = Callable[[int, int], None]
 Batch = Sequence[tuple[str, Chunk]]
@@ -64,7 +61,7 @@ def precompute(
     store: KVStore,
     batch_tokens: int,
     hooks: Hooks = _NO_HOOKS,
-    compressor: "Compressor | None" = None,
+    compressor: Compressor | None = None,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file, or a chunk's KV a copy elsewhere, in the format and of
     the tokens of the keys: quantised from one in bf16 if there is one, computed otherwise.
@@ -134,9 +131,7 @@ def _quantised(
             yield key, chunk
 
 
-def _compute(
-    batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore, compressor: "Compressor | None"
-) -> None:
+def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore, compressor: Compressor | None) -> None:
     token_ids = [chunk.token_ids for _, chunk in batch]
     prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, token_ids)
     if keys.compression is not None:

@@ -18,8 +18,7 @@ from ragkv.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, Rate
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
 from ragkv.append_log import AppendLog
-from ragkv.calibration import Calibration, read_calibration
-from ragkv.choosing import DEFAULT_CHOICE, UPPER, Choice
+from ragkv.choosing import Choice
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule, generation_of
 from ragkv.db.database import Database
@@ -344,23 +343,10 @@ class Parts:
 
     @cached_property
     def choice(self) -> Choice:
-        """The layers that select what to recompute: as set, else as calibrated, else the default. Raises Rejected for
-        layers that the model lacks."""
-        layers, sink_aware = self.settings.choosing_layers, self.settings.sink_aware
-        if layers is None and sink_aware is None:
-            choice = self.calibration.choice if self.calibration else DEFAULT_CHOICE
-        else:
-            choice = Choice.of(layers or UPPER, sink_aware is not False)
+        """The layers that select what to recompute. Raises Rejected for layers that the model lacks."""
+        choice = Choice.of(self.settings.choosing_layers, self.settings.sink_aware)
         choice.layers_of(self.layout.layers)
         return choice
-
-    @cached_property
-    def calibration(self) -> Calibration | None:
-        """The calibration of this model with this writer, if there is one. Another one counts after a restart."""
-        found = read_calibration(self.settings.calibration_file)
-        if found is None or found.model_fingerprint != self.model_fingerprint:
-            return None
-        return found if found.writer_fingerprint == self.writer_fingerprint else None
 
     @cached_property
     def encoder_folder(self) -> Path:

@@ -168,8 +168,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     recompute_max_tokens: NotNegative = 320
     block_size: int | None = None
     sparse_ratio: float = 1.0
-    choosing_layers: str | None = None
-    sink_aware: bool | None = None
+    choosing_layers: str = UPPER
+    sink_aware: bool = True
 
     @property
     def database(self) -> str:
@@ -239,11 +239,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def heads_file(self) -> Path:
         """File of the heads that rank passages, if some were found."""
         return self.data_dir / "heads.json"
-
-    @property
-    def calibration_file(self) -> Path:
-        """File of the calibration in use, if there is one."""
-        return self.data_dir / "calibration.json"
 
     @property
     def models_dir(self) -> Path:
@@ -347,7 +342,7 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must be between {BLOCK_SIZES[0]} and {BLOCK_SIZES[-1]}")
     _check_addresses(settings)
     _check_sign_in(settings)
-    Choice.of(settings.choosing_layers or UPPER)
+    Choice.of(settings.choosing_layers)
     eviction_policy(settings.eviction, settings.eviction_half_life_s)
     allowed_locations(settings.data_sources_allowed)
     if settings.question_format.count(QUESTION_PLACE) != 1:

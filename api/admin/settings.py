@@ -1,4 +1,4 @@
-"""The settings page: the effective settings and the calibration in use, read-only."""
+"""The settings page: the effective settings, read-only."""
 
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -17,9 +17,7 @@ OF_EVERY_TENANT = frozenset({
 
 @get("/settings")
 async def settings_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
-    """Render every setting and the calibration for the default tenant, and settings of OF_EVERY_TENANT for other
-    tenants."""
+    """Render every setting for the default tenant, and settings of OF_EVERY_TENANT for other tenants."""
     is_owner = request.user.tenant_id == parts.default_collection.tenant_id
     shown = [setting for setting in shown_settings(parts.settings) if is_owner or setting.name in OF_EVERY_TENANT]
-    calibration = parts.calibration.described() if is_owner and parts.calibration else ()
-    return page(request, "settings.html", settings=shown, is_owner=is_owner, calibration=calibration)
+    return page(request, "settings.html", settings=shown, is_owner=is_owner)

@@ -406,8 +406,7 @@ FIELDS: dict[str, dict[str, str]] = {
         "passage_order": "Order of passages in the prompt.",
         "index": "Fingerprint of tokenizer, encoder and chunk size.",
         "sparse_ratio": "Share of the passages' tokens that is read.",
-        "digest": "Digest of all settings that may change an answer, calibrated layers and heads included; empty for evaluations of earlier "
-        "versions.",
+        "digest": "Digest of all settings that may change an answer; empty for evaluations of earlier versions.",
     },
     "FidelityFigures": {
         **FIGURES,

@@ -14,9 +14,9 @@ from bench.measuring import write_report
 from bench.records import Records, digest_of, records_beside
 from bench.stitching.measure import QuestionReader, StitchedQuestion, StitchingRow, rows_of
 from bench.ttft import machine
-from ingest.calibrate.reading import NoWriter
+from ingest.prefixed import load_model
 from ingest.writer.adapter import Adapter
-from ingest.writer.reading import Reader, load_model
+from ingest.writer.reading import NoWriter, Reader
 from ragkv.errors import Rejected
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts

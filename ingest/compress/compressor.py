@@ -3,27 +3,27 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 
 import torch
 
 from ingest.compress.methods import CUE, METHODS, kept_tokens
-from ingest.compress.rows import rows_of
 from ingest.compress.view import ChunkView, Watcher
-from ingest.writer.reading import load_model
+from ingest.prefixed import load_model
+from ragkv.answer.prompt import PromptBuilder
 from ragkv.batched import batched
 from ragkv.compression import Compression, CompressionMethod
-from ragkv.kv.file import ChunkKV, StoredKV
+from ragkv.kv.file import ChunkKV, StoredKV, block_means
 from ragkv.kv.layout import Layout
-from ragkv.parts import Parts
 
 AT_ONCE = 8
 """Chunks of one batch: their queries and keys in all layers are in memory at a time."""
 
 
-def watcher_of(parts: Parts) -> Watcher:
-    """The served model, without a writer, with the cue as its prompts would hold a question."""
-    model = load_model(parts.model_folder, parts.layout.dtype).requires_grad_(False)
-    return Watcher(model, parts.prompts.prefix_ids, parts.prompts.question_ids(CUE))
+def load_watcher(model_folder: Path, layout: Layout, prompts: PromptBuilder) -> Watcher:
+    """The served model, without a writer, with the cue as prompts would hold a question."""
+    model = load_model(model_folder, layout.dtype).requires_grad_(False)
+    return Watcher(model, prompts.prefix_ids, prompts.question_ids(CUE))
 
 
 class Compressor:
@@ -56,3 +56,17 @@ class Compressor:
         """KV of the tokens that stay of a chunk, taken from that of all of them."""
         offsets = kept_tokens(compression, view)
         return replace(rows_of(kv, offsets, self._layout), kept=torch.tensor(offsets, dtype=torch.int32))
+
+
+def rows_of(kv: StoredKV, offsets: Sequence[int], layout: Layout) -> ChunkKV:
+    """The tokens at `offsets`, ascending, as if they were a chunk. Their keys are un-rotated: they may stand at any
+    positions.
+
+    Initial and local vectors stay the whole chunk's; mean keys are those of blocks of what is left.
+    """
+    shape = (layout.layers, kv.num_tokens, layout.kv_heads, layout.head_dim)
+    keys, values = (torch.empty(shape, dtype=layout.dtype) for _ in "kv")
+    kv.copy_into(keys, values, slice(0, layout.layers), 0)
+    rows = torch.tensor(offsets)
+    keys = keys[:, rows]
+    return ChunkKV(keys, values[:, rows], kv.initial, kv.local, block_means(keys, layout.q_layers))

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from ingest.calibrate.reading import NoWriter, SelectiveReader
 from ingest.capture import Captured, padded
-from ingest.writer.reading import cache_of, repeated
+from ingest.prefixed import PrefixedModel, cache_of, repeated
 
 LOOKAHEAD = 16
 """Tokens decoded behind each chunk."""
@@ -31,23 +30,21 @@ class ChunkView:
     keys: Sequence[torch.Tensor]
 
 
-class Watcher:
-    """The plain model watching itself read chunks behind the prefix, and go on from them."""
+class Watcher(PrefixedModel):
+    """The plain model, watched while it reads chunks behind the prefix and goes on from them."""
 
     def __init__(
         self, model: PreTrainedModel, prefix_ids: Sequence[int], cue_ids: Sequence[int], num_decoded: int = LOOKAHEAD
     ) -> None:
-        """model: a causal language model. cue_ids: token ids put behind each chunk, after which `num_decoded` are
-        decoded greedily."""
-        self._reader = _Watching(model, NoWriter(), prefix_ids)
+        """cue_ids: token ids put behind each chunk, after which `num_decoded` are decoded greedily."""
+        super().__init__(model, prefix_ids, range(model.config.num_hidden_layers))
         self._cue_ids = tuple(cue_ids)
         self._num_decoded = num_decoded
 
     @torch.inference_mode()
     def views(self, chunks: Sequence[Sequence[int]]) -> list[ChunkView]:
         """A view of each chunk, all of them in one batch. Pass chunks of similar length to waste little."""
-        rows = [(*chunk, *self._cue_ids) for chunk in chunks]
-        steps = self._reader.decoded(rows, self._num_decoded)
+        steps = self._decoded([(*chunk, *self._cue_ids) for chunk in chunks])
         return [self._view(steps, row, len(chunk)) for row, chunk in enumerate(chunks)]
 
     def _view(self, steps: Sequence[Captured], row: int, num_tokens: int) -> ChunkView:
@@ -61,39 +58,31 @@ class Watcher:
             for name in ("queries", "keys")
         )
         return ChunkView(
-            self._reader.num_prefix,
+            self.num_prefix,
             num_tokens,
             self._num_decoded,
-            [self._reader.at_end(layer) for layer in queries],
+            [self._at_end(layer) for layer in queries],
             [
-                torch.cat([prefix, self._reader.at_end(layer)])
-                for prefix, layer in zip(self._reader.prefix_keys, keys, strict=True)
+                torch.cat([prefix[0].transpose(0, 1), self._at_end(layer)])
+                for (prefix, _), layer in zip(self._prefix, keys, strict=True)
             ],
         )
 
-
-class _Watching(SelectiveReader):
-    @property
-    def prefix_keys(self) -> list[torch.Tensor]:
-        """The prefix's rotated keys, a tensor a layer: [tokens, kv_heads, head_dim]."""
-        return [keys[0].transpose(0, 1) for keys, _ in self._prefix]
-
-    def at_end(self, heads: torch.Tensor) -> torch.Tensor:
+    def _at_end(self, heads: torch.Tensor) -> torch.Tensor:
         """Heads of tokens behind the prefix [heads, tokens, head_dim], rotated to their positions: [tokens, heads,
         head_dim]."""
         positions = torch.arange(self.num_prefix, self.num_prefix + heads.shape[1], device=self._device)
         return self._rotated(heads[None], positions)[0].transpose(0, 1)
 
-    def decoded(self, rows: Sequence[Sequence[int]], num_decoded: int) -> list[Captured]:
-        """Rows of token ids behind the prefix, then `num_decoded` tokens decoded greedily behind each: one capture a
-        forward."""
+    def _decoded(self, rows: Sequence[Sequence[int]]) -> list[Captured]:
+        """Rows of token ids behind the prefix, then the tokens decoded greedily behind each: one capture a forward."""
         lengths = torch.tensor([len(row) for row in rows], device=self._device)
         cache = cache_of(repeated(self._prefix, len(rows)))
         steps = [Captured()]
         with self._capture.recorded() as steps[0]:
             out = self._trunk(padded(rows, self._device), past_key_values=cache, use_cache=True)
         hidden = out.last_hidden_state[torch.arange(len(rows)), lengths - 1]
-        for number in range(num_decoded):
+        for number in range(self._num_decoded):
             tokens = self._model.lm_head(hidden).argmax(-1)
             steps.append(Captured())
             with self._capture.recorded() as steps[-1]:

@@ -8,8 +8,9 @@ from statistics import fmean
 import numpy as np
 import torch
 
+from ingest.prefixed import KV
 from ingest.writer.adapter import Adapter
-from ingest.writer.reading import KV, Reader, Reading, Tail, distances
+from ingest.writer.reading import Reader, Reading, Tail, distances
 from ingest.writer.samples import Sample
 from ingest.writer.train import Tokens
 from ragkv.evaluation.metrics import interval, resamples

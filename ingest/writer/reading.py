@@ -5,23 +5,19 @@ reach the writer through the keys and values alone: the reader's weights are nev
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch.func import functional_call
-from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
-from transformers.utils import logging
+from transformers import GenerationConfig, PreTrainedModel
 
-from ingest.capture import ROTATE, Capture, Captured, mean_of, modules_with_rotation, padded
-from ingest.writer.stand_ins import Context
-from ragkv.arithmetic import computed_in
+from ingest.capture import Captured, mean_of, padded
+from ingest.prefixed import KV, PrefixedModel, cache_of, repeated
+from ingest.writer.stand_ins import BARE, Context
 
-KV = list[tuple[torch.Tensor, torch.Tensor]]
-"""Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""
 Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""
 
@@ -57,29 +53,24 @@ class Writing(Protocol):
     def disabled(self) -> AbstractContextManager[Any]: ...
 
 
-def load_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    """The causal language model in a folder, to read with: on the GPU if there is one, in evaluation mode, and in the
-    dtype that the machine computes `dtype` in."""
-    logging.disable_progress_bar()
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=computed_in(dtype)).to(device).eval()
+class NoWriter:
+    """The plain model as a writer."""
+
+    contexts = BARE
+
+    def disabled(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
-class Reader:
+class Reader(PrefixedModel):
     """Readings by one causal language model, whose writer is switched off while it reads."""
 
     def __init__(self, model: PreTrainedModel, writing: Writing, prefix_ids: Sequence[int]) -> None:
-        self._model = model
-        self._trunk = model.base_model  # without the head: KV needs no logits
+        with writing.disabled():
+            super().__init__(model, prefix_ids)
         self._writing = writing
-        self._capture = Capture(model, range(0))
-        self._rotation = getattr(modules_with_rotation(model)[0], ROTATE)
-        self._positions = next(m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding"))
-        self._device = model.device
         self._ends = model.generation_config.eos_token_id
-        self._prefix = self._prefill(prefix_ids)
         self._behind: dict[tuple[int, ...], KV] = {(): self._prefix}
-        self.num_prefix = len(prefix_ids)
 
     @torch.no_grad()
     def full(self, context_ids: Sequence[int], tails: Sequence[Tail]) -> list[Reading]:
@@ -90,9 +81,7 @@ class Reader:
     def prefill(self, context_ids: Sequence[int]) -> KV:
         """KV of the prefix and the whole context, computed as one text."""
         with self._writing.disabled():
-            cache = cache_of(self._prefix)
-            self._trunk(self._ids(context_ids), past_key_values=cache, use_cache=True)
-            return _kv_of(cache)
+            return self._after(cache_of(self._prefix), context_ids)
 
     @torch.no_grad()
     def answered(self, context: KV, tails: Sequence[Tail], max_tokens: int) -> list[Tail]:
@@ -218,23 +207,6 @@ class Reader:
                 self._behind[ids] = self.prefill(ids)
         return [self._behind[ids] for ids in contexts]
 
-    @torch.no_grad()
-    def _prefill(self, prefix_ids: Sequence[int]) -> KV:
-        with self._writing.disabled():
-            cache = DynamicCache()
-            self._trunk(self._ids(prefix_ids), past_key_values=cache, use_cache=True)
-            return _kv_of(cache)
-
-    def _rotated(self, keys: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Keys [1, kv_heads, tokens, head_dim] rotated to their positions by the model's own functions."""
-        cos, sin = self._positions(keys, positions[None])
-        size = cos.shape[-1]
-        _, rotated = self._rotation(keys[..., :size], keys[..., :size], cos, sin)
-        return torch.cat((rotated, keys[..., size:]), -1)
-
-    def _ids(self, ids: Sequence[int]) -> torch.Tensor:
-        return torch.tensor([list(ids)], device=self._device)
-
 
 def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """For each tail the mean KL(teacher || student) over its answer's tokens, and the mean squared distance of hidden
@@ -260,18 +232,3 @@ def grouped(chunks: Sequence[Sequence[int]], tokens: int) -> Iterator[list[int]]
         group.append(index)
     if group:
         yield group
-
-
-def cache_of(kv: KV) -> DynamicCache:
-    cache = DynamicCache()
-    for layer, (keys, values) in enumerate(kv):
-        cache.update(keys, values, layer)
-    return cache
-
-
-def repeated(kv: KV, rows: int) -> KV:
-    return [(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1)) for keys, values in kv]
-
-
-def _kv_of(cache: DynamicCache) -> KV:
-    return [(layer.keys, layer.values) for layer in cache.layers]

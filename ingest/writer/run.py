@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 import torch
 
+from ingest.prefixed import load_model
 from ingest.writer.adapter import RANK, Adapter
 from ingest.writer.corpus import cut
 from ingest.writer.division import digest_of, divide, read_record, write_record
 from ingest.writer.evaluate import evaluate
-from ingest.writer.reading import Reader, load_model
+from ingest.writer.reading import Reader
 from ingest.writer.samples import SIZES, Sample, Samples
 from ingest.writer.settle import Setting, settle
 from ingest.writer.stand_ins import SHARE, draw_stand_ins

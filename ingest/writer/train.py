@@ -13,8 +13,9 @@ from typing import Any, cast
 
 import torch
 
+from ingest.prefixed import KV
 from ingest.writer.adapter import Adapter
-from ingest.writer.reading import KV, TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
+from ingest.writer.reading import TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
 from ingest.writer.samples import Sample, Samples
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.errors import Rejected

@@ -14,8 +14,8 @@ State = Literal["queued", "running", "done", "cancelled", "failed"]
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that answers depend on, as a run found them. `writer`: the fingerprint of the writer, empty for the
     plain model; `index`: that of tokenizer, encoder and chunk size. `kv_format`, `kv_compression`: the collection's;
-    the latter is empty where KV of all tokens is kept. `digest`: of all settings that may change an answer, with the
-    calibrated layers and heads; empty for runs of earlier versions."""
+    the latter is empty where KV of all tokens is kept. `digest`: of all settings that may change an answer;
+    empty for runs of earlier versions."""
 
     version: str
     model: str

@@ -12,12 +12,12 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from ingest.calibrate.reading import NoWriter
-from ingest.compress.compressor import Compressor, watcher_of
+from ingest.compress.compressor import Compressor, load_watcher
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
-from ingest.writer.reading import KV, Reader, Tail
+from ingest.prefixed import KV
+from ingest.writer.reading import NoWriter, Reader, Tail
 from ragkv.answer.planner import Stored
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Answer, Question
@@ -54,7 +54,7 @@ def parts(exact: World, loaded: IngestParts, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture(scope="module")
 def compressor(exact: World, parts: Parts) -> Compressor:
-    return Compressor(exact.model.layout, lambda: watcher_of(parts))
+    return Compressor(exact.model.layout, lambda: load_watcher(parts.model_folder, parts.layout, parts.prompts))
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,8 @@ from api.admin.headers import HEADERS
 from api.app import create_app
 from ragkv.access.keys import issue_key, revoke_key
 from ragkv.access.sessions import csrf_token as csrf_of
-from ragkv.calibration import write_calibration
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
-from tests.calibrated import FOUND
 from tests.issued_keys import issue_key_by_name
 from tests.over_http import HERE, Client, assert_problem, client_of, upload
 
@@ -325,19 +323,6 @@ class TestPages:
         assert str(parts.settings.data_dir) in mine
         assert str(parts.settings.data_dir) not in theirs
         assert "RAGKV_MAX_UPLOAD_BYTES" in theirs
-
-    def test_the_calibration_in_use_is_shown_to_the_default_tenant(self, client: Client, parts: Parts, key: str):
-        found = msgspec.structs.replace(FOUND, model_fingerprint=parts.model_fingerprint)
-        write_calibration(parts.settings.calibration_file, found)
-        del parts.calibration  # as at the next start
-        other = issue_key_by_name("other", "x", ["admin"], parts.database).key
-        mine, theirs = (
-            client.get("/admin/settings", headers={"authorization": f"Bearer {one}"}).text for one in (key, other)
-        )
-
-        assert "10-19, sink-aware" in mine
-        assert "0.70 [0.50, 0.90] (geometric mean)" in mine
-        assert "sink-aware" not in theirs
 
     def test_login_and_files_are_all_that_is_open_to_everybody(self, parts: Parts):
         public = {

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ingest.prefixed import load_model
 from ingest.progress import Interrupted, ignore
 from ingest.writer.adapter import Adapter
 from ingest.writer.division import LEAST_NEIGHBOURHOODS, NEIGHBOURS
 from ingest.writer.job import MAX_ATTEMPTS, evaluate_asked
-from ingest.writer.reading import load_model
 from ragkv.clock import utc_now
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unavailable

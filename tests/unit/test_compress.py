@@ -6,9 +6,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
-from ingest.compress.compressor import Compressor
+from ingest.compress.compressor import Compressor, rows_of
 from ingest.compress.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, WINDOW, kept_tokens
-from ingest.compress.rows import rows_of
 from ingest.compress.view import Watcher
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller

@@ -10,7 +10,6 @@ from ragkv.errors import Unavailable
 log = logging.getLogger(__name__)
 
 INGEST = "ragkv.ingest"
-EVALUATE_WRITER = "ragkv.evaluate_writer"
 QUEUE = "ragkv"
 
 
@@ -48,15 +47,8 @@ class Queue:
 
     def enqueue_ingest(self, document_id: str) -> None:
         """Call it after the commit: a worker may start at once."""
-        self._send(INGEST, document_id)
-
-    def enqueue_evaluation(self, writer: str) -> None:
-        """The evaluation of the writer of this name, whose file is written."""
-        self._send(EVALUATE_WRITER, writer)
-
-    def _send(self, task: str, argument: str) -> None:
         try:
-            self._app.send_task(task, args=[argument])
+            self._app.send_task(INGEST, args=[document_id])
         except OperationalError as error:
             raise _away(error) from error
 

@@ -231,11 +231,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.data_dir / "writers"
 
     @property
-    def evaluations_dir(self) -> Path:
-        """Evaluations of writers that were asked for."""
-        return self.data_dir / "evaluations"
-
-    @property
     def heads_file(self) -> Path:
         """File of the heads that rank passages, if some were found."""
         return self.data_dir / "heads.json"

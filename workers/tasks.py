@@ -1,4 +1,4 @@
-"""The Celery tasks: each a name, a retry policy and a call."""
+"""The Celery task: a name, a retry policy and a call."""
 
 import logging
 import threading
@@ -11,13 +11,13 @@ from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
-from ingest.progress import Interrupted, StageProgress
+from ingest.progress import Interrupted
 from ragkv.catalog.requeue import enqueue
 from ragkv.db.ingestion import Lease
 from ragkv.observe import logs, traces
 from ragkv.observe.cause import CAUSE_HEADER
 from ragkv.outages import is_outage, retry_delay_s
-from ragkv.queue import EVALUATE_WRITER, INGEST, QUEUE
+from ragkv.queue import INGEST, QUEUE
 from workers.pulse import Pulse
 
 log = logging.getLogger("ragkv.ingest")
@@ -28,7 +28,7 @@ FIRST_PAUSE_S = 1.0
 def register_tasks(
     app: Celery, ingest: IngestParts, pulse: Pulse, first_pause_s: float = FIRST_PAUSE_S
 ) -> threading.Event:
-    """Register the tasks. Setting the returned event sends what is being worked on back to the queue."""
+    """Register the task. Setting the returned event sends what is being worked on back to the queue."""
     stopping = threading.Event()
 
     def stop_if_asked(stage: str, done: int, total: int) -> None:
@@ -36,14 +36,8 @@ def register_tasks(
             raise Interrupted
         pulse.progressed()
 
-    _register_ingest(app, ingest, pulse, stop_if_asked, Pause(stopping, first_pause_s))
-    _register_evaluation(app, ingest, pulse, stop_if_asked)
-    return stopping
+    pause = Pause(stopping, first_pause_s)
 
-
-def _register_ingest(
-    app: Celery, ingest: IngestParts, pulse: Pulse, stop_if_asked: StageProgress, pause: "Pause"
-) -> None:
     @app.task(name=INGEST, bind=True, acks_late=True, shared=False)
     def ingest_task(self: Task, document_id: str) -> None:
         """Work on the document whose turn it is, which need not be the one the message names; there may be none."""
@@ -62,18 +56,7 @@ def _register_ingest(
         else:
             pause.reset()
 
-
-def _register_evaluation(app: Celery, ingest: IngestParts, pulse: Pulse, stop_if_asked: StageProgress) -> None:
-    @app.task(name=EVALUATE_WRITER, acks_late=True, shared=False)
-    def evaluate_writer_task(name: str) -> None:
-        """Evaluate the writer of this name, if that was asked for and is not done."""
-        from ingest.writer.job import evaluate_asked  # noqa: PLC0415 - seconds to import, rarely needed
-
-        try:
-            with pulse.working():
-                evaluate_asked(name, ingest.parts, stop_if_asked)
-        except Interrupted as stop:
-            raise Reject(requeue=True) from stop
+    return stopping
 
 
 class Pause:

@@ -4,7 +4,6 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.charts import Chart, Dot, Line, Place, Scale
-from api.admin.collection_choice import collections_of
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.writers import Writers, writers
 from ragkv.parts import Parts
@@ -18,18 +17,13 @@ def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Respons
     """Render the writer in use and those that may be used; for other tenants than the default, that it is not
     theirs."""
     is_owner = request.user.tenant_id == parts.default_collection.tenant_id
-    seen = writers(request.user.tenant_id, parts) if is_owner else None
-    cards = _cards(seen) if seen else {}
-    curves = {key: curve_of(card) for key, card in cards.items() if len(card.curve) > 1}
+    choice = writers(request.user.tenant_id, parts) if is_owner else None
     return page(
         request,
         "writer.html",
-        seen=seen,
-        curves=curves,
-        collections=collections_of(request.user.tenant_id, parts.database) if seen else (),
-        fingerprint=parts.model_fingerprint,
+        choice=choice,
+        curves=_curves(choice) if choice else {},
         sufficient_kl=SUFFICIENT_KL,
-        polled=seen is not None and any(one.evaluation and one.evaluation.is_under_way for one in seen.available),
     )
 
 
@@ -46,7 +40,7 @@ def curve_of(card: Card) -> Chart:
     )
 
 
-def _cards(seen: Writers) -> dict[str, Card]:
-    """Cards by the name that the page gives them; the one in use has none."""
-    cards = {one.name: one.card for one in seen.available}
-    return {"": seen.in_use, **cards} if seen.in_use else cards
+def _curves(choice: Writers) -> dict[str, Chart]:
+    """Charts of those that were trained, by name; that of the writer in use has none."""
+    cards = {writer.name: writer.card for writer in choice.available} | ({"": choice.in_use} if choice.in_use else {})
+    return {name: curve_of(card) for name, card in cards.items() if len(card.curve) > 1}

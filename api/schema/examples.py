@@ -21,7 +21,7 @@ from api.v1.questions import FeedbackBody, RetentionBody
 from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
-from api.v1.writer import EvaluationBody, WriterBody
+from api.v1.writer import WriterBody
 from ragkv.access.audit import AuditEvent, AuditPage
 from ragkv.access.keys import IssuedKey, KeyPage, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
@@ -85,7 +85,6 @@ from ragkv.upkeep.eviction import Freed
 from ragkv.upkeep.rules import KVRulePatch, KVRuleView
 from ragkv.upkeep.verify import Verified
 from ragkv.writer import Card, Gate
-from ragkv.writer_evaluation import Evaluation, State
 
 WRITER = Card(
     model="SmolLM2-135M-Instruct",
@@ -106,15 +105,6 @@ WRITER = Card(
         plain_nll=2.0,
         one_chunk_kl=0.02,
     ),
-)
-EVALUATION = Evaluation(
-    collection="papers",
-    contexts=32,
-    asked_at=datetime(2026, 1, 5, 9, 30, tzinfo=UTC),
-    state=State.DONE,
-    done=32,
-    attempts=1,
-    gate=WRITER.gate,
 )
 DOCUMENT_ID = "5f0c4f1e9d3b4c0f8a6e2b7d1c9a8e30"
 COLLECTION_ID = "c2a7d4b09e6f4f3ab1d85e7c60f92a14"
@@ -494,12 +484,11 @@ EXAMPLES: dict[Any, object] = {
         loads=[TierLoads("host", 34, 18.2, 61.0)],
     ),
     WriterBody: WriterBody(name="embedded"),
-    EvaluationBody: EvaluationBody(name="embedded", collection="papers"),
     Writers: Writers(
         in_use=WRITER,
         fingerprint="6b1f0e1c5d7a4b0f9c3e2d8a7f6b5c4d",
         restart_needed=False,
-        available=(Writer(name="embedded", card=WRITER, objections=(), evaluation=EVALUATION),),
+        available=(Writer(name="embedded", card=WRITER, objections=()),),
     ),
     Freed: Freed(2, 14_745_600),
     Queued: Queued(3),

@@ -89,10 +89,6 @@ FIELDS: dict[str, dict[str, str]] = {
         "request_id": "Id of the request in the service's log.",
     },
     "WriterBody": {"name": "Name of the writer: `embedded`, or a folder in `writers` of the data folder."},
-    "EvaluationBody": {
-        "name": "Name of the writer: `embedded`, or a folder in `writers` of the data folder.",
-        "collection": "Id or name of the collection whose chunks it is evaluated on.",
-    },
     "Writers": {
         "in_use": "Card of the writer in use, after the restart if `restart_needed`; null for the plain model.",
         "fingerprint": "Fingerprint of the adapter that chunks are prefilled with now; empty for the plain model.",
@@ -103,17 +99,6 @@ FIELDS: dict[str, dict[str, str]] = {
         "name": "Name of the writer.",
         "card": "Card of the writer: its training and its evaluation.",
         "objections": "Reasons against using it with the served model; empty if there is none.",
-        "evaluation": "Last requested evaluation; null if there is none.",
-    },
-    "Evaluation": {
-        "collection": "Id or name of the collection.",
-        "contexts": "Number of held-out contexts to evaluate on.",
-        "asked_at": "Time of the request.",
-        "state": "State of the evaluation.",
-        "done": "Number of contexts evaluated so far.",
-        "attempts": "Number of times that a worker has started it.",
-        "gate": "Figures; null until it is done.",
-        "error": "Reason why it failed; null otherwise.",
     },
     "Card": {
         "model": "Name of the model.",

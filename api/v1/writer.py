@@ -1,16 +1,15 @@
 """/v1/writer: the writer in use, and those that can be used."""
 
 import msgspec
-from litestar import Router, delete, get, post, put
+from litestar import Router, delete, get, put
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from ragkv.access.caller import Caller
-from ragkv.catalog.writers import Writers, evaluate_writer, stop_writer, use_writer, writers
+from ragkv.catalog.writers import Writers, stop_writer, use_writer, writers
 from ragkv.parts import Parts
-from ragkv.tenancy import DEFAULT_COLLECTION
 
 _NOT_DEFAULT = "The API key does not belong to the default tenant."
 
@@ -21,13 +20,6 @@ class WriterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: str
 
 
-class EvaluationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Names a writer, and a collection of the default tenant by id or name."""
-
-    name: str
-    collection: str = DEFAULT_COLLECTION
-
-
 @get(
     "/",
     guards=[administering],
@@ -36,7 +28,7 @@ class EvaluationBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     sync_to_thread=True,
 )
 def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
-    """Get the writer in use and those that may be used, with their evaluations."""
+    """Get the writer in use and those that may be used."""
     return writers(caller.tenant_id, parts)
 
 
@@ -60,28 +52,6 @@ def choose_writer(
     return use_writer(caller.tenant_id, data.name, parts)
 
 
-@post(
-    "/evaluation",
-    guards=[administering],
-    status_code=202,
-    summary="Evaluate a writer",
-    responses=json_problems(
-        FORBIDDEN=_NOT_DEFAULT,
-        NOT_FOUND="No such writer or collection.",
-        UNPROCESSABLE_ENTITY="The writer is for another model.",
-    ),
-    sync_to_thread=True,
-)
-def start_evaluation(
-    data: JSONBody[EvaluationBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
-) -> Writers:
-    """Evaluate a writer in the background, on a collection's chunks that it was not trained on.
-
-    `evaluation` in the list of writers shows its progress and its figures. Has no effect while one is in progress.
-    """
-    return evaluate_writer(caller.tenant_id, data.name, data.collection, parts)
-
-
 @delete(
     "/",
     guards=[administering],
@@ -96,4 +66,4 @@ def drop_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) 
 
 
 def writer_router() -> Router:
-    return Router("/v1/writer", route_handlers=[show_writer, choose_writer, start_evaluation, drop_writer], tags=["kv"])
+    return Router("/v1/writer", route_handlers=[show_writer, choose_writer, drop_writer], tags=["kv"])

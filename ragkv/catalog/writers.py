@@ -4,25 +4,20 @@ from pathlib import Path
 
 import msgspec
 
-from ragkv.clock import utc_now
-from ragkv.db.tenants import collection_ref
-from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Unavailable
+from ragkv.errors import Forbidden, NotFound, RagKVError
 from ragkv.parts import Parts
 from ragkv.writer import EMBEDDED_WRITER, Card, install, read_card, remove
-from ragkv.writer_evaluation import Evaluation, State, read_evaluation, write_evaluation
 
 EMBEDDED = "embedded"
 """The name of the writer that comes with ragkv, for the embedded model."""
-EVALUATION_CONTEXTS = 32
 
 
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
-    """A writer that may be used if there are no objections. `evaluation`: the last that was asked for."""
+    """A writer that may be used if there are no objections."""
 
     name: str
     card: Card
     objections: tuple[str, ...]
-    evaluation: Evaluation | None
 
 
 class Writers(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,13 +41,8 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
         fingerprint=parts.writer_fingerprint,
         restart_needed=present != parts.writer_fingerprint,
         available=tuple(
-            Writer(
-                name=name,
-                card=card,
-                objections=tuple(card.objections(parts.model_fingerprint)),
-                evaluation=read_evaluation(name, parts.settings.evaluations_dir),
-            )
-            for name, folder in writer_folders(parts).items()
+            Writer(name=name, card=card, objections=tuple(card.objections(parts.model_fingerprint)))
+            for name, folder in _folders(parts).items()
             if (card := _card(folder))
         ),
     )
@@ -72,42 +62,16 @@ def stop_writer(tenant_id: str, parts: Parts) -> Writers:
     return writers(tenant_id, parts)
 
 
-def evaluate_writer(tenant_id: str, name: str, collection: str, parts: Parts) -> Writers:
-    """Have a worker evaluate a writer on a collection's chunks. Does nothing if an evaluation is running already.
-
-    Raises NotFound for an unknown writer or collection, Rejected for a writer of another model, Unavailable while the
-    queue is away.
-    """
-    _check(tenant_id, parts)
-    card = read_card(_folder(name, parts))
-    if card.model_fingerprint != parts.model_fingerprint:
-        raise Rejected(f"the writer {name} is for {card.model}, not for the served model")
-    collection_ref(tenant_id, collection, parts.database)
-    folder = parts.settings.evaluations_dir
-    known = read_evaluation(name, folder)
-    if known is None or not known.is_under_way:
-        asked = Evaluation(collection=collection, contexts=EVALUATION_CONTEXTS, asked_at=utc_now())
-        write_evaluation(name, asked, folder)
-        try:
-            parts.queue.enqueue_evaluation(name)
-        except Unavailable:
-            write_evaluation(
-                name, msgspec.structs.replace(asked, state=State.FAILED, error="the queue was unavailable"), folder
-            )
-            raise
-    return writers(tenant_id, parts)
-
-
-def writer_folders(parts: Parts) -> dict[str, Path]:
+def _folders(parts: Parts) -> dict[str, Path]:
     """Folders that may hold a writer, by name: those in `writers` of the data folder, and the one that comes with
     ragkv."""
-    own = parts.settings.writers_dir
-    folders = sorted(own.iterdir()) if own.is_dir() else ()
+    trained = parts.settings.writers_dir
+    folders = sorted(trained.iterdir()) if trained.is_dir() else ()
     return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}
 
 
 def _folder(name: str, parts: Parts) -> Path:
-    if (folder := writer_folders(parts).get(name)) is None:
+    if (folder := _folders(parts).get(name)) is None:
         raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
     return folder
 

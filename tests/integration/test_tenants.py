@@ -64,7 +64,6 @@ OF_THE_WHOLE_SERVICE = {
     "GET /v1/writer",
     "PUT /v1/writer",
     "DELETE /v1/writer",
-    "POST /v1/writer/evaluation",
 }
 """For whoever runs the service: the default tenant."""
 
@@ -90,7 +89,6 @@ def bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     return {
         "POST /v1/collections": [{"json": {"name": "mine"}}],
         "PUT /v1/writer": [{"json": {"name": "embedded"}}],
-        "POST /v1/writer/evaluation": [{"json": {"name": "embedded"}}],
         "PATCH /v1/collections/{collection}": [{"json": {"name": "renamed"}}],
         "GET /v1/collections/{collection}/events": [{"params": {"until": "finished"}}],
         "GET /v1/documents": [

@@ -6,6 +6,9 @@ from dataclasses import dataclass, replace
 
 from ragkv.page_names import page_label
 
+MIN_CHUNK_TOKENS = 32
+"""Tokens that RAGKV_CHUNK_TOKENS allows at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ragkv.choosing import UPPER, Choice
+from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.data_sources.location import allowed_locations
 from ragkv.errors import Rejected
@@ -24,7 +25,6 @@ PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
 CLIENT_KEY = "RAGKV_API_KEY"
 """The variable from which clients of a service take their API key; no setting."""
-MIN_CHUNK_TOKENS = 32
 MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from bench.fidelity.report import Estimate, estimate_if
-from ingest.writer.adapter import Adapter
 from ingest.writer.evaluate import figures_of
 from ingest.writer.reading import Reader, Reading, Tail
 from ingest.writer.train import MAX_ANSWER_TOKENS
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, ratio, resamples
 from ragkv.known_questions import KnownQuestion
@@ -61,7 +61,9 @@ class StitchingRow(msgspec.Struct, frozen=True):
 class QuestionReader:
     """Reads questions over their own passages in the data's order, a chunk each, with nothing recomputed."""
 
-    def __init__(self, reader: Reader, adapter: Adapter | None, prompts: PromptBuilder, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self, reader: Reader, adapter: TrainableAdapter | None, prompts: PromptBuilder, tokenizer: Tokenizer
+    ) -> None:
         self._reader = reader
         self._adapter = adapter
         self._weights = adapter.merged_weights() if adapter else None

@@ -15,8 +15,8 @@ from bench.records import Records, digest_of, records_beside
 from bench.stitching.measure import QuestionReader, StitchedQuestion, StitchingRow, rows_of
 from bench.ttft import machine
 from ingest.prefixed import load_model
-from ingest.writer.adapter import Adapter
 from ingest.writer.reading import NoWriter, Reader
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.errors import Rejected
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
@@ -62,7 +62,7 @@ def run(options: StitchingOptions, parts: Parts, progress: Callable[[int, int], 
         raise Rejected(f"--writer {options.writer}: it is for another model")
     model = load_model(parts.model_folder, torch.float32 if options.float32 else parts.layout.dtype)
     model.requires_grad_(False)
-    adapter = Adapter.load(model, options.writer) if options.writer else None
+    adapter = TrainableAdapter.load(model, options.writer) if options.writer else None
     reader = QuestionReader(
         Reader(model, adapter or NoWriter(), parts.prompts.prefix_ids), adapter, parts.prompts, parts.tokenizer
     )

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from ingest.prefixed import KV
-from ingest.writer.adapter import Adapter
 from ingest.writer.reading import Reader, Reading, Tail, distances
 from ingest.writer.samples import Sample
 from ingest.writer.train import Tokens
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.evaluation.metrics import interval, resamples
 from ragkv.writer import Gate
 
@@ -30,7 +30,7 @@ class Figures:
 @torch.no_grad()
 def evaluate(
     reader: Reader,
-    adapter: Adapter,
+    adapter: TrainableAdapter,
     tokens: Tokens,
     held_out: Sequence[Sample],
     progress: Callable[[int], None] = lambda done: None,

@@ -16,7 +16,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from ingest.capture import Captured, mean_of, padded
 from ingest.prefixed import KV, PrefixedModel, cache_of, repeated
-from ingest.writer.stand_ins import BARE, Context
+from ingest.writer.adapter import BARE, Context
 
 Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""

@@ -9,7 +9,6 @@ import msgspec
 import torch
 
 from ingest.prefixed import load_model
-from ingest.writer.adapter import RANK, Adapter
 from ingest.writer.corpus import cut
 from ingest.writer.division import digest_of, divide, read_record, write_record
 from ingest.writer.evaluate import evaluate
@@ -18,6 +17,7 @@ from ingest.writer.samples import SIZES, Sample, Samples
 from ingest.writer.settle import Setting, settle
 from ingest.writer.stand_ins import SHARE, draw_stand_ins
 from ingest.writer.train import Course, Tokens, Trainer
+from ingest.writer.trainable import RANK, TrainableAdapter
 from ragkv.chunk import Chunk
 from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
@@ -71,9 +71,9 @@ class Run:
         card = _card_to_go_on_with(parts, plan)
         model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
         if card is None:
-            self._adapter = Adapter.new(model, stand_ins=_stand_ins(self._training, plan))
+            self._adapter = TrainableAdapter.new(model, stand_ins=_stand_ins(self._training, plan))
         else:
-            self._adapter = Adapter.load(model, plan.folder, trainable=True)
+            self._adapter = TrainableAdapter.load(model, plan.folder, trainable=True)
         self._card = card or _new_card(parts, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts)
@@ -208,7 +208,7 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
     return card
 
 
-def _new_card(parts: Parts, plan: Plan, adapter: Adapter) -> Card:
+def _new_card(parts: Parts, plan: Plan, adapter: TrainableAdapter) -> Card:
     return Card(
         model=public_name(parts.settings),
         model_fingerprint=parts.model_fingerprint,

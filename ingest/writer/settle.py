@@ -9,8 +9,8 @@ The share of the stand-ins in the mean with the bare prefix is a second way betw
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ingest.writer.adapter import Adapter
 from ingest.writer.train import Trainer
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.writer import MAX_ONE_CHUNK_KL
 
 STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6)
@@ -28,7 +28,9 @@ class Setting:
     share: float
 
 
-def settle(trainer: Trainer, adapter: Adapter, progress: Callable[[Setting], None] = lambda setting: None) -> Setting:
+def settle(
+    trainer: Trainer, adapter: TrainableAdapter, progress: Callable[[Setting], None] = lambda setting: None
+) -> Setting:
     """Give an adapter the strongest setting at which one chunk alone of the validation samples passes the gate with a
     margin, or the weakest. Returns it. `progress` is told each before it is tried.
 
@@ -54,7 +56,7 @@ def settle(trainer: Trainer, adapter: Adapter, progress: Callable[[Setting], Non
     return chosen
 
 
-def _validated(trainer: Trainer, adapter: Adapter, setting: Setting, *, alone: bool) -> float:
+def _validated(trainer: Trainer, adapter: TrainableAdapter, setting: Setting, *, alone: bool) -> float:
     adapter.weigh_stand_ins(setting.share)
     with adapter.at_strength(setting.strength):
         return trainer.validate(alone=alone).kl

@@ -7,7 +7,6 @@ averaged out. The less the bare prefix weighs, the further is the mean from what
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 
 from ragkv.chunk import Chunk
@@ -19,29 +18,11 @@ SHARE = 0.5
 """Of the stand-ins in the mean, unless it is given."""
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
-    """ids: tokens between the prefix and a chunk that is written. weight: of what is written so, in the mean."""
-
-    ids: tuple[int, ...]
-    weight: float
-
-
-BARE = (Context((), 1.0),)
-"""The prefix alone."""
-
-
-def contexts_of(stand_ins: StandIns) -> tuple[Context, ...]:
-    """The bare prefix and the stand-ins, with their weights in the mean."""
-    ids, share = stand_ins.contexts, stand_ins.share
-    return (Context((), 1 - share), *(Context(each, share / len(ids)) for each in ids))
-
-
 def draw_stand_ins(near: Sequence[Sequence[Chunk]], count: int, share: float, seed: int) -> StandIns:
     """Stand-ins of chunks of different neighbourhoods, as unlike each other as those of a question."""
     drawn = random.Random(seed)  # noqa: S311 - passages, not secrets
     contexts = []
     for _ in range(count):
-        chunks = [drawn.choice(some) for some in drawn.sample(near, min(CHUNKS, len(near)))]
+        chunks = [drawn.choice(chunks) for chunks in drawn.sample(near, min(CHUNKS, len(near)))]
         contexts.append(tuple(chain.from_iterable(chunk.token_ids for chunk in chunks)))
     return StandIns(contexts=tuple(contexts), share=share)

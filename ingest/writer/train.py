@@ -14,9 +14,9 @@ from typing import Any, cast
 import torch
 
 from ingest.prefixed import KV
-from ingest.writer.adapter import Adapter
 from ingest.writer.reading import TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
 from ingest.writer.samples import Sample, Samples
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.errors import Rejected
 
@@ -68,7 +68,7 @@ class Trainer:
     """One run. `validation`: samples that are never trained on."""
 
     def __init__(
-        self, reader: Reader, adapter: Adapter, tokens: Tokens, course: Course, validation: Sequence[Sample]
+        self, reader: Reader, adapter: TrainableAdapter, tokens: Tokens, course: Course, validation: Sequence[Sample]
     ) -> None:
         self._reader = reader
         self._adapter = adapter
@@ -181,7 +181,7 @@ class _Writing:
     """
 
     def __init__(
-        self, reader: Reader, adapter: Adapter, chunks: Sequence[tuple[int, ...]], weights: Weights, turn: int
+        self, reader: Reader, adapter: TrainableAdapter, chunks: Sequence[tuple[int, ...]], weights: Weights, turn: int
     ) -> None:
         """turn: index of the context that the first group's gradients go through, counted on beyond the last."""
         self._reader = reader

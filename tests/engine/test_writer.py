@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM
 
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
-from ingest.writer.adapter import Adapter
 from ingest.writer.reading import Reader, Tail
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
@@ -30,7 +30,7 @@ class Written:
 def written(exact: World) -> Written:
     world = exact.model
     model = AutoModelForCausalLM.from_pretrained(world.settings.model, dtype=torch.float32).eval()
-    adapter = Adapter.new(model)
+    adapter = TrainableAdapter.new(model)
     torch.manual_seed(0)
     for parameter in adapter.parameters:
         parameter.data.normal_(0, 0.02)

@@ -20,9 +20,10 @@ from ingest.parse.pdf import page_at
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
+from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
-from ragkv.settings import MIN_CHUNK_TOKENS, Settings
+from ragkv.settings import Settings
 from tests.hostile_files import FONTS, forms, page, stream
 from tests.issued_keys import issue_key_by_name
 from tests.made_files import pdf

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 
 from bench.stitching import run
 from bench.stitching.measure import PLAIN, WRITER, KVFigures, StitchedQuestion, rows_of
-from ingest.writer.adapter import Adapter
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.cli import main
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -33,7 +33,7 @@ def writer(model: Path, tmp_path: Path) -> Path:
     """A writer of the model, which changes its KV and has passed no evaluation."""
     folder = tmp_path / "writer"
     folder.mkdir()
-    adapter = Adapter.new(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32))
+    adapter = TrainableAdapter.new(AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32))
     torch.manual_seed(0)
     for parameter in adapter.parameters:
         parameter.data.normal_(0, 0.05)

@@ -9,13 +9,13 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
 from ingest.prefill import Prefiller
-from ingest.writer.adapter import Adapter
 from ingest.writer.division import read_record, write_record
 from ingest.writer.evaluate import evaluate, ratio_upper
 from ingest.writer.reading import TOKENS_AT_ONCE, Reader, Tail, distances, grouped
 from ingest.writer.samples import Sample, Samples
 from ingest.writer.settle import SHARES, STRENGTHS, Setting, settle
 from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
+from ingest.writer.trainable import TrainableAdapter
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
 from ragkv.fingerprint import Fingerprints
@@ -67,8 +67,8 @@ def model(request):
 
 
 @pytest.fixture
-def adapter(model) -> Adapter:
-    return Adapter.new(model)
+def adapter(model) -> TrainableAdapter:
+    return TrainableAdapter.new(model)
 
 
 def digest_without_stand_ins(folder: Path) -> str:
@@ -76,7 +76,7 @@ def digest_without_stand_ins(folder: Path) -> str:
     return Fingerprints().adapter(folder)
 
 
-def awaken(adapter: Adapter) -> None:
+def awaken(adapter: TrainableAdapter) -> None:
     """Weights that change something."""
     torch.manual_seed(1)
     for parameter in adapter.parameters:
@@ -88,7 +88,7 @@ class TestPrefill:
         layout = layout_of(model.config, "float32")
         plain = Prefiller(copy.deepcopy(model).model, layout).prefill(PREFIX, CHUNKS)
 
-        written = Prefiller(model, layout, Adapter.new(model)).prefill(PREFIX, CHUNKS)
+        written = Prefiller(model, layout, TrainableAdapter.new(model)).prefill(PREFIX, CHUNKS)
 
         for one, other in zip(plain, written, strict=True):
             for name in ("keys", "values", "initial", "local", "mean_keys"):
@@ -113,7 +113,9 @@ class TestPrefill:
             Prefiller(copy.deepcopy(model), layout).prefill((*PREFIX, *ids), CHUNKS)[1:] for ids in STAND_INS.contexts
         ]
 
-        prefix, *chunks = Prefiller(model, layout, Adapter.new(model, stand_ins=STAND_INS)).prefill(PREFIX, CHUNKS)
+        prefix, *chunks = Prefiller(model, layout, TrainableAdapter.new(model, stand_ins=STAND_INS)).prefill(
+            PREFIX, CHUNKS
+        )
 
         torch.testing.assert_close(prefix.keys, plain[0].keys)
         for chunk, bare, one, other in zip(chunks, plain[1:], *behind, strict=True):
@@ -165,7 +167,7 @@ class TestReading:
             torch.testing.assert_close(one.logprobs, other.logprobs)
 
     def test_over_stand_ins_it_reads_what_ingestion_wrote(self, model):
-        adapter = Adapter.new(model, stand_ins=STAND_INS)
+        adapter = TrainableAdapter.new(model, stand_ins=STAND_INS)
         awaken(adapter)
         with torch.no_grad():
             kv = Reader(model, adapter, PREFIX).write(CHUNKS)
@@ -177,7 +179,7 @@ class TestReading:
             torch.testing.assert_close(values[0, :, len(PREFIX) :].transpose(0, 1), written, atol=1e-5, rtol=1e-5)
 
     def test_switched_off_it_knows_no_stand_ins(self, model):
-        adapter = Adapter.new(model, stand_ins=STAND_INS)
+        adapter = TrainableAdapter.new(model, stand_ins=STAND_INS)
         reader = Reader(model, adapter, PREFIX)
         with adapter.disabled():
             kv = reader.write(CHUNKS[:1])
@@ -188,16 +190,16 @@ class TestReading:
         assert max(kl.item() for kl, _ in pairs) < 1e-6
 
     def test_stand_ins_are_kept_with_the_weights(self, model, tmp_path: Path):
-        Adapter.new(copy.deepcopy(model), stand_ins=STAND_INS).save(tmp_path)
+        TrainableAdapter.new(copy.deepcopy(model), stand_ins=STAND_INS).save(tmp_path)
 
-        assert Adapter.load(model, tmp_path).stand_ins == STAND_INS
+        assert TrainableAdapter.load(model, tmp_path).stand_ins == STAND_INS
         assert Fingerprints().adapter(tmp_path) != digest_without_stand_ins(tmp_path)
 
 
 class TestTraining:
     def trainer(self, model, course: Course, stand_ins: StandIns | None = None) -> Trainer:
         torch.manual_seed(0)
-        adapter = Adapter.new(model, stand_ins=stand_ins)
+        adapter = TrainableAdapter.new(model, stand_ins=stand_ins)
         return Trainer(Reader(model, adapter, PREFIX), adapter, Fixed(), course, [SAMPLE])
 
     def test_the_reader_comes_nearer_to_full_prefill(self, model):
@@ -240,8 +242,8 @@ class TestTraining:
         self, model, monkeypatch, kept: int
     ):
         monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
-        beside = Adapter.new(copy.deepcopy(model), stand_ins=STAND_INS)
-        ours = Adapter.new(model, stand_ins=STAND_INS)
+        beside = TrainableAdapter.new(copy.deepcopy(model), stand_ins=STAND_INS)
+        ours = TrainableAdapter.new(model, stand_ins=STAND_INS)
         for one in (beside, ours):
             awaken(one)
         turns = len(ours.contexts)
@@ -291,7 +293,7 @@ class TestTraining:
         broken._adapter.save(tmp_path)
         torch.save(broken.state(), tmp_path / "state")
 
-        adapter = Adapter.load(model, tmp_path, trainable=True)
+        adapter = TrainableAdapter.load(model, tmp_path, trainable=True)
         resumed = Trainer(Reader(model, adapter, PREFIX), adapter, Fixed(), course, [SAMPLE])
         resumed.resume(torch.load(tmp_path / "state", weights_only=True))
         resumed.run(Samples(NEAR, 0), lambda done, losses: None)
@@ -311,7 +313,9 @@ class TestTraining:
 
     def test_a_weakened_writer_changes_the_weights_by_a_share(self, model, adapter):
         awaken(adapter)
-        plain = {name: weight.clone() for name, weight in Adapter.new(copy.deepcopy(model)).merged_weights().items()}
+        plain = {
+            name: weight.clone() for name, weight in TrainableAdapter.new(copy.deepcopy(model)).merged_weights().items()
+        }
         with adapter.at_strength(0.25):
             for_a_while = adapter.merged_weights()
         whole = adapter.merged_weights()
@@ -339,7 +343,7 @@ class TestTraining:
         whole = {(1.0, 0.6): 5, (0.9, 0.8): 3, (0.8, 1.0): 4}
         tried = []
 
-        def validated(trainer: Trainer, adapter: Adapter, setting: Setting, *, alone: bool) -> float:
+        def validated(trainer: Trainer, adapter: TrainableAdapter, setting: Setting, *, alone: bool) -> float:
             tried.append(setting)
             return (kls if alone else whole)[setting.strength, round(setting.share / STAND_INS.share, 1)]
 
@@ -393,7 +397,7 @@ def learn_beside_the_weights(reader: Reader) -> None:
         ((kl + HIDDEN_WEIGHT * hidden) / 2).backward()
 
 
-def assert_same_gradients(one: Adapter, other: Adapter) -> None:
+def assert_same_gradients(one: TrainableAdapter, other: TrainableAdapter) -> None:
     for ours, theirs in zip(one.parameters, other.parameters, strict=True):
         torch.testing.assert_close(
             torch.zeros_like(ours) if ours.grad is None else ours.grad,

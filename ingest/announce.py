@@ -29,29 +29,29 @@ class Announcer:
     def under_way(self, batches: Sequence[Batch]) -> None:
         """Announce these, in the order in which they are computed from now on, in place of those announced before. If
         one batch fewer remains, the first has finished and updates the rate."""
-        now = time.time()
+        now_s = time.time()
         if self._batches and len(batches) == len(self._batches) - 1:
             self._computed(self._tokens(self._batches[0]), time.perf_counter() - self._began)
-        before, self._announced = self._announced, self._prefilling.announce(self._estimated(batches, now))
-        before.withdraw()
+        earlier, self._announced = self._announced, self._prefilling.announce(self._estimated(batches, now_s))
+        earlier.withdraw()
         self._batches, self._began = batches, time.perf_counter()
 
-    def _estimated(self, batches: Sequence[Batch], now: float) -> list[prefilling.Batch]:
+    def _estimated(self, batches: Sequence[Batch], began_s: float) -> list[prefilling.Batch]:
         """takes_s counts from now for each: batches come one after the other."""
-        found: list[prefilling.Batch] = []
+        announced: list[prefilling.Batch] = []
         tokens = 0
         if self._token_s is None:
-            return found
+            return announced
         for batch in batches:
             tokens += self._tokens(batch)
-            if found and tokens > AHEAD_TOKENS:
+            if announced and tokens > AHEAD_TOKENS:
                 break
-            found.append(prefilling.Batch(tuple(key for key, _ in batch), now, tokens * self._token_s))
-        return found
+            announced.append(prefilling.Batch(tuple(key for key, _ in batch), began_s, tokens * self._token_s))
+        return announced
 
     def _computed(self, tokens: int, seconds: float) -> None:
-        now = seconds / tokens
-        self._token_s = now if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * now
+        token_s = seconds / tokens
+        self._token_s = token_s if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * token_s
 
     def _tokens(self, batch: Batch) -> int:
         """Tokens that run through the model, padding included."""

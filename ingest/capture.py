@@ -135,16 +135,16 @@ def _unrotated(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
 def modules_with_rotation(model: torch.nn.Module) -> list[ModuleType]:
     """Python modules of the model's layers that hold an `apply_rotary_pos_emb`. Raises Unsupported if none does."""
     names = {type(part).__module__ for part in model.modules()}
-    found = [sys.modules[name] for name in sorted(names) if hasattr(sys.modules[name], ROTATE)]
-    if not found:
+    modules = [sys.modules[name] for name in sorted(names) if hasattr(sys.modules[name], ROTATE)]
+    if not modules:
         raise Unsupported(f"{type(model).__name__}: its keys cannot be captured before they are rotated")
-    return found
+    return modules
 
 
 def padded(rows: Sequence[Sequence[int]], device: torch.device) -> torch.Tensor:
     """Token ids as [rows, longest] int64, padded on the right: under causal attention nothing before it sees the
     padding."""
     ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)
-    for row, given in zip(ids, rows, strict=True):
-        row[: len(given)] = torch.tensor(given)
+    for row, tokens in zip(ids, rows, strict=True):
+        row[: len(tokens)] = torch.tensor(tokens)
     return ids.to(device)

@@ -24,8 +24,8 @@ def ingest(paths: tuple[Path, ...]) -> None:
 
         tally = read_paths(paths, parts, console)
     replaced = f" ({tally.replaced} changed)" if tally.replaced else ""
-    known = f", {tally.known} already known" if tally.known else ""
-    console.print(f"{tally.read} ingested{replaced}{known}, {len(tally.failures)} failed", highlight=False)
+    ingested_before = f", {tally.known} already known" if tally.known else ""
+    console.print(f"{tally.read} ingested{replaced}{ingested_before}, {len(tally.failures)} failed", highlight=False)
     for path, reason in tally.failures:
         console.print(f"  {path}: {reason}", highlight=False, markup=False)
     if tally.failures:

@@ -65,45 +65,45 @@ class Words:
 
     def count(self, start: int, end: int) -> int:
         """Tokens of the words that begin in characters [start, end)."""
-        first, last = np.searchsorted(self._starts, [start, end])
-        return int(self._tokens_before[last] - self._tokens_before[first])
+        begin, after = np.searchsorted(self._starts, [start, end])
+        return int(self._tokens_before[after] - self._tokens_before[begin])
 
     def cut(self, start: int, end: int, budget: int) -> Iterator[tuple[int, int]]:
         """Character ranges that hold all words of [start, end), in parts of at most `budget` tokens.
 
         Parts are filled; the last two share the remainder evenly, so that no small part is left over.
         """
-        first, last = map(int, np.searchsorted(self._starts, [start, end]))
-        while first < last:
-            following = self._next_cut(first, last, max(1, budget))
-            yield int(self._starts[first]), int(self._ends[following - 1])
-            first = following
+        word, last = map(int, np.searchsorted(self._starts, [start, end]))
+        while word < last:
+            following = self._next_cut(word, last, max(1, budget))
+            yield int(self._starts[word]), int(self._ends[following - 1])
+            word = following
 
-    def _next_cut(self, first: int, last: int, budget: int) -> int:
-        """The first word of the part that follows the one beginning at word `first`."""
-        before = self._tokens_before
-        left = int(before[last] - before[first])
-        if left <= budget or last == first + 1:  # a word alone stays whole, however long
+    def _next_cut(self, word: int, last: int, budget: int) -> int:
+        """The first word of the part that follows the one beginning at word `word`."""
+        sums = self._tokens_before
+        left = int(sums[last] - sums[word])
+        if left <= budget or last == word + 1:  # a word alone stays whole, however long
             return last
-        limit = int(np.searchsorted(before, before[first] + budget, side="right")) - 1
-        limit = max(limit, first + 1)
+        limit = int(np.searchsorted(sums, sums[word] + budget, side="right")) - 1
+        limit = max(limit, word + 1)
         ideal = budget if left > 2 * budget else (left + 1) // 2
         lowest = max(left - budget, ideal * 3 // 4) if left <= 2 * budget else budget * 5 // 8
-        earliest = int(np.searchsorted(before, before[first] + lowest))
-        target = min(limit, int(np.searchsorted(before, before[first] + ideal)))
-        return self._best_break(first, min(max(earliest, first + 1), limit), target, limit)
+        earliest = int(np.searchsorted(sums, sums[word] + lowest))
+        target = min(limit, int(np.searchsorted(sums, sums[word] + ideal)))
+        return self._best_break(word, min(max(earliest, word + 1), limit), target, limit)
 
-    def _best_break(self, first: int, earliest: int, target: int, limit: int) -> int:
+    def _best_break(self, word: int, earliest: int, target: int, limit: int) -> int:
         """The word in [earliest, limit] after the strongest break; among equal breaks, the one nearest to
         target."""
-        offset = int(self._starts[first])
+        offset = int(self._starts[word])
         window = self._text[offset : int(self._starts[limit]) + 1]
         for pattern in _BREAKS:
-            places = [offset + found.end() for found in pattern.finditer(window)]
-            found = np.searchsorted(self._starts, places)
-            found = found[(found >= earliest) & (found <= limit)]
-            if found.size:
-                return int(found[np.argmin(np.abs(found - target))])
+            places = [offset + match.end() for match in pattern.finditer(window)]
+            matches = np.searchsorted(self._starts, places)
+            matches = matches[(matches >= earliest) & (matches <= limit)]
+            if matches.size:
+                return int(matches[np.argmin(np.abs(matches - target))])
         return target
 
 

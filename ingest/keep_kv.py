@@ -45,7 +45,7 @@ def _keep_kv_by(
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
 
-    def kept(entries: Sequence[KVEntry], is_computed: bool) -> None:
+    def keep(entries: Sequence[KVEntry], is_computed: bool) -> None:
         lease.keep(named.kept(entries))
         ingest.counters.tokens(**{"computed" if is_computed else "reused": _tokens(entries)})
         ingest.kept()
@@ -67,7 +67,7 @@ def _keep_kv_by(
         with ingest.stage("prefill"):
             done = precompute(
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, parts.settings.prefill_batch_tokens,
-                Hooks(reporter.stage("prefill"), kept, has_room, ingest.announcer.under_way, elsewhere),
+                Hooks(reporter.stage("prefill"), keep, has_room, ingest.announcer.under_way, elsewhere),
                 ingest.compressor,
             )  # fmt: skip
         counted = lease.kv_keys()

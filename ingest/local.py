@@ -53,16 +53,16 @@ def find_files(paths: Sequence[Path]) -> Iterator[Path]:
 
     Raises Rejected if there is none.
     """
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         if path.is_file():
-            found.append(path)
+            files.append(path)
         else:
             inside = [file.relative_to(path) for file in sorted(path.rglob("*")) if file.is_file()]
-            found += [path / file for file in inside if not any(part.startswith(".") for part in file.parts)]
-    if not found:
+            files += [path / file for file in inside if not any(part.startswith(".") for part in file.parts)]
+    if not files:
         raise Rejected(f"there is no file in {', '.join(map(str, paths))}")
-    return iter(dict.fromkeys(found))
+    return iter(dict.fromkeys(files))
 
 
 def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -> IngestTally:
@@ -88,7 +88,7 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
     document_id = stored.document_id
     if stored.before == "kept":
         watch.note(f"{file}: it changed; what was made of it before stays, because other files or uploads have it too")
-    before = document_view(parts.default_collection.tenant_id, document_id, parts.database)
+    earlier = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
     after = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     if outcome is IngestOutcome.FAILED:
@@ -96,7 +96,7 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
     if outcome is IngestOutcome.READY:
         tally.read += 1
         tally.replaced += stored.before == "replaced"
-    elif before.status == "ready" or before.kv_evicted:
+    elif earlier.status == "ready" or earlier.kv_evicted:
         tally.known += 1
     else:
         raise Rejected(IN_HAND)

@@ -102,18 +102,18 @@ class PageViews:
     def close(self) -> None:
         self._parsers.close()
 
-    def _located(self, tenant_id: str, document_id: str, asked: Locating) -> Located:
+    def _located(self, tenant_id: str, document_id: str, locating: Locating) -> Located:
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
-        with self._opened(tenant_id, path, asked.first, "boxes") as body, self._parsers.one() as parser:
-            return parser.locate(name, body, asked, self._scans(tenant_id, path.name, asked))
+        with self._opened(tenant_id, path, locating.first, "boxes") as body, self._parsers.one() as parser:
+            return parser.locate(name, body, locating, self._scans(tenant_id, path.name, locating))
 
-    def _scans(self, tenant_id: str, sha256: str, asked: Locating) -> tuple[ScannedPage, ...]:
+    def _scans(self, tenant_id: str, sha256: str, locating: Locating) -> tuple[ScannedPage, ...]:
         """The pages asked for that were read by OCR, as they were kept; none if that cannot be read any more."""
         try:
             scans = decode_scans(self._parts.files.beside(tenant_id, sha256) or NO_SCANS)
         except DecodeError:
             return ()
-        return tuple(scan for scan in scans if asked.first <= scan.number < asked.first + MAX_PAGES_AT_ONCE)
+        return tuple(scan for scan in scans if locating.first <= scan.number < locating.first + MAX_PAGES_AT_ONCE)
 
     @contextmanager
     def _opened(self, tenant_id: str, path: Path, number: int, work: str) -> Iterator[BinaryIO]:
@@ -213,10 +213,10 @@ class _Kept(Generic[V]):
     def forget_deleted(self) -> None:
         with self._lock:
             paths = {path for path, _, _ in self._values}
-        gone = {path for path in paths if not path.exists()}
+        deleted = {path for path in paths if not path.exists()}
         with self._lock:
-            now = time.monotonic()
-            for key in [key for key, (_, _, until) in self._values.items() if key[0] in gone or now > until]:
+            now_s = time.monotonic()
+            for key in [key for key, (_, _, until) in self._values.items() if key[0] in deleted or now_s > until]:
                 self._total -= self._values.pop(key)[1]
 
 

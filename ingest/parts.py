@@ -54,11 +54,11 @@ class IngestParts:
         return prefiller
 
     def _check_folders(self) -> None:
-        parts, found = self.parts, self.parts.fingerprints
+        parts, fingerprints = self.parts, self.parts.fingerprints
         is_same_writer = not parts.writer_fingerprint or (
-            found.adapter(parts.settings.writer_dir) == parts.writer_fingerprint
+            fingerprints.adapter(parts.settings.writer_dir) == parts.writer_fingerprint
         )
-        if found.weights(parts.model_folder) != parts.model_fingerprint or not is_same_writer:
+        if fingerprints.weights(parts.model_folder) != parts.model_fingerprint or not is_same_writer:
             raise Unavailable("another model or writer was put into use: restart the workers, so that they use it")
 
     @cached_property

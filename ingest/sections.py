@@ -49,14 +49,14 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
     groups = _group_small(sections, words, small, full)
     parts = []
     for group in groups:
-        first, last = group[0], group[-1]
+        opening, closing = group[0], group[-1]
         # One section under its own path; several under the start that their paths share, with their headings in the
         # text.
         steps_of_all = zip(*(section.path for section in group), strict=False)
         path = tuple(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, steps_of_all))
-        start = first.start if path == first.path else first.start_below(path)
+        start = opening.start if path == opening.path else opening.start_below(path)
         steps = (parsed.title, *path)
-        parts.append(Part(_JOINT.join(steps), steps[-1], first.start_below(()), start, last.end))
+        parts.append(Part(_JOINT.join(steps), steps[-1], opening.start_below(()), start, closing.end))
     return parts
 
 
@@ -71,18 +71,20 @@ def _sections(parsed: Parsed) -> Iterator[_Section]:
 
 def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Section]:
     """Put headings without text that the next section's path contains above it; other such headings become text."""
-    kept: list[_Section] = []
+    sections_with_text: list[_Section] = []
     above: tuple[tuple[int, int], ...] = ()
     for section, following in zip(sections, [*sections[1:], None], strict=True):
         if words.count(section.start, section.end):
-            kept.append(replace(section, above=above))
+            sections_with_text.append(replace(section, above=above))
         elif _leads_to(section, following):
             above = (*above, (len(section.path), section.heading_start))
             continue
         elif words.count(section.heading_start, section.end):
-            kept.append(replace(section, path=section.path[:-1], start=section.heading_start, above=above))
+            sections_with_text.append(
+                replace(section, path=section.path[:-1], start=section.heading_start, above=above)
+            )
         above = ()
-    return kept
+    return sections_with_text
 
 
 def _leads_to(section: _Section, following: _Section | None) -> bool:

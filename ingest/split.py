@@ -60,9 +60,9 @@ def split(
     titles = _Titles(tokenizer, chunk_tokens)
     drafts = [draft for part in parts for draft in _drafts(titles.draft(part), words)]
     fitted: list[tuple[_Draft, list[int]]] = []
-    for some in batched(drafts):
+    for batch in batched(drafts):
         watch()
-        fitted += _fitted(some, words, parsed.text, tokenizer, chunk_tokens)
+        fitted += _fitted(batch, words, parsed.text, tokenizer, chunk_tokens)
     page_starts = [page.start for page in parsed.pages]
     return [
         Chunk(

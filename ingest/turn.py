@@ -29,12 +29,12 @@ class Turn:
 
     def is_over(self) -> bool:
         """Whether others are waiting, asked while pages are read: only once they were read for a while."""
-        now = time.monotonic()
+        now_s = time.monotonic()
         if self._reading_since is None:
-            self._reading_since = now
-        if now - self._reading_since < TURN_SECONDS:
+            self._reading_since = now_s
+        if now_s - self._reading_since < TURN_SECONDS:
             return False
-        self._reading_since = now
+        self._reading_since = now_s
         return self._others_wait()
 
     def made_searchable(self) -> None:

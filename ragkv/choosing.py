@@ -33,13 +33,13 @@ class Choice:
             return cls((), sink_aware)
         layers: set[int] = set()
         for part in text.split(","):
-            found = _PART.fullmatch(part)
-            if found is None or not int(found[1]) <= int(found[2] or found[1]) < MAX_LAYERS:
+            match = _PART.fullmatch(part)
+            if match is None or not int(match[1]) <= int(match[2] or match[1]) < MAX_LAYERS:
                 raise Rejected(
                     f'{SETTING}={text}: give "{UPPER}", a range such as 9-20 or numbers such as 9,12,15; the first '
                     "layer is 0"
                 )
-            layers.update(range(int(found[1]), int(found[2] or found[1]) + 1))
+            layers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
         return cls(tuple(sorted(layers)), sink_aware)
 
     @property

@@ -197,14 +197,14 @@ def remove(folder: Path) -> bool:
 
 
 def _replace(folder: Path, files: Sequence[Path]) -> None:
-    partial, gone = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
+    partial, replaced = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
     partial.mkdir(parents=True)
     for file in files:
         shutil.copyfile(file, partial / file.name)
     if folder.exists():
-        folder.rename(gone)
+        folder.rename(replaced)
     partial.rename(folder)
-    shutil.rmtree(gone, ignore_errors=True)
+    shutil.rmtree(replaced, ignore_errors=True)
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -217,18 +217,18 @@ class _Written(msgspec.Struct, frozen=True):
 def note_written(folder: Path, writer: str) -> None:
     """Chunks are written with this writer from now on: `writer_before` will know when it changes. `folder`: of the
     writer in use; `writer`: its fingerprint."""
-    known = _written(folder)
-    if known is None or known.last != writer:
-        replace_file(_state(folder), msgspec.json.encode(_Written(writer, known.last if known else None)))
+    written = _written(folder)
+    if written is None or written.last != writer:
+        replace_file(_state(folder), msgspec.json.encode(_Written(writer, written.last if written else None)))
 
 
 def writer_before(folder: Path, writer: str) -> str | None:
     """Fingerprint of the writer that chunks were written with before this one; empty for the plain model, None for
     none."""
-    known = _written(folder)
-    if known is None:
+    written = _written(folder)
+    if written is None:
         return None
-    return known.before if known.last == writer else known.last
+    return written.before if written.last == writer else written.last
 
 
 def _written(folder: Path) -> _Written | None:

@@ -52,25 +52,27 @@ class Watching:
 
     def _run(self) -> None:
         repeat(self._keep_in_step, self._stop, self._interval_s, "watched folders")
-        for one in self._watches.values():
-            one.stop()
+        for folder_watch in self._watches.values():
+            folder_watch.stop()
 
     def _keep_in_step(self) -> bool:
-        wanted = watched_folders(self._parts.database)
-        for folder in self._watches.keys() - set(wanted):
+        folders = watched_folders(self._parts.database)
+        for folder in self._watches.keys() - set(folders):
             self._watches.pop(folder).stop()
-        for number, folder in enumerate(wanted):
+        for number, folder in enumerate(folders):
             refusal = (
                 None
                 if number < self._max_watched
                 else f"the worker already watches {self._max_watched} folders, the most it can"
             )
-            before = self._watches.get(folder)
-            if before is not None:
-                if before.refusal == refusal and not before.is_over(self._retry_s):
+            folder_watch = self._watches.get(folder)
+            if folder_watch is not None:
+                if folder_watch.refusal == refusal and not folder_watch.is_over(self._retry_s):
                     continue
-                before.stop()
-            self._watches[folder] = _Watch(folder, self._parts, self._quiet_ms, refusal, is_again=before is not None)
+                folder_watch.stop()
+            self._watches[folder] = _Watch(
+                folder, self._parts, self._quiet_ms, refusal, is_again=folder_watch is not None
+            )
             self._watches[folder].start()
         return False
 

@@ -45,9 +45,9 @@ def kept_tokens(compression: Compression, view: ChunkView) -> list[int]:
     budget = budget_of(compression.keep, view.num_tokens)
     method = METHODS[compression.method]
     scores = method.score(view).clone()
-    first, last = method.always(budget)
-    scores[:first] = torch.inf
-    scores[view.num_tokens - last :] = torch.inf
+    num_first, num_last = method.always(budget)
+    scores[:num_first] = torch.inf
+    scores[view.num_tokens - num_last :] = torch.inf
     best_first: list[int] = scores.sort(descending=True, stable=True).indices[:budget].tolist()
     return sorted(best_first)
 

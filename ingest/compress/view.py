@@ -49,10 +49,10 @@ class Watcher(PrefixedModel):
 
     def _view(self, steps: Sequence[Captured], row: int, num_tokens: int) -> ChunkView:
         """The row of each step's batch: of the first its real tokens, of the others their one."""
-        first = num_tokens + len(self._cue_ids)
+        num_real = num_tokens + len(self._cue_ids)
         queries, keys = (
             [
-                torch.cat([layers[0][row, :, :first], *(layer[row] for layer in layers[1:])], 1)
+                torch.cat([layers[0][row, :, :num_real], *(layer[row] for layer in layers[1:])], 1)
                 for layers in zip(*(getattr(step, name) for step in steps), strict=True)
             ]
             for name in ("queries", "keys")

@@ -71,25 +71,25 @@ class Recogniser:
         width, height = picture.size
         scale = min(math.sqrt(READ_PIXELS / (width * height)), _MAX_ENLARGED)
         pixels = _resized(np.asarray(picture.convert("RGB"))[:, :, ::-1], scale)
-        found = self._boxes(pixels)
-        if not len(found):
+        boxes = self._boxes(pixels)
+        if not len(boxes):
             return Recognised("", ())
-        shown = found * (width / pixels.shape[1], height / pixels.shape[0])
-        quarters = int(_runs_down(found))
+        shown = boxes * (width / pixels.shape[1], height / pixels.shape[0])
+        quarters = int(_runs_down(boxes))
         if quarters:
-            pixels, found = np.ascontiguousarray(np.rot90(pixels)), _turned(found, pixels.shape[1])
-        words, upside_down = self._words(pixels, found, quarters)
-        return _composed(words, shown, -found[:, [2, 3, 0, 1]] if upside_down else found)
+            pixels, boxes = np.ascontiguousarray(np.rot90(pixels)), _turned(boxes, pixels.shape[1])
+        words, upside_down = self._words(pixels, boxes, quarters)
+        return _composed(words, shown, -boxes[:, [2, 3, 0, 1]] if upside_down else boxes)
 
     def _boxes(self, pixels: _Pixels) -> _Corners:
         """Boxes around lines of text, found in a smaller picture."""
         height, width = pixels.shape[:2]
         small = _resized(pixels, min(1.0, math.sqrt(_FIND_PIXELS / (width * height))))
-        found = self._engine(small, use_det=True, use_cls=False, use_rec=False)
-        assert isinstance(found, TextDetOutput | RapidOCROutput)
-        if found.boxes is None:
+        detected = self._engine(small, use_det=True, use_cls=False, use_rec=False)
+        assert isinstance(detected, TextDetOutput | RapidOCROutput)
+        if detected.boxes is None:
             return np.zeros((0, 4, 2), np.float32)
-        return np.asarray(found.boxes * (width / small.shape[1], height / small.shape[0]), np.float32)
+        return np.asarray(detected.boxes * (width / small.shape[1], height / small.shape[0]), np.float32)
 
     def _words(self, pixels: _Pixels, corners: _Corners, quarters: int) -> tuple[list[_Words], bool]:
         """The text of each box, and whether the picture stands on its head.
@@ -116,10 +116,10 @@ class Recogniser:
 
     def _read(self, crops: Sequence[_Pixels], flipped: NDArray[np.bool_]) -> list[tuple[str, float]]:
         """Text and score of each crop, turned by a half where it is flipped."""
-        found = self._engine.recognize_txt(
+        recognised = self._engine.recognize_txt(
             [np.rot90(crop, 2) if flip else crop for crop, flip in zip(crops, flipped, strict=True)]
         )
-        return list(zip(found.txts or (), found.scores, strict=True))
+        return list(zip(recognised.txts or (), recognised.scores, strict=True))
 
 
 def _resized(pixels: _Pixels, scale: float) -> _Pixels:
@@ -151,21 +151,23 @@ def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Re
     level = _levelled(upright)
     placed = [
         Placed(n, *map(float, (*level[n].min(axis=0), *level[n].max(axis=0))))
-        for n, one in enumerate(words)
-        if one.score >= MIN_SCORE and any(map(str.isalnum, one.text))
+        for n, word in enumerate(words)
+        if word.score >= MIN_SCORE and any(map(str.isalnum, word.text))
     ]
     text, lines = "", list[Line]()
     for block in blocks(placed):
         text += "\n\n" if text else ""
         for number, row in enumerate(block):
-            said = [words[one.index].text for one in row]
+            said = [words[word.index].text for word in row]
             if number and _goes_on(text, said[0]):
                 text = text[:-1]
                 lines[-1] = replace(lines[-1], text=lines[-1].text[:-1])
             elif number:
                 text += "\n"
             text += " ".join(said)
-            lines += (Line(words[one.index].text, _around(shown[one.index]), words[one.index].quarters) for one in row)
+            lines += (
+                Line(words[word.index].text, _around(shown[word.index]), words[word.index].quarters) for word in row
+            )
     return Recognised(text, tuple(lines))
 
 

@@ -41,11 +41,11 @@ def blocks(placed: Sequence[Placed]) -> list[list[Row]]:
     """Paragraphs or columns in reading order, each as rows from above, each row from the left."""
     if not placed:
         return []
-    line = median(one.height for one in placed)
-    columns = _cut(placed, lambda one: (one.left, one.right), _GUTTER * line)
+    line = median(item.height for item in placed)
+    columns = _cut(placed, lambda item: (item.left, item.right), _GUTTER * line)
     if _are_columns(columns, line):
         return [block for column in columns for block in blocks(column)]
-    bands = _cut(placed, lambda one: (one.top, one.bottom), _PARAGRAPH * line)
+    bands = _cut(placed, lambda item: (item.top, item.bottom), _PARAGRAPH * line)
     if len(bands) > 1:
         return [block for band in bands for block in blocks(band)]
     return [_rows(placed)]
@@ -57,8 +57,8 @@ def _cut(
     """Two parts, to both sides of the widest gap of at least that width; one part if there is none."""
     ordered = sorted(placed, key=sides)
     best, at, end = at_least, 0, sides(ordered[0])[1]
-    for number, (before, after) in enumerate(pairwise(ordered), start=1):
-        end = max(end, sides(before)[1])
+    for number, (preceding, after) in enumerate(pairwise(ordered), start=1):
+        end = max(end, sides(preceding)[1])
         if (gap := sides(after)[0] - end) >= best:
             best, at = gap, number
     return [ordered[:at], ordered[at:]] if at else [ordered]
@@ -69,17 +69,17 @@ def _are_columns(parts: Sequence[Sequence[Placed]], line: float) -> bool:
     fewer, more = sorted((parts[0], parts[-1]), key=len)
     if len(parts) == 1 or len(fewer) < _MIN_LINES:
         return False
-    if all(median(one.right - one.left for one in part) >= _PROSE * line for part in parts):
+    if all(median(item.right - item.left for item in part) >= _PROSE * line for part in parts):
         return True
-    matched = sum(any(abs(one.middle - other.middle) <= line / 4 for other in more) for one in fewer)
+    matched = sum(any(abs(item.middle - other.middle) <= line / 4 for other in more) for item in fewer)
     return matched * 2 < len(fewer)
 
 
 def _rows(placed: Sequence[Placed]) -> list[Row]:
     rows: list[Row] = []
-    for one in sorted(placed, key=lambda one: one.middle):
-        if rows and abs(one.middle - rows[-1][0].middle) <= min(one.height, rows[-1][0].height) / 2:
-            rows[-1].append(one)
+    for item in sorted(placed, key=lambda item: item.middle):
+        if rows and abs(item.middle - rows[-1][0].middle) <= min(item.height, rows[-1][0].height) / 2:
+            rows[-1].append(item)
         else:
-            rows.append([one])
-    return [sorted(row, key=lambda one: one.left) for row in rows]
+            rows.append([item])
+    return [sorted(row, key=lambda item: item.left) for row in rows]

@@ -102,10 +102,10 @@ class Archive:
         if listed not in self.paths:
             return {}
         return {
-            found.get("Id", ""): Relation(
-                found.get("Type", "").rpartition("/")[2], joined(folder, found.get("Target", ""))
+            element.get("Id", ""): Relation(
+                element.get("Type", "").rpartition("/")[2], joined(folder, element.get("Target", ""))
             )
-            for found in self.xml(listed).iter("{*}Relationship")
+            for element in self.xml(listed).iter("{*}Relationship")
         }
 
     def core_title(self) -> str:

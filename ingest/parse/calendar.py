@@ -25,43 +25,43 @@ def events_of(source: str) -> list[Event]:
     """The events of a calendar, in order, but for those that say nothing."""
     events: list[Event] = []
     open_components: list[str] = []
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, parameters, value in _properties(source):
         match name:
             case "BEGIN":
                 open_components.append(value.strip().upper())
                 if open_components[-1] == "VEVENT":
-                    found = {}
+                    values = {}
             case "END" if open_components:
-                if open_components.pop() == "VEVENT" and any(found.values()):
-                    lines = (f"{label}: {found[key]}" for key, label in _LABELS.items() if found.get(key))
-                    events.append(Event("\n".join(lines), found.get(_DESCRIPTION, "")))
+                if open_components.pop() == "VEVENT" and any(values.values()):
+                    lines = (f"{label}: {values[key]}" for key, label in _LABELS.items() if values.get(key))
+                    events.append(Event("\n".join(lines), values.get(_DESCRIPTION, "")))
             case "DTSTART" | "DTEND" if open_components[-1:] == ["VEVENT"]:
-                found[name] = _time(value.strip(), parameters)
+                values[name] = _time(value.strip(), parameters)
             case "SUMMARY" | "LOCATION" if open_components[-1:] == ["VEVENT"]:
-                found[name] = " ".join(_unescaped(value).split())
+                values[name] = " ".join(_unescaped(value).split())
             case "DESCRIPTION" if open_components[-1:] == ["VEVENT"]:
-                found[name] = _unescaped(value).strip()
+                values[name] = _unescaped(value).strip()
     return events
 
 
 def _properties(source: str) -> Iterator[tuple[str, str, str]]:
     """(name, parameters, value) of each line."""
     for line in _FOLD.sub("", source).splitlines():
-        if found := _LINE.fullmatch(line):
-            yield found[1].upper(), found[2], found[3]
+        if match := _LINE.fullmatch(line):
+            yield match[1].upper(), match[2], match[3]
 
 
 def _time(value: str, parameters: str) -> str:
     """A date or time in ISO 8601, with its zone; as it stands if it is neither."""
-    found = _TIME.fullmatch(value)
-    if found is None:
+    match = _TIME.fullmatch(value)
+    if match is None:
         return value
-    year, month, day, hour, minute, is_utc = found.groups()
+    year, month, day, hour, minute, is_utc = match.groups()
     zone = _ZONE.search(parameters)
     time = f" {hour}:{minute}" if hour else ""
     return f"{year}-{month}-{day}{time}" + (" UTC" if is_utc else f" ({zone[1]})" if zone and hour else "")
 
 
 def _unescaped(value: str) -> str:
-    return _ESCAPED.sub(lambda found: "\n" if found[1] in "nN" else found[1], value)
+    return _ESCAPED.sub(lambda match: "\n" if match[1] in "nN" else match[1], value)

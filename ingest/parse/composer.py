@@ -37,8 +37,8 @@ class Composer:
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
         lines = lines_of_table(rows)
-        while some := list(islice(lines, _LINES_AT_ONCE)):
-            self.block("\n".join(some))
+        while batch := list(islice(lines, _LINES_AT_ONCE)):
+            self.block("\n".join(batch))
 
     def document(self, parsed: Parsed, below: int = 0) -> None:
         """The text of another document, its headings `below` levels deeper. Its pages are left out."""

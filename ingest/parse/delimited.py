@@ -57,4 +57,4 @@ def _closes_quotes(text: str, delimiter: str) -> bool:
     """Whether no quote makes so many lines one cell that it cannot have been meant."""
     rows = csv.reader(io.StringIO(text), delimiter=delimiter, skipinitialspace=True)
     ends = (rows.line_num for _ in rows)
-    return all(end - before <= _MAX_CELL_LINES for before, end in pairwise(chain((0,), ends)))
+    return all(end - begin <= _MAX_CELL_LINES for begin, end in pairwise(chain((0,), ends)))

@@ -51,7 +51,9 @@ def _path(folder: str, reference: str) -> str:
 def _refuse_protected(archive: Archive, chapters: list[str]) -> None:
     """Fonts alone may be encrypted, to hide them."""
     if _ENCRYPTED in archive.paths:
-        encrypted = {_path("", found.get("URI", "")) for found in archive.xml(_ENCRYPTED).iter("{*}CipherReference")}
+        encrypted = {
+            _path("", reference.get("URI", "")) for reference in archive.xml(_ENCRYPTED).iter("{*}CipherReference")
+        }
         if not encrypted.isdisjoint(chapters):
             raise Rejected("it is copy-protected: upload a copy without the protection")
 

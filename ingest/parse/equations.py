@@ -77,7 +77,7 @@ def _parts(element: _Element) -> Iterator[_Element]:
 def _is_bracketed(part: _Element) -> bool:
     """Whether one pair of delimiters holds the whole part."""
     inside = list(_parts(part))
-    if [_name(one) for one in inside] != ["d"]:
+    if [_name(child) for child in inside] != ["d"]:
         return False
     begin, _, end = _around(inside[0], "d")
     return bool(begin and end)
@@ -111,5 +111,5 @@ def _around(element: _Element, name: str) -> tuple[str, str, str]:
 
 
 def _property(element: _Element, name: str, default: str) -> str:
-    found = element.find(f"{{*}}{QName(element).localname}Pr/{{*}}{name}")
-    return next(iter(found.attrib.values()), default) if found is not None else default
+    property_element = element.find(f"{{*}}{QName(element).localname}Pr/{{*}}{name}")
+    return next(iter(property_element.attrib.values()), default) if property_element is not None else default

@@ -55,8 +55,8 @@ def guess_encoding(body: bytes) -> str | None:
     # A mixture of several languages' Cyrillic alphabets shows another code page.
     beyond_russian = {c for c in best.text.lower() if "\u0400" <= c <= "\u04ff"}.difference(_RUSSIAN)
     is_mixed = bool(beyond_russian) and not any(beyond_russian.issubset(letters) for letters in _BEYOND_RUSSIAN)
-    others = [reading for reading in readings if reading is not best]
-    has_rival = any(o.mess <= best.mess + _NEAR_MESS and o.fit > best.fit * _NEAR_FIT for o in others)
+    rivals = [reading for reading in readings if reading is not best]
+    has_rival = any(o.mess <= best.mess + _NEAR_MESS and o.fit > best.fit * _NEAR_FIT for o in rivals)
     return None if has_rival or is_mixed else best.encoding
 
 

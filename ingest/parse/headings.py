@@ -32,14 +32,16 @@ def unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
     pieces: list[str] = []
     sections: list[Section] = []
     position = length = 0
-    for found in _MARKED.finditer(
+    for heading_match in _MARKED.finditer(
         marked, 0, marked.rfind(_END) + 1
     ):  # without this limit, each start would search for an end to no avail
-        before, heading = (_ANY_MARK.sub("", part) for part in (marked[position : found.start()], found[2].strip()))
-        start = length + len(before)
-        position, length = found.end(), start + len(heading)
-        pieces += before, heading
+        preceding, heading = (
+            _ANY_MARK.sub("", part) for part in (marked[position : heading_match.start()], heading_match[2].strip())
+        )
+        start = length + len(preceding)
+        position, length = heading_match.end(), start + len(heading)
+        pieces += preceding, heading
         if title := one_line(heading):
-            sections.append(Section(start, length, title, ord(found[1]) - _START))
+            sections.append(Section(start, length, title, ord(heading_match[1]) - _START))
     pieces.append(_ANY_MARK.sub("", marked[position:]))
     return "".join(pieces), tuple(sections)

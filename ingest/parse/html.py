@@ -157,8 +157,8 @@ def _number_items(tree: etree._Element) -> None:
 
 
 def _integer(element: etree._Element, name: str) -> int | None:
-    found = _INTEGER.match(element.get(name, ""))
-    return int(found[1]) if found else None
+    match = _INTEGER.match(element.get(name, ""))
+    return int(match[1]) if match else None
 
 
 def _flatten_depths(tree: etree._Element) -> None:

@@ -75,30 +75,30 @@ def read_image(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
     return replace(parsed, scans=tuple(scans))
 
 
-def draw_image(body: bytes, asked: Drawing) -> Picture:
+def draw_image(body: bytes, drawing: Drawing) -> Picture:
     """The picture of a page. Raises NotFound for a page that does not exist, and Rejected."""
     with _opened(body) as image:
-        check_page(asked.number, _num_pages(image))
-        picture = _page(image, asked.number)
-        scale = min(1.0, drawing_scale(asked, *picture.size))
+        check_page(drawing.number, _num_pages(image))
+        picture = _page(image, drawing.number)
+        scale = min(1.0, drawing_scale(drawing, *picture.size))
         if scale < 1:
             picture = picture.resize([max(round(side * scale), 1) for side in picture.size], Image.Resampling.BOX)
         return Picture(*picture.size, picture.tobytes())
 
 
-def locate_in_image(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) -> Located:
+def locate_in_image(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...]) -> Located:
     """The boxes of quotes on pages, whose lines `scans` has. Raises NotFound if there is no first page, and
     Rejected."""
     by_number = {page.number: page for page in scans}
     with _opened(body) as image:
         num_pages = _num_pages(image)
-        check_page(asked.first, num_pages)
-        last = min(asked.last, num_pages, asked.first + MAX_PAGES_AT_ONCE - 1)
+        check_page(locating.first, num_pages)
+        last = min(locating.last, num_pages, locating.first + MAX_PAGES_AT_ONCE - 1)
         pages = [
             ScanLetters(by_number.get(number) or _unread(number, _page(image, number)))
-            for number in range(asked.first, last + 1)
+            for number in range(locating.first, last + 1)
         ]
-    return find_quotes(pages, num_pages, asked.quotes)
+    return find_quotes(pages, num_pages, locating.quotes)
 
 
 @contextmanager

@@ -63,14 +63,19 @@ class _List:
 
 class _Lists:
     def __init__(self, numbering: _Element, styles: _Element | None) -> None:
-        self._lists = {_attribute(found, "abstractNumId"): _List(found) for found in _all(numbering, "abstractNum")}
+        self._lists = {
+            _attribute(abstract, "abstractNumId"): _List(abstract) for abstract in _all(numbering, "abstractNum")
+        }
         self._by_style = {
-            style: (self._lists[_attribute(found, "abstractNumId")], _depth(level))
-            for found in _all(numbering, "abstractNum")
-            for level in _all(found, "lvl")
+            style: (self._lists[_attribute(abstract, "abstractNumId")], _depth(level))
+            for abstract in _all(numbering, "abstractNum")
+            for level in _all(abstract, "lvl")
             if (style := _value(level, "pStyle")) is not None
         }
-        self._of_id = {_attribute(one, "numId"): _value(one, "abstractNumId") or "" for one in _all(numbering, "num")}
+        self._of_id = {
+            _attribute(instance, "numId"): _value(instance, "abstractNumId") or ""
+            for instance in _all(numbering, "num")
+        }
         self._restarts = dict(_restarts(_all(numbering, "num")))
         self._ids_of_styles = {} if styles is None else dict(_ids_of_styles(styles))
 
@@ -81,16 +86,16 @@ class _Lists:
         linked = self._by_style.get(_value(properties, "pStyle") or "")
         if linked is not None and (num_id is None or level is None):
             return linked[0].count(linked[1], None)
-        found = self._list_of(num_id)
+        item_list = self._list_of(num_id)
         depth = _number(level, 0)
-        return None if found is None else found.count(depth, self._restarts.pop((num_id, depth), None))
+        return None if item_list is None else item_list.count(depth, self._restarts.pop((num_id, depth), None))
 
     def _list_of(self, num_id: str | None) -> _List | None:
         for _ in range(_MAX_LINKS):
-            found = self._lists.get(self._of_id.get(num_id or "", ""))
-            if found is None or found.style is None:
-                return found
-            num_id = self._ids_of_styles.get(found.style)
+            item_list = self._lists.get(self._of_id.get(num_id or "", ""))
+            if item_list is None or item_list.style is None:
+                return item_list
+            num_id = self._ids_of_styles.get(item_list.style)
         return None
 
 
@@ -128,8 +133,8 @@ def _all(element: _Element, name: str) -> Iterator[_Element]:
 
 def _value(element: _Element | None, name: str) -> str | None:
     """The value of a property."""
-    found = _find(element, name)
-    return None if found is None else _attribute(found, "val")
+    child = _find(element, name)
+    return None if child is None else _attribute(child, "val")
 
 
 def _attribute(element: _Element, name: str) -> str | None:

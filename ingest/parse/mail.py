@@ -127,19 +127,19 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
     if not isinstance(payload, list):
         _add(part, mail)
         return
-    inside = [one for one in payload if isinstance(one, Message)]
+    inside = [child for child in payload if isinstance(child, Message)]
     match part.get_content_type():
         case "multipart/alternative":
             _add_alternative(inside, mail, depth)
             return
         case "multipart/related":
-            inside = [one for one in inside if one is inside[0] or _is_file(one)]
+            inside = [child for child in inside if child is inside[0] or _is_file(child)]
         case "message/rfc822":
             for message in inside:
                 _attach(mail, file_name(_header(message, "Subject")), written(message))
             return
-    for one in inside:
-        _collect(one, mail, depth + 1)
+    for child in inside:
+        _collect(child, mail, depth + 1)
 
 
 def _is_file(part: Message) -> bool:
@@ -154,24 +154,24 @@ def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
     """Add the last of alternative parts that has words, or the last of all; of the others, events and what is attached
     within them. Raises Rejected for one that cannot be read if none has words."""
     read = [Mail("", {}) for _ in parts]
-    chosen: Mail | None = None
+    best: Mail | None = None
     refusals: list[Rejected] = []
-    for part, one in zip(reversed(parts), reversed(read), strict=True):
+    for part, alternative in zip(reversed(parts), reversed(read), strict=True):
         try:
-            _collect(part, one, depth + 1)
-            if chosen is None and _has_words(one):
-                chosen = one
+            _collect(part, alternative, depth + 1)
+            if best is None and _has_words(alternative):
+                best = alternative
         except TooLarge:
             raise
         except Rejected as error:
             refusals.append(error)
-    if chosen is None and refusals:
+    if best is None and refusals:
         raise refusals[0]
-    chosen = chosen or next(reversed(read), None)
-    for part, one in zip(parts, read, strict=True):
-        mail.bodies += one.bodies if one is chosen else ()
-        mail.events += one.events
-        for name, body in one.attachments if one is chosen or part.is_multipart() else ():
+    best = best or next(reversed(read), None)
+    for part, alternative in zip(parts, read, strict=True):
+        mail.bodies += alternative.bodies if alternative is best else ()
+        mail.events += alternative.events
+        for name, body in alternative.attachments if alternative is best or part.is_multipart() else ():
             _attach(mail, name, body)
 
 
@@ -232,7 +232,7 @@ def _raw(part: Message, name: str) -> str:
     if words.isascii():
         return words
     body = words.encode("ascii", "surrogateescape")
-    declared = next(filter(None, (one.get_content_charset() for one in part.walk())), None)
+    declared = next(filter(None, (section.get_content_charset() for section in part.walk())), None)
     try:
         return decode(body, declared)
     except Rejected:

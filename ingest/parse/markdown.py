@@ -23,8 +23,8 @@ def read_markdown(body: bytes, fallback_title: str) -> Parsed:
     front = _FRONT_MATTER.match(text)
     sections = _sections(text, front.end() if front else 0)
     title = ""
-    if front and (found := _FRONT_TITLE.search(front[1])):
-        title = found[1].strip()
+    if front and (match := _FRONT_TITLE.search(front[1])):
+        title = match[1].strip()
         if len(title) > 2 and title[0] == title[-1] and title[0] in "'\"":  # noqa: PLR2004 - two quotes around something
             title = title[1:-1]
     title = one_line(title) or leading_title(sections) or fallback_title

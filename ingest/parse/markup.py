@@ -21,25 +21,25 @@ def read_rst(body: bytes, fallback_title: str) -> Parsed:
     text = tidy(scrub(decode(body)))
     sections: list[Section] = []
     ranks: dict[tuple[str, bool], int] = {}
-    for found in _UNDERLINED.finditer(text):
-        title, mark, line = found[1].rstrip(), found[2], found[2] + found[3]
+    for match in _UNDERLINED.finditer(text):
+        title, mark, line = match[1].rstrip(), match[2], match[2] + match[3]
         words = one_line(_ROLE.sub("", title))
         if len(line) < len(title) or not any(map(str.isalnum, words)):
             continue
-        before = sections[-1].body if sections else 0
-        above = text.rfind("\n", 0, max(0, found.start() - 1)) + 1
-        has_overline = above >= before and text[above : found.start()] == f"{line}\n"
+        earliest = sections[-1].body if sections else 0
+        above = text.rfind("\n", 0, max(0, match.start() - 1)) + 1
+        has_overline = above >= earliest and text[above : match.start()] == f"{line}\n"
         level = ranks.setdefault((mark, has_overline), len(ranks) + 1)
-        sections.append(Section(above if has_overline else found.start(), found.end(), words, level))
+        sections.append(Section(above if has_overline else match.start(), match.end(), words, level))
     return _parsed(text, tuple(sections), None, fallback_title, Format.RST)
 
 
 def read_org(body: bytes, fallback_title: str) -> Parsed:
     """Lines that begin with stars are headings, without their keywords, priorities and tags."""
     text = tidy(scrub(decode(body)))
-    headings = ((found, one_line(_ORG_TAGS.sub("", found[2]))) for found in _ORG_HEADING.finditer(text))
+    headings = ((match, one_line(_ORG_TAGS.sub("", match[2]))) for match in _ORG_HEADING.finditer(text))
     sections = tuple(
-        Section(found.start(), found.end(), title, min(len(found[1]), _MAX_LEVEL)) for found, title in headings if title
+        Section(match.start(), match.end(), title, min(len(match[1]), _MAX_LEVEL)) for match, title in headings if title
     )
     return _parsed(text, sections, _ORG_TITLE.search(text), fallback_title, Format.ORG)
 

@@ -43,13 +43,13 @@ def read_opendocument(body: bytes, fallback_title: str) -> Parsed:
         content = document.find("{*}body/*")
         if content is None:
             raise Rejected("it has no content: open it in the program that made it and save it again")
-        found = (
+        title_element = (
             archive.xml("meta.xml").find(".//{http://purl.org/dc/elements/1.1/}title")
             if "meta.xml" in archive.paths
             else None
         )
     _Reader(composer, _hiding_styles(document)).add_all(content)
-    title = one_line(scrub(found.text or "")) if found is not None else ""
+    title = one_line(scrub(title_element.text or "")) if title_element is not None else ""
     return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
 
 

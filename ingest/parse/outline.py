@@ -30,17 +30,17 @@ def sections_of_outline(text: str, pages: Sequence[Page], bookmarks: Sequence[Bo
 
     A title fills whole lines, numbered or not. Without its own place a section could begin anywhere on its page.
     """
-    wanted: dict[int, set[str]] = defaultdict(set)
+    titles: dict[int, set[str]] = defaultdict(set)
     for bookmark in bookmarks:
-        wanted[bookmark.page_index].add(_words(tidy(bookmark.title)))
-    places = {index: _places(text, page, wanted[index]) for index, page in enumerate(pages) if index in wanted}
+        titles[bookmark.page_index].add(_words(tidy(bookmark.title)))
+    places = {index: _places(text, page, titles[index]) for index, page in enumerate(pages) if index in titles}
     sections: list[Section] = []
     position = 0
     for bookmark in bookmarks:
-        found = places.get(bookmark.page_index, {}).get(_words(tidy(bookmark.title)), [])
-        following = bisect_left(found, (position, 0))
-        if following < len(found):
-            start, position = found[following]
+        matches = places.get(bookmark.page_index, {}).get(_words(tidy(bookmark.title)), [])
+        following = bisect_left(matches, (position, 0))
+        if following < len(matches):
+            start, position = matches[following]
             sections.append(Section(start, position, bookmark.title, bookmark.level))
     return tuple(sections)
 
@@ -63,7 +63,7 @@ def _places(text: str, page: Page, titles: set[str]) -> dict[str, list[tuple[int
 def _joined(lines: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
     """The words of the first line, of the first two, and so on, up to a title's length, and where they end."""
     words = (_words(line[0]) for line in takewhile(lambda line: len(line[0]) <= 2 * MAX_TITLE_CHARS, lines))
-    for joined, line in zip(accumulate(words, lambda before, more: f"{before} {more}"), lines, strict=False):
+    for joined, line in zip(accumulate(words, lambda text, more: f"{text} {more}"), lines, strict=False):
         if len(joined) > MAX_TITLE_CHARS + _MAX_NUMBER_CHARS:
             return
         yield joined, line.end()

@@ -69,9 +69,9 @@ def leading_title(sections: tuple[Section, ...]) -> str | None:
     """The title that the headings give a document: the first one, if no other stands as high."""
     if not sections:
         return None
-    first = sections[0]
-    others = sections[1:]
-    return first.title if all(s.level > first.level for s in others) else None
+    title_section = sections[0]
+    following = sections[1:]
+    return title_section.title if all(s.level > title_section.level for s in following) else None
 
 
 def heading_paths(sections: tuple[Section, ...]) -> Iterator[tuple[str, ...]]:

@@ -129,7 +129,7 @@ def _page_text(page: pdfium.PdfPage) -> str:
     with closing(page.get_textpage()) as text_page:
         raw = "".join(character for character, _ in characters(page, text_page))
     joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], raw)
-    return tidy(scrub(PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), joined)))
+    return tidy(scrub(PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), joined)))
 
 
 def end_of_line(cut: re.Match[str]) -> str:

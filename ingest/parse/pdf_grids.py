@@ -38,7 +38,7 @@ class Grid(NamedTuple):
         return len(self.ys) - 1 - bisect_right(self.ys, y), bisect_right(self.xs, x) - 1
 
     def overlaps(self, other: "Grid") -> bool:
-        return all(one[0] < another[-1] and another[0] < one[-1] for one, another in zip(self, other, strict=True))
+        return all(axis[0] < another[-1] and another[0] < axis[-1] for axis, another in zip(self, other, strict=True))
 
 
 def closed_grids(across: list[Line], down: list[Line]) -> list[Grid]:
@@ -62,24 +62,24 @@ def _grid(across: list[Line], down: list[Line]) -> Grid | None:
 def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
     """Lines that meet, directly or by way of others."""
     meets = {
-        (kind, number): [(not kind, other) for other, line in enumerate(others) if _meet(one, line)]
-        for kind, ones, others in ((True, across, down), (False, down, across))
-        for number, one in enumerate(ones)
+        (kind, number): [(not kind, other) for other, candidate in enumerate(crossing) if _meet(line, candidate)]
+        for kind, lines, crossing in ((True, across, down), (False, down, across))
+        for number, line in enumerate(lines)
     }
     while meets:
         start, reached = meets.popitem()
         group, waiting = {start}, list(reached)
         while waiting:
-            if (one := waiting.pop()) not in group:
-                group.add(one)
-                waiting += meets.pop(one, ())
+            if (node := waiting.pop()) not in group:
+                group.add(node)
+                waiting += meets.pop(node, ())
         yield [across[n] for kind, n in group if kind], [down[n] for kind, n in group if not kind]
 
 
-def _meet(one: Line, other: Line) -> bool:
+def _meet(line: Line, other: Line) -> bool:
     return (
-        one.start - TOLERANCE <= other.at <= one.end + TOLERANCE
-        and other.start - TOLERANCE <= one.at <= other.end + TOLERANCE
+        line.start - TOLERANCE <= other.at <= line.end + TOLERANCE
+        and other.start - TOLERANCE <= line.at <= other.end + TOLERANCE
     )
 
 

@@ -47,36 +47,36 @@ def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[B
     """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is
     none."""
     for lines in _of_one_width(across) if len(letters) <= _MAX_LETTERS else ():
-        first = 0
-        while first + _LEAST_LINES <= len(lines):
-            last, grid = _longest(lines[first:], down, letters)
+        begin = 0
+        while begin + _LEAST_LINES <= len(lines):
+            last, grid = _longest(lines[begin:], down, letters)
             if grid is not None:
                 yield grid
-            first += last
+            begin += last
 
 
 def unruled_grids(letters: Sequence[tuple[str, Box]]) -> Iterator[Grid]:
     """The grids of tables without lines."""
     rows = _rows([box for _, box in letters]) if len(letters) <= _MAX_LETTERS else []
     with_number = {box for character, box in letters if character.isdigit()}
-    first = 0
-    while first < len(rows):
-        last = _end_of_table(rows, first)
-        table = rows[first:last]
+    begin = 0
+    while begin < len(rows):
+        last = _end_of_table(rows, begin)
+        table = rows[begin:last]
         if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, with_number):
             boxes = [box for row in table for box in row]
             xs = [min(box.left for box in boxes) - 1, *_white(boxes), max(box.right for box in boxes) + 1]
             top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
             yield Grid(xs, sorted([top, bottom, *map(_parting, table, table[1:])]))
-        first = last
+        begin = last
 
 
-def _end_of_table(rows: Sequence[Sequence[Box]], first: int) -> int:
-    """The row at which a table ends that begins with `first`; the next one if none begins there."""
-    boxes = list(rows[first])
+def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
+    """The row at which a table ends that begins with `begin`; the next one if none begins there."""
+    boxes = list(rows[begin])
     columns, height = len(_white(boxes)) + 1, boxes[0].top - boxes[0].bottom
-    most = min(len(rows), first + _MAX_LINES)
-    for end in range(first + 1, most):
+    most = min(len(rows), begin + _MAX_LINES)
+    for end in range(begin + 1, most):
         boxes += rows[end]
         is_far = rows[end - 1][0].middle - rows[end][0].middle > _FAR * height
         if columns < _LEAST_UNRULED_COLUMNS or is_far or len(_white(boxes)) + 1 != columns:
@@ -93,14 +93,14 @@ def _has_numbers(table: Sequence[Sequence[Box]], with_number: Container[Box]) ->
 
 def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:
     """The grid from the first line on that has the most lines, and the number of lines that it takes; 1 without one."""
-    found, columns = None, None
+    longest, columns = None, None
     for end in range(_LEAST_LINES, len(lines) + 1):
         grid = _grid(lines[:end], down, letters)
         if grid is not None and columns in {None, len(grid.xs)}:
-            found, columns = (end, grid), len(grid.xs)
-        elif found or end >= _LEAST_LINES + _MAX_TRIED:
+            longest, columns = (end, grid), len(grid.xs)
+        elif longest or end >= _LEAST_LINES + _MAX_TRIED:
             break
-    return found or (1, None)
+    return longest or (1, None)
 
 
 def _grid(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Grid | None:

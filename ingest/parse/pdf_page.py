@@ -30,12 +30,12 @@ _UNITS_A_POINT = 64
 _RGB = pdfium_raw.FPDFBitmap_BGR  # turned by rev_byteorder
 
 
-def draw_pdf(body: bytes, asked: Drawing) -> Picture:
+def draw_pdf(body: bytes, drawing: Drawing) -> Picture:
     """The picture of a page. Raises NotFound for a page that does not exist, and Rejected."""
     with PDFIUM, opened(body) as document:
-        check_page(asked.number, len(document))
-        with page_at(document, asked.number - 1) as page:
-            scale = drawing_scale(asked, *_size(page))
+        check_page(drawing.number, len(document))
+        with page_at(document, drawing.number - 1) as page:
+            scale = drawing_scale(drawing, *_size(page))
             with closing(page.render(scale=scale, rev_byteorder=True, force_bitmap_format=_RGB)) as bitmap:
                 row, rows = bitmap.width * 3, bytes(bitmap.buffer)
                 if bitmap.stride != row:
@@ -43,20 +43,20 @@ def draw_pdf(body: bytes, asked: Drawing) -> Picture:
                 return Picture(bitmap.width, bitmap.height, rows)
 
 
-def locate_in_pdf(body: bytes, asked: Locating, scans: tuple[ScannedPage, ...]) -> Located:
+def locate_in_pdf(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...]) -> Located:
     """The boxes of quotes on pages; those of `scans` have the lines that were read from them.
 
     Raises NotFound if there is no first page, and Rejected for a file that cannot be read.
     """
     by_number = {page.number: page for page in scans}
     with PDFIUM, opened(body) as document, ExitStack() as stack:
-        check_page(asked.first, len(document))
-        last = min(asked.last, len(document), asked.first + MAX_PAGES_AT_ONCE - 1)
+        check_page(locating.first, len(document))
+        last = min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
         pages: list[Letters] = [
             ScanLetters(by_number[number]) if number in by_number else stack.enter_context(_letters(document, number))
-            for number in range(asked.first, last + 1)
+            for number in range(locating.first, last + 1)
         ]
-        return find_quotes(pages, len(document), asked.quotes)
+        return find_quotes(pages, len(document), locating.quotes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,9 +38,12 @@ def characters(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage) -> list[Char
         cells = _cells(grid, letters)
         if _is_table(cells):
             inside = {index for row in cells for cell in row for _, index in cell if index is not None}
-            first = next(place for place, (_, index) in enumerate(raw) if index in inside)
-            before, after = ([one for one in part if one[1] not in inside] for part in (raw[:first], raw[first:]))
-            raw = [*before, *_put_in("\n\n"), *_lines(cells), *_put_in("\n"), *after]
+            place_of_table = next(place for place, (_, index) in enumerate(raw) if index in inside)
+            preceding, after = (
+                [character for character in part if character[1] not in inside]
+                for part in (raw[:place_of_table], raw[place_of_table:])
+            )
+            raw = [*preceding, *_put_in("\n\n"), *_lines(cells), *_put_in("\n"), *after]
     return raw
 
 
@@ -48,15 +51,15 @@ def _grids(page: pdfium.PdfPage, letters: Sequence[_Letter]) -> list[Grid]:
     """Grids that do not overlap, from the surest kind to the least sure."""
     across, down = ruled(page)
     boxes = [letter.box for letter in letters]
-    found: list[Grid] = []
+    grids: list[Grid] = []
     for grid in chain(
         closed_grids(across, down),
         open_grids(across, down, boxes),
         unruled_grids([(letter.character, letter.box) for letter in letters]),
     ):
-        if not any(map(grid.overlaps, found)):
-            found.append(grid)
-    return found
+        if not any(map(grid.overlaps, grids)):
+            grids.append(grid)
+    return grids
 
 
 def _is_table(cells: list[list[list[Character]]]) -> bool:

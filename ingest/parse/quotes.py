@@ -118,10 +118,10 @@ class ScanLetters:
 
 def find_quotes(pages: Sequence[Letters], num_pages: int, quotes: tuple[Quote, ...]) -> Located:
     """The boxes of quotes on pages that follow each other. Of what is not found word for word there are none."""
-    found, complete = _places("".join(page.text for page in pages), quotes)
+    found_at, complete = _places("".join(page.text for page in pages), quotes)
     boxed, start = [], 0
     for page in pages:
-        on_page = (place - start for place in found if start <= place < start + len(page.text))
+        on_page = (place - start for place in found_at if start <= place < start + len(page.text))
         lines = tuple(_lines([page.box(place) for place in on_page]))
         boxed.append(BoxedPage(page.number, page.width, page.height, lines))
         start += len(page.text)
@@ -140,15 +140,15 @@ def check_size(width: float, height: float) -> None:
         raise Rejected("the page is too small or too large to be shown")
 
 
-def drawing_scale(asked: Drawing, width: float, height: float) -> float:
+def drawing_scale(drawing: Drawing, width: float, height: float) -> float:
     """Pixels a point of the picture of a page of that size."""
-    return min(asked.width / width, math.sqrt(MAX_PIXELS / (width * height)) * 0.99, MAX_SCALE)
+    return min(drawing.width / width, math.sqrt(MAX_PIXELS / (width * height)) * 0.99, MAX_SCALE)
 
 
 @lru_cache(4096)
 def folded(character: str) -> str:
     """A character without what cleaning changes: composed or not, shaped or not; nothing for spaces."""
-    plain = PRESENTATION_FORMS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), character)
+    plain = PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), character)
     return "".join(normalised("NFD", scrub(plain)).split())
 
 
@@ -157,16 +157,16 @@ def _places(letters: str, quotes: tuple[Quote, ...]) -> tuple[list[int], bool]:
     places: list[int] = []
     complete, behind = True, 0
     for quote in quotes:
-        before, words, after = (
+        preceding, words, after = (
             "".join(map(folded, part))
             for part in (quote.text[: quote.start], quote.text[quote.start : quote.end], quote.text[quote.end :])
         )
-        at = letters.find(before + words + after, behind)
+        at = letters.find(preceding + words + after, behind)
         if at < 0:
             complete = complete and not words
             continue
-        behind = at + len(before) + len(words) + len(after)
-        places += range(at + len(before), at + len(before) + len(words))
+        behind = at + len(preceding) + len(words) + len(after)
+        places += range(at + len(preceding), at + len(preceding) + len(words))
     return places, complete
 
 
@@ -194,7 +194,7 @@ def _is_on(line: Box, box: Box) -> bool:
     return is_narrow and across >= box.width / 2 and -down <= _GAP * box.width
 
 
-def _union(one: Box, other: Box) -> Box:
-    x, y = min(one.x, other.x), min(one.y, other.y)
-    right, bottom = max(one.x + one.width, other.x + other.width), max(one.y + one.height, other.y + other.height)
+def _union(box: Box, other: Box) -> Box:
+    x, y = min(box.x, other.x), min(box.y, other.y)
+    right, bottom = max(box.x + box.width, other.x + other.width), max(box.y + box.height, other.y + other.height)
     return Box(x, y, right - x, bottom - y)

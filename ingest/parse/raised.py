@@ -20,20 +20,20 @@ class Names(Protocol):
 def sign_raised_numbers(tree: _Element, blocks: Names) -> None:
     """Write a sign before each superscript or subscript that begins with a number and follows a digit. `blocks`: the
     elements that end a line."""
-    before, sign = "", ""
+    preceding, sign = "", ""
 
     def read(words: str | None) -> str | None:
-        nonlocal before, sign
+        nonlocal preceding, sign
         if not words:
             return words
-        is_number = sign and before.isdecimal() and STARTS_WITH_NUMBER.match(words)
-        words, sign, before = f"{sign}{words}" if is_number else words, "", words[-1]
+        is_number = sign and preceding.isdecimal() and STARTS_WITH_NUMBER.match(words)
+        words, sign, preceding = f"{sign}{words}" if is_number else words, "", words[-1]
         return words
 
     for event, element in iterwalk(tree, events=("start", "end")):
         name = str(element.tag).rpartition("}")[2]
         if name in blocks or element.tag is Entity:
-            before = sign = ""
+            preceding = sign = ""
         if event == "start" and element.tag is not Entity:
             sign = SIGNS.get(name, sign)
             element.text = read(element.text)

@@ -23,9 +23,9 @@ _MINUS = ("8722", "8211")
 def read_rtf(body: bytes, fallback_title: str) -> Parsed:
     """Paragraphs and tables. RTF marks no headings; pictures, headers, footers and notes are left out."""
     encoding = "cp1252"
-    if found := _CODE_PAGE.search(body[:4096]):  # the library takes any number for one that Python knows
-        encoding = code_page(int(found[1]))
-        body = body[: found.start()] + b"\\ansi " + body[found.end() :]
+    if match := _CODE_PAGE.search(body[:4096]):  # the library takes any number for one that Python knows
+        encoding = code_page(int(match[1]))
+        body = body[: match.start()] + b"\\ansi " + body[match.end() :]
     try:
         text = rtf_to_text(_with_signs(body.decode(encoding, "replace")), encoding, errors="replace")
     except (LookupError, ValueError, TypeError, IndexError, OverflowError):
@@ -48,7 +48,7 @@ def _with_signs(source: str) -> str:
         return source
     pieces: list[str] = []
     outer: list[str] = []
-    sign = sign_before = before = ""
+    sign = sign_before = preceding = ""
     for token in _TOKEN.finditer(source):
         whole, word, number = token.group(0, 1, 2)
         if whole == "{":
@@ -60,9 +60,9 @@ def _with_signs(source: str) -> str:
         elif word in _LEVEL:
             sign = ""
         elif words := _shown(whole, word, number):
-            if sign and sign != sign_before and before.isdecimal() and STARTS_WITH_NUMBER.match(words):
+            if sign and sign != sign_before and preceding.isdecimal() and STARTS_WITH_NUMBER.match(words):
                 pieces.append(sign)
-            sign_before, before = sign, words[-1]
+            sign_before, preceding = sign, words[-1]
         pieces.append(whole)
     return "".join(pieces)
 

@@ -39,12 +39,12 @@ class Line:
     def part(self, start: int, end: int) -> Box:
         """The box of characters [start, end), by the widths that they mostly have."""
         box, whole = self.box, _width(self.text)
-        first, last = _width(self.text[:start]) / whole, _width(self.text[:end]) / whole
+        begin, finish = _width(self.text[:start]) / whole, _width(self.text[:end]) / whole
         if self.quarters in {2, 3}:  # read from the right or from below
-            first, last = 1 - last, 1 - first
+            begin, finish = 1 - finish, 1 - begin
         if self.quarters in {0, 2}:
-            return Box(box.x + first * box.width, box.y, (last - first) * box.width, box.height)
-        return Box(box.x, box.y + first * box.height, box.width, (last - first) * box.height)
+            return Box(box.x + begin * box.width, box.y, (finish - begin) * box.width, box.height)
+        return Box(box.x, box.y + begin * box.height, box.width, (finish - begin) * box.height)
 
 
 def _width(text: str) -> float:
@@ -69,11 +69,13 @@ class ScannedPage:
     lines: Annotated[tuple[Line, ...], Meta(max_length=MAX_LINES)]
 
     @classmethod
-    def of(cls, number: int, found: Recognised, width: float, height: float, pixels_a_point: float) -> "ScannedPage":
+    def of(
+        cls, number: int, recognised: Recognised, width: float, height: float, pixels_a_point: float
+    ) -> "ScannedPage":
         """A page of that size in points, whose picture was read."""
         lines = (
             Line(line.text, _scaled(line.box, 1 / pixels_a_point, width, height), line.quarters)
-            for line in found.lines[:MAX_LINES]
+            for line in recognised.lines[:MAX_LINES]
         )
         return cls(number, width, height, tuple(lines))
 
@@ -157,8 +159,8 @@ class OCR:
                 raise Paused(tuple(pages))
             else:
                 image, *size = draw()
-                found = recognise(image)
-                page = ReadPage(found.text, ScannedPage.of(number, found, *size))
+                recognised = recognise(image)
+                page = ReadPage(recognised.text, ScannedPage.of(number, recognised, *size))
             pages.append(page)
             self.report(len(pages), total)
             return page

@@ -66,5 +66,5 @@ def _japanese_line(line: bytes) -> str:
     added = _TO_JIS_X_0213.sub(_JIS_X_0213, line)
     candidates = ((line, "iso2022_jp_ext"), (added, "iso2022_jp_2004"), (line, "iso2022_jp_2"))
     texts = (_whole(bytes_, encoding) for bytes_, encoding in candidates)
-    found = next((text for text in texts if text is not None), None)
-    return line.decode("iso2022_jp_ext", "replace") if found is None else found
+    decoded = next((text for text in texts if text is not None), None)
+    return line.decode("iso2022_jp_ext", "replace") if decoded is None else decoded

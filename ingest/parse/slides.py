@@ -96,8 +96,8 @@ def _shapes(element: _Element) -> Iterator[_Element]:
 
 
 def _placeholder(shape: _Element) -> str | None:
-    found = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
-    return None if found is None else found.get("type", "obj")
+    placeholder = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
+    return None if placeholder is None else placeholder.get("type", "obj")
 
 
 def _words(element: _Element) -> str:
@@ -113,9 +113,9 @@ def _add_chart(chart: _Element, composer: Composer) -> None:
     """A chart's title, and its series as the columns of a table."""
     composer.block("\n".join(map(_words, chart.iterfind(".//{*}title"))))
     series = list(chart.iter("{*}ser"))
-    names = [" ".join(_values(one, "{*}tx").values()) for one in series]
-    categories = max((_values(one, "{*}cat") or _values(one, "{*}xVal") for one in series), key=len, default={})
-    columns = [categories, *(_values(one, "{*}val") or _values(one, "{*}yVal") for one in series)]
+    names = [" ".join(_values(entry, "{*}tx").values()) for entry in series]
+    categories = max((_values(entry, "{*}cat") or _values(entry, "{*}xVal") for entry in series), key=len, default={})
+    columns = [categories, *(_values(entry, "{*}val") or _values(entry, "{*}yVal") for entry in series)]
     places = sorted(set().union(*columns))
     if len(places) * len(columns) > _MAX_CELLS:
         raise TooLarge(f"a chart has more than {_MAX_CELLS:,} values: upload its data as CSV")

@@ -86,8 +86,8 @@ class Columns:
         return places
 
     def _add_taken(self, places: list[Place]) -> None:
-        while taken := self._taken.pop(len(places), None):
-            rows, place = taken
+        while cell := self._taken.pop(len(places), None):
+            rows, place = cell
             if rows > 1:
                 self._taken[len(places)] = rows - 1, place
             places.append(place)

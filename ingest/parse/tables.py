@@ -55,8 +55,8 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
 def _write(lines: Iterable[tuple[_Element, list[Place], bool]]) -> None:
     """The words of each row as its text, after the labels of the last rows of headers above it."""
     labels: list[str] = []
-    for is_head, some in groupby(lines, key=itemgetter(2)):
-        rows = [(row, places, words_of(places)) for row, places, _ in some]
+    for is_head, group in groupby(lines, key=itemgetter(2)):
+        rows = [(row, places, words_of(places)) for row, places, _ in group]
         if is_head and any(sum(map(bool, words)) > 1 for _, _, words in rows):
             labels = labels_of(header_of([places for _, places, _ in rows]))
         for row, _, words in rows:

@@ -50,8 +50,8 @@ def read_xml(body: bytes, fallback_title: str) -> Parsed:
     reader = _Reader(composer)
     reader.add(root, 1)
     reader.flush()
-    found = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
-    return composer.parsed(one_line(scrub(found)) or fallback_title, Format.XML)
+    title_text = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
+    return composer.parsed(one_line(scrub(title_text)) or fallback_title, Format.XML)
 
 
 class _Reader:
@@ -143,7 +143,7 @@ def _is_inline(element: _Element) -> bool:
     if next(element.iter(*_NOT_INLINE), None) is not None:
         return False
     if not _words(element):
-        return not any(any(_attributes(one)) for one in element.iter("*"))
+        return not any(any(_attributes(descendant)) for descendant in element.iter("*"))
     return not any(map(_touches_next, element.iterdescendants("*")))
 
 

@@ -36,13 +36,13 @@ class Parsing(msgspec.Struct, frozen=True, tag="parse"):
 class DrawPage(msgspec.Struct, frozen=True, tag="draw"):
     """A page is to be drawn."""
 
-    asked: Drawing
+    drawing: Drawing
 
 
 class LocateQuotes(msgspec.Struct, frozen=True, tag="locate"):
     """Words are to be found on pages. The shared memory has the lines of those that were read by OCR."""
 
-    asked: Locating
+    locating: Locating
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -121,9 +121,9 @@ PAUSE = PROGRESS.size
 """The place behind it of the byte that tells the child to leave the pages that it has not begun for later."""
 
 
-def parsing_memory(kept: KeptPages) -> bytes:
+def parsing_memory(pages_read: KeptPages) -> bytes:
     """The content of the memory that is shared with a child that parses: progress, pause, and pages read before."""
-    return bytes(PAUSE + 1) + encode(kept)
+    return bytes(PAUSE + 1) + encode(pages_read)
 
 
 def decode_answer(message: bytes) -> Reply | None:

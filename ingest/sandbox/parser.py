@@ -59,9 +59,9 @@ _BLOCK = 1 << 20
 class ReadInPart(Exception):
     """Reading was paused: it goes on with the pages that are kept."""
 
-    def __init__(self, kept: KeptPages) -> None:
-        super().__init__(f"{len(kept.pages)} pages are read")
-        self.kept = kept
+    def __init__(self, pages: KeptPages) -> None:
+        super().__init__(f"{len(pages.pages)} pages are read")
+        self.kept = pages
 
 
 def go_on() -> bool:
@@ -101,37 +101,37 @@ class Parser:
         body: BinaryIO,
         watch: PageReport = ignore,
         is_over: Callable[[], bool] = go_on,
-        kept: KeptPages = KeptPages(),  # noqa: B008 - immutable
+        earlier: KeptPages = KeptPages(),  # noqa: B008 - immutable
     ) -> Parsed:
         """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of
         how many; what it raises ends the child at once. So is `is_over` while pages are read: once it says so, the page
-        in hand is the last for now. `kept`: pages that were read before.
+        in hand is the last for now. `earlier`: pages that were read before.
 
         Raises Rejected, naming the file, for one that cannot be read, exceeds a limit or crashes the parsers,
         ReadInPart when it was over, and ParserStopped when the child was killed by neither.
         """
-        if not kept.pages or self._parsing.no_ocr:
+        if not earlier.pages or self._parsing.no_ocr:
             answered = self._answered(Request(name, self._limits, self._parsing), body, watch)
             if not wants_ocr(answered):
                 return verdict(one_line(name), self._limits, answered)
             body.seek(0)
-        seconds_left = max(self._ocr_limits.seconds - kept.seconds, 1)
+        seconds_left = max(self._ocr_limits.seconds - earlier.seconds, 1)
         request = Request(name, msgspec.structs.replace(self._ocr_limits, seconds=seconds_left), self._parsing)
-        answered = self._answered(request, body, watch, parsing_memory(kept), with_ocr=True, is_over=is_over)
-        if (read := pages_read(answered, kept, self._parsing.max_scans)) is not None:
+        answered = self._answered(request, body, watch, parsing_memory(earlier), with_ocr=True, is_over=is_over)
+        if (read := pages_read(answered, earlier, self._parsing.max_scans)) is not None:
             raise ReadInPart(read)
         return verdict(one_line(name), self._ocr_limits, answered)
 
-    def draw(self, name: str, body: BinaryIO, asked: Drawing) -> Picture:
+    def draw(self, name: str, body: BinaryIO, drawing: Drawing) -> Picture:
         """The picture of a page. Raises as `parse` does, and NotFound for a page that does not exist."""
-        request = Request(name, self._limits, DrawPage(asked))
+        request = Request(name, self._limits, DrawPage(drawing))
         return verdict_on_picture(one_line(name), self._limits, self._answered(request, body))
 
-    def locate(self, name: str, body: BinaryIO, asked: Locating, scans: tuple[ScannedPage, ...] = ()) -> Located:
+    def locate(self, name: str, body: BinaryIO, locating: Locating, scans: tuple[ScannedPage, ...] = ()) -> Located:
         """The boxes of words on pages, of which `scans` were read by OCR. Raises as `draw` does."""
-        request = Request(name, self._limits, LocateQuotes(asked))
+        request = Request(name, self._limits, LocateQuotes(locating))
         answered = self._answered(request, body, shared=encode(scans))
-        return verdict_on_boxes(one_line(name), self._limits, answered, asked)
+        return verdict_on_boxes(one_line(name), self._limits, answered, locating)
 
     def close(self) -> None:
         with self._lock:
@@ -251,17 +251,17 @@ def _receive(
     poll.register(answer, select.POLLIN)
     received = bytearray()
     began = page_began = time.monotonic()
-    before = (0, 0)
+    earlier = (0, 0)
     while len(received) <= MAX_ANSWER_BYTES:
         done, total = progress = _progress(memory)
         watch(done, total)
         if total and is_over():
             os.pwrite(memory, b"\1", PAUSE)
-        now = time.monotonic()
-        if progress != before:
-            before, page_began = progress, now
-        left_ms = (began + limits.seconds - now) * 1000
-        slow_page = bool(total and limits.page_seconds and now - page_began > limits.page_seconds)
+        now_s = time.monotonic()
+        if progress != earlier:
+            earlier, page_began = progress, now_s
+        left_ms = (began + limits.seconds - now_s) * 1000
+        slow_page = bool(total and limits.page_seconds and now_s - page_began > limits.page_seconds)
         if left_ms <= 0 or slow_page:
             return bytes(received), False, slow_page
         if poll.poll(min(left_ms, _TICK_MS)):

@@ -51,7 +51,7 @@ MAX_REQUEST_BYTES = 1 << 17
 _NOT_ON_LINUX = ("mbcs", "oem")
 
 
-def main(*wanted: str) -> None:
+def main(*capabilities: str) -> None:
     """Serve the worker until it closes its end. Signals meant for the worker's process group do not stop it."""
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
@@ -60,7 +60,7 @@ def main(*wanted: str) -> None:
     for module in pkgutil.iter_modules(encodings.__path__):
         if module.name not in _NOT_ON_LINUX:
             importlib.import_module(f"encodings.{module.name}")
-    recognise = importlib.import_module("ingest.ocr.rapid").Recogniser() if OCR_LOADED in wanted else None
+    recognise = importlib.import_module("ingest.ocr.rapid").Recogniser() if OCR_LOADED in capabilities else None
     gc.freeze()
     with socket.socket(fileno=0) as control, suppress(ConnectionError):
         control.send(READY)
@@ -96,9 +96,9 @@ def _run_child(request: Request, recognise: Recognise | None, descriptors: list[
         sys.meta_path.clear()  # no file can be opened from here on: a module (an encoding) that is not loaded is unknown
         confine(request.limits)
         die_with_parent(parent)
-        rest = memoryview(_answer(request, recognise, shared))
-        while rest:
-            rest = rest[os.write(1, rest) :]
+        unsent = memoryview(_answer(request, recognise, shared))
+        while unsent:
+            unsent = unsent[os.write(1, unsent) :]
         os._exit(0)
     finally:
         os._exit(1)
@@ -121,10 +121,10 @@ def _answer(request: Request, recognise: Recognise | None, shared: mmap.mmap) ->
 
 def _done(request: Request, body: bytes, recognise: Recognise | None, shared: mmap.mmap) -> Reply:
     match request.work:
-        case DrawPage(asked):
-            return Drawn(draw(body, asked))
-        case LocateQuotes(asked):
-            return Found(locate(body, asked, decode_scans(shared)))
+        case DrawPage(work):
+            return Drawn(draw(body, work))
+        case LocateQuotes(work):
+            return Found(locate(body, work, decode_scans(shared)))
         case Parsing(max_scans, no_ocr):
             ocr = OCR(
                 no_ocr, max_scans, recognise, lambda done, total: PROGRESS.pack_into(shared, 0, done, total),

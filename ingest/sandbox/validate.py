@@ -38,14 +38,14 @@ def is_valid_picture(picture: Picture) -> bool:
     return width > 0 and height > 0 and width * height <= MAX_PIXELS and len(picture.pixels) == width * height * 3
 
 
-def are_valid_boxes(located: Located, asked: Locating) -> bool:
+def are_valid_boxes(located: Located, locating: Locating) -> bool:
     """Whether the pages are those asked for, and the boxes lie on them."""
     numbers = [page.number for page in located.pages]
     return (
         1 <= located.num_pages <= MAX_PAGES
         and bool(numbers)
-        and numbers == list(range(asked.first, asked.first + len(numbers)))
-        and numbers[-1] <= min(asked.last, located.num_pages)
+        and numbers == list(range(locating.first, locating.first + len(numbers)))
+        and numbers[-1] <= min(locating.last, located.num_pages)
         and all(map(_holds_its_boxes, located.pages))
     )
 
@@ -54,7 +54,7 @@ def _are_scans(scans: tuple[ScannedPage, ...], num_pages: int) -> bool:
     """Whether they are pages of the document, and their lines lie on them."""
     numbers = [scan.number for scan in scans]
     return (
-        all(one < following for one, following in pairwise([0, *numbers, num_pages + 1]))
+        all(number < following for number, following in pairwise([0, *numbers, num_pages + 1]))
         and all(_holds(scan.width, scan.height, (line.box for line in scan.lines)) for scan in scans)
         and all(line.text and is_scrubbed(line.text) for scan in scans for line in scan.lines)
     )
@@ -77,7 +77,7 @@ def _holds(width: float, height: float, boxes: Iterable[Box]) -> bool:
 
 
 def _ascend_to(end: int, bounds: list[int]) -> bool:
-    return all(one <= following for one, following in pairwise([0, *bounds, end]))
+    return all(bound <= following for bound, following in pairwise([0, *bounds, end]))
 
 
 def _is_title(title: str) -> bool:

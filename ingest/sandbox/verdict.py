@@ -54,12 +54,12 @@ def wants_ocr(answered: Answered) -> bool:
     return answered.in_time and isinstance(decode_answer(answered.message), NeedsOCR)
 
 
-def pages_read(answered: Answered, kept: KeptPages, most: int) -> KeptPages | None:
+def pages_read(answered: Answered, earlier: KeptPages, most: int) -> KeptPages | None:
     """The pages that were read, one more than were kept at least and at most so many, with the seconds that it took;
     None if the child did not pause."""
     match decode_answer(answered.message) if answered.in_time else None:
-        case KeptPages(pages) if len(kept.pages) < len(pages) <= most:
-            return KeptPages(pages, kept.seconds + math.ceil(answered.ended.cpu_seconds))
+        case KeptPages(pages) if len(earlier.pages) < len(pages) <= most:
+            return KeptPages(pages, earlier.seconds + math.ceil(answered.ended.cpu_seconds))
     return None
 
 
@@ -81,10 +81,10 @@ def verdict_on_picture(name: str, limits: Limits, answered: Answered) -> Picture
     raise _failure(name, limits, answered)
 
 
-def verdict_on_boxes(name: str, limits: Limits, answered: Answered, asked: Locating) -> Located:
+def verdict_on_boxes(name: str, limits: Limits, answered: Answered, locating: Locating) -> Located:
     """The boxes of words. Raises as `verdict` does, and NotFound."""
     match _reply(name, limits, answered):
-        case Found(located) if are_valid_boxes(located, asked):
+        case Found(located) if are_valid_boxes(located, locating):
             return located
         case Refused(message=no_page):
             raise NotFound(_shown(no_page))

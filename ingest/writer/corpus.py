@@ -43,7 +43,10 @@ def chunks_of_files(
 
 def known_of_file(path: Path, parts: Parts) -> list[Sample]:
     """A sample of each known question in a file, over its own passages. Raises Rejected for what is none."""
-    return [Sample(known.chunks(parts.tokenizer), ((known.text, known.answers[0]),)) for known in read_questions(path)]
+    return [
+        Sample(question.chunks(parts.tokenizer), ((question.text, question.answers[0]),))
+        for question in read_questions(path)
+    ]
 
 
 def cut(chunk: Chunk, max_tokens: int, tokenizer: Tokenizer) -> Chunk:

@@ -49,9 +49,9 @@ def divide(chunks: Sequence[Chunk], trained_on: AbstractSet[str]) -> Division:
         )
     num_held_out = max(LEAST_HELD_OUT, len(chunks) // NEIGHBOURS // 5)
     unseen = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) not in trained_on])
-    known = trained_on | _digests(unseen[:-num_held_out])
-    training = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) in known])
-    held_out = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) not in known])
+    trained = trained_on | _digests(unseen[:-num_held_out])
+    training = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) in trained])
+    held_out = _neighbourhoods([chunk for chunk in chunks if digest_of(chunk) not in trained])
     if len(held_out) < LEAST_HELD_OUT:
         raise Rejected(
             f"the writer was trained on most of these {len(chunks)} chunks, or they repeat each other: too little is "

@@ -46,8 +46,12 @@ def evaluate(
             bare: KV = reader.write(chunks)
         plain.append(figures_of(full, reader.stitched(bare, tails), tails))
         written.append(figures_of(full, reader.stitched(reader.write(chunks, weights), tails), tails))
-        one = chunks[:1]
-        alone.append(figures_of(reader.full(one[0], tails), reader.stitched(reader.write(one, weights), tails), tails))
+        first_chunk = chunks[:1]
+        alone.append(
+            figures_of(
+                reader.full(first_chunk[0], tails), reader.stitched(reader.write(first_chunk, weights), tails), tails
+            )
+        )
         progress(done)
     return Gate(
         contexts=len(held_out),
@@ -62,8 +66,8 @@ def evaluate(
 
 def ratio_upper(ours: Sequence[float], theirs: Sequence[float]) -> float:
     """Upper end of the 95% interval of mean(ours) / mean(theirs), paired bootstrap over contexts."""
-    mine, others = np.array([ours, theirs])[:, resamples(len(ours), 0)].sum(-1)
-    around = interval(mine / np.maximum(others, _LEAST_KL))
+    mine, reference = np.array([ours, theirs])[:, resamples(len(ours), 0)].sum(-1)
+    around = interval(mine / np.maximum(reference, _LEAST_KL))
     assert around is not None, "KLs are numbers"
     return around[1]
 
@@ -72,7 +76,7 @@ def figures_of(full: Sequence[Reading], stitched: Sequence[Reading], tails: Sequ
     """Figures of readings of the same tails after full prefill and over stitched KV."""
     kls = [kl.item() for kl, _ in distances(full, stitched)]
     nlls = [
-        -one.logprobs[torch.arange(len(tail.answer_ids)), torch.tensor(tail.answer_ids)].mean().item()
-        for one, tail in zip(stitched, tails, strict=True)
+        -reading.logprobs[torch.arange(len(tail.answer_ids)), torch.tensor(tail.answer_ids)].mean().item()
+        for reading, tail in zip(stitched, tails, strict=True)
     ]
     return Figures(fmean(kls), fmean(nlls))

@@ -187,14 +187,14 @@ class Reader(PrefixedModel):
         for index, context in enumerate(self._contexts()):
             if part and index != through:
                 continue
-            given = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
+            arguments = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
             is_followed = torch.is_grad_enabled() and through in {None, index}
             with torch.set_grad_enabled(is_followed), self._capture.recorded() as captured:
                 if weights is None:
-                    self._trunk(ids, **given)
+                    self._trunk(ids, **arguments)
                 else:
                     with self._writing.disabled():
-                        functional_call(self._trunk, dict(weights), (ids,), given)
+                        functional_call(self._trunk, dict(weights), (ids,), arguments)
             written.append(captured)
             shares.append(self._writing.contexts[index].weight)
         return mean_of(written, shares)

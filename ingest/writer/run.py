@@ -57,17 +57,19 @@ class Plan:
 class Run:
     """A run that goes on where it was broken off, if its folder says so."""
 
-    def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan, known: Sequence[Sample] = ()) -> None:
-        """chunks: of many documents, those of one document in a row. known: questions to train on as well. Raises
+    def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan, questions: Sequence[Sample] = ()) -> None:
+        """chunks: of many documents, those of one document in a row. questions: questions to train on as well. Raises
         Rejected for too few chunks, and for a folder with another model's writer or with a part of one."""
         torch.manual_seed(plan.seed)
         self.plan = plan
-        asked_about = {digest_of(chunk) for sample in known for chunk in sample.chunks}
+        asked_about = {digest_of(chunk) for sample in questions for chunk in sample.chunks}
         self._division = divide(chunks, read_record(plan.folder) | asked_about)
         shortened = (_shortened(near, parts.tokenizer) for near in self._division.training)
         self._training = [near for near in shortened if near]
-        self._seen = [*self._division.training, *(sample.chunks for sample in known)]
-        self._known = [replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in known]
+        self._seen = [*self._division.training, *(sample.chunks for sample in questions)]
+        self._known = [
+            replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in questions
+        ]
         card = _card_to_go_on_with(parts, plan)
         model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
         if card is None:
@@ -95,7 +97,7 @@ class Run:
         tried. Raises Rejected for a folder whose training cannot go on so, and for a training that diverges."""
         self._go_on()
         sizes = (1, *SIZES)  # one chunk must stay as it was
-        samples = Samples(self._training, self.plan.seed, sizes, known=self._known, unanswered=self.plan.unanswered)
+        samples = Samples(self._training, self.plan.seed, sizes, questions=self._known, unanswered=self.plan.unanswered)
         samples.skip(self._trainer.samples)
         curve = list(self._card.curve)
         saved_at = self._trainer.seconds
@@ -150,11 +152,11 @@ class Run:
     def _settled(self, settling: Callable[[Setting], None]) -> Card:
         """The card of the trained adapter at the setting that suits it, as `save` rounds it, also on the disk. The
         state stays that of the training, which goes on at full strength and with the plan's share."""
-        chosen = settle(self._trainer, self._adapter, settling)
+        setting = settle(self._trainer, self._adapter, settling)
         self._adapter.round()
         self._adapter.save(self.plan.folder)
         self._card = msgspec.structs.replace(
-            self._card, strength=chosen.strength, stand_in_share=chosen.share, made_at=utc_now(), gate=None
+            self._card, strength=setting.strength, stand_in_share=setting.share, made_at=utc_now(), gate=None
         )
         write_card(self.plan.folder, self._card)
         return self._card

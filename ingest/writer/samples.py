@@ -47,10 +47,10 @@ class Samples:
         seed: int,
         sizes: Sequence[int] = SIZES,
         tails: int = 4,
-        known: Sequence[Sample] = (),
+        questions: Sequence[Sample] = (),
         unanswered: float = 0.0,
     ) -> None:
-        """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context. known: samples of
+        """sizes: numbers of chunks in a context, drawn at random. tails: pairs for each context. questions: samples of
         known questions, one in turn with each from the chunks, over all of its chunks or, where a size is 1, over one.
         unanswered: share of the pairs without an answer. Raises Rejected where no neighbourhood has two chunks."""
         self._random = random.Random(seed)  # noqa: S311 - for samples, not for secrets
@@ -61,8 +61,8 @@ class Samples:
         if not large:
             raise Rejected("no two chunks of a neighbourhood hold text to ask about: give other documents")
         self._neighbourhoods = self._shuffled(large)
-        self._known = self._shuffled(known)
-        self._turns = cycle([self._from_chunks, self._from_known] if known else [self._from_chunks])
+        self._known = self._shuffled(questions)
+        self._turns = cycle([self._from_chunks, self._from_known] if questions else [self._from_chunks])
 
     def skip(self, count: int) -> None:
         """Leave out the next ones: a run that goes on gets those that it would have got."""
@@ -79,9 +79,9 @@ class Samples:
         return Sample(tuple(self._random.sample(list(near), min(self._random.choice(self._sizes), len(near)))), ())
 
     def _from_known(self) -> Sample:
-        known = next(self._known)
-        size = 1 if self._random.choice(self._sizes) == 1 else len(known.chunks)  # one chunk as often as elsewhere
-        return replace(known, chunks=tuple(self._random.sample(known.chunks, size)))
+        sample = next(self._known)
+        size = 1 if self._random.choice(self._sizes) == 1 else len(sample.chunks)  # one chunk as often as elsewhere
+        return replace(sample, chunks=tuple(self._random.sample(sample.chunks, size)))
 
     def _shuffled(self, items: Sequence[Item]) -> Iterator[Item]:
         """The items without end, each once before any comes again. None is drawn before it is asked for."""
@@ -91,13 +91,13 @@ class Samples:
     def _tail(self, chunks: Sequence[Chunk]) -> tuple[str, str]:
         if self._unanswered and self._random.random() < self._unanswered:
             return self._question(chunks), ""
-        chosen = self._random.choice(chunks)
-        sentence = self._sentence(chosen.text)
+        chunk = self._random.choice(chunks)
+        sentence = self._sentence(chunk.text)
         kind = self._random.random()
         if kind < _SHARED_NAME and (shared := self._shared_name(chunks)):
             return shared
-        if kind < _ABOUT_TITLE and chosen.title:
-            return f'What is said of "{chosen.title}"?', sentence
+        if kind < _ABOUT_TITLE and chunk.title:
+            return f'What is said of "{chunk.title}"?', sentence
         if kind < _MISSING_NAME and (names := _NAME.findall(sentence)):
             name = self._random.choice(names)
             return f'Which name is missing here: "{sentence.replace(name, "___")}"', name
@@ -106,8 +106,8 @@ class Samples:
         return f'How does this go on: "{" ".join(words[:half])}"', " ".join(words[half:]) or sentence
 
     def _question(self, chunks: Sequence[Chunk]) -> str:
-        chosen = self._random.sample(chunks, min(len(chunks), self._random.choice((1, 2))))
-        titles = [chunk.title for chunk in chosen if chunk.title]
+        subjects = self._random.sample(chunks, min(len(chunks), self._random.choice((1, 2))))
+        titles = [chunk.title for chunk in subjects if chunk.title]
         if not titles:
             return "What is the most important fact in these passages?"
         if len(titles) == 1:
@@ -120,12 +120,12 @@ class Samples:
 
     def _shared_name(self, chunks: Sequence[Chunk]) -> tuple[str, str] | None:
         pairs = list(permutations(chunks, 2))
-        for one, other in self._random.sample(pairs, min(_PAIRS, len(pairs))):
-            if not (one.title and other.title):
+        for chunk, other in self._random.sample(pairs, min(_PAIRS, len(pairs))):
+            if not (chunk.title and other.title):
                 continue
-            named = {one.title, *_NAME.findall(one.text)}
+            named = {chunk.title, *_NAME.findall(chunk.text)}
             both = sorted(named & {other.title, *_NAME.findall(other.text)})
-            both = both or [name for name in _NAME.findall(one.text) if name in other.text]
+            both = both or [name for name in _NAME.findall(chunk.text) if name in other.text]
             if both:
-                return f'Which name do both "{one.title}" and "{other.title}" mention?', self._random.choice(both)
+                return f'Which name do both "{chunk.title}" and "{other.title}" mention?', self._random.choice(both)
         return None

@@ -48,12 +48,12 @@ def settle(
             if _validated(trainer, adapter, setting, alone=True) < MARGIN * MAX_ONE_CHUNK_KL:
                 passing.append(setting)
                 break
-    chosen = passing[0] if passing else Setting(strengths[-1], shares[-1])
+    best = passing[0] if passing else Setting(strengths[-1], shares[-1])
     if len(passing) > 1:
-        chosen = min(passing, key=lambda setting: _validated(trainer, adapter, setting, alone=False))
-    adapter.weigh_stand_ins(chosen.share)
-    adapter.weaken(chosen.strength)
-    return chosen
+        best = min(passing, key=lambda setting: _validated(trainer, adapter, setting, alone=False))
+    adapter.weigh_stand_ins(best.share)
+    adapter.weaken(best.strength)
+    return best
 
 
 def _validated(trainer: Trainer, adapter: TrainableAdapter, setting: Setting, *, alone: bool) -> float:

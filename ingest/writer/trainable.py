@@ -98,7 +98,9 @@ class TrainableAdapter(Adapter):
         hooks = []
         for _, layer in self._layers():
             # `disabled`, which a forward with merged weights runs in, takes the matrices themselves out of autograd.
-            down, up = (_leaf_of(cast("torch.Tensor", each[name].weight)) for each in (layer.lora_A, layer.lora_B))
+            down, up = (
+                _leaf_of(cast("torch.Tensor", matrices[name].weight)) for matrices in (layer.lora_A, layer.lora_B)
+            )
             hooks.append(layer.get_base_layer().register_forward_hook(_following(down, up, layer.scaling[name])))
         try:
             yield
@@ -131,18 +133,18 @@ class _Follow(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, output: torch.Tensor, given: torch.Tensor, down: torch.Tensor, up: torch.Tensor, scale: float
+        ctx: Any, output: torch.Tensor, inputs: torch.Tensor, down: torch.Tensor, up: torch.Tensor, scale: float
     ) -> torch.Tensor:
-        """output: [..., out]. given: the layer's input, [..., in]. down: A, [rank, in]. up: B, [out, rank]."""
-        ctx.save_for_backward(given, down, up)
+        """output: [..., out]. inputs: the layer's input, [..., in]. down: A, [rank, in]. up: B, [out, rank]."""
+        ctx.save_for_backward(inputs, down, up)
         ctx.scale = scale
         return output.view_as(output)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         (gradient,) = gradients
-        given, down, up = ctx.saved_tensors
-        rows, of_rows = given.flatten(0, -2), gradient.flatten(0, -2)
+        inputs, down, up = ctx.saved_tensors
+        rows, of_rows = inputs.flatten(0, -2), gradient.flatten(0, -2)
         of_down = (of_rows @ up.to(rows.dtype)).T @ rows
         of_up = of_rows.T @ (rows @ down.to(rows.dtype).T)
         return gradient, None, ctx.scale * of_down.to(down.dtype), ctx.scale * of_up.to(up.dtype), None
@@ -163,8 +165,8 @@ def _leaf_of(matrix: torch.Tensor) -> torch.Tensor:
 def _following(down: torch.Tensor, up: torch.Tensor, scale: float) -> Callable[..., torch.Tensor]:
     """A forward hook of a linear layer: see `_Follow`."""
 
-    def hook(layer: nn.Module, given: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
-        followed: torch.Tensor = _Follow.apply(output, given[0], down, up, scale)  # type: ignore[no-untyped-call]
+    def hook(layer: nn.Module, inputs: tuple[torch.Tensor], output: torch.Tensor) -> torch.Tensor:
+        followed: torch.Tensor = _Follow.apply(output, inputs[0], down, up, scale)  # type: ignore[no-untyped-call]
         return followed
 
     return hook

@@ -444,7 +444,7 @@ class TestSamples:
 
     def test_known_questions_come_every_second_time_over_all_of_their_passages(self):
         known = [Sample(tuple(NEAR[0]), (("Who?", "Ada"),)), Sample(tuple(NEAR[1]), (("What?", "a compiler"),))]
-        supply = Samples(NEAR, 0, tails=2, known=known)
+        supply = Samples(NEAR, 0, tails=2, questions=known)
         given = [supply.next() for _ in range(8)]
 
         assert {sample.tails[0] for sample in given[1::2]} == {("Who?", "Ada"), ("What?", "a compiler")}
@@ -454,7 +454,7 @@ class TestSamples:
 
     def test_known_questions_have_one_chunk_as_often_as_the_sizes_have(self):
         known = [Sample(tuple(NEAR[0]), (("Who?", "Ada"),))]
-        supply = Samples(NEAR, 0, sizes=(1, 2, 4, 6), known=known)
+        supply = Samples(NEAR, 0, sizes=(1, 2, 4, 6), questions=known)
         sizes = [len(supply.next().chunks) for _ in range(400)][1::2]
 
         assert set(sizes) == {1, 3}

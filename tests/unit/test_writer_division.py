@@ -149,7 +149,7 @@ def test_passages_without_a_title_are_asked_about_without_one():
     """Every answer holds words, and no question quotes an empty title."""
     texts = [f"Marie Curie and Pierre Curie met in Paris in the spring of {year}." for year in range(1890, 1922)]
     untitled = [made("", text, (1, 2)) for text in texts]
-    samples = Samples([untitled], 0, unanswered=0.2, known=[Sample(tuple(untitled[:4]), (("Who?", "Marie"),))])
+    samples = Samples([untitled], 0, unanswered=0.2, questions=[Sample(tuple(untitled[:4]), (("Who?", "Marie"),))])
 
     tails = [tail for _ in range(100) for tail in samples.next().tails]
 

@@ -31,7 +31,10 @@ class Announcer:
         one batch fewer remains, the first has finished and updates the rate."""
         now_s = time.time()
         if self._batches and len(batches) == len(self._batches) - 1:
-            self._computed(self._tokens(self._batches[0]), time.perf_counter() - self._began)
+            token_s = (time.perf_counter() - self._began) / self._tokens(self._batches[0])
+            self._token_s = (
+                token_s if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * token_s
+            )
         earlier, self._announced = self._announced, self._prefilling.announce(self._estimated(batches, now_s))
         earlier.withdraw()
         self._batches, self._began = batches, time.perf_counter()
@@ -48,10 +51,6 @@ class Announcer:
                 break
             announced.append(prefilling.Batch(tuple(key for key, _ in batch), began_s, tokens * self._token_s))
         return announced
-
-    def _computed(self, tokens: int, seconds: float) -> None:
-        token_s = seconds / tokens
-        self._token_s = token_s if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * token_s
 
     def _tokens(self, batch: Batch) -> int:
         """Tokens that run through the model, padding included."""

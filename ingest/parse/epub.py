@@ -40,7 +40,10 @@ def read_epub(body: bytes, fallback_title: str) -> Parsed:
         names = dict(_names(archive, folder, list(items.values())))
         for chapter in dict.fromkeys(chapters):
             if chapter in archive.paths:
-                _add_chapter(archive.read(chapter), names.get(chapter, ""), composer)
+                parsed = read_html(archive.read(chapter), "chapter")
+                if (name := names.get(chapter)) and not parsed.sections and parsed.text:
+                    composer.heading(name, level=1)
+                composer.document(parsed)
     return composer.parsed(one_line(scrub(book.findtext(f".//{_TITLE}") or "")) or fallback_title, Format.EPUB)
 
 
@@ -78,10 +81,3 @@ def _names(archive: Archive, folder: str, items: list[_Element]) -> Iterator[tup
             name = "".join(entry.itertext()) if is_link else entry.findtext("{*}navLabel/{*}text") or ""
             reference = target.get("href" if is_link else "src", "") if target is not None else ""
             yield _path(here, reference), name
-
-
-def _add_chapter(page: bytes, name: str, composer: Composer) -> None:
-    chapter = read_html(page, "chapter")
-    if name and not chapter.sections and chapter.text:
-        composer.heading(name, level=1)
-    composer.document(chapter)

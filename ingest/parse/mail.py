@@ -65,7 +65,7 @@ def read_eml(body: bytes, fallback_title: str) -> Parsed:
     """
     try:
         message = message_from_bytes(body)
-        mail = Mail(_header(message, "Subject"), _headers(message))
+        mail = Mail(_header(message, "Subject"), {name: _header(message, name) for name in _HEADERS})
         _collect(message, mail, depth=0)
     except RecursionError:
         raise Rejected(_NESTED) from None
@@ -159,7 +159,7 @@ def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
     for part, alternative in zip(reversed(parts), reversed(read), strict=True):
         try:
             _collect(part, alternative, depth + 1)
-            if best is None and _has_words(alternative):
+            if best is None and any(any(map(str.isalnum, body.text)) for body in alternative.bodies):
                 best = alternative
         except TooLarge:
             raise
@@ -173,10 +173,6 @@ def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
         mail.events += alternative.events
         for name, body in alternative.attachments if alternative is best or part.is_multipart() else ():
             _attach(mail, name, body)
-
-
-def _has_words(mail: Mail) -> bool:
-    return any(any(map(str.isalnum, body.text)) for body in mail.bodies)
 
 
 def _add(part: Message, mail: Mail) -> None:
@@ -208,10 +204,6 @@ def _attach(mail: Mail, name: str, body: bytes) -> None:
     if len(mail.attachments) == MAX_ATTACHMENTS:
         raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
     mail.attachments.append((name, body))
-
-
-def _headers(message: Message) -> dict[str, str]:
-    return {name: _header(message, name) for name in _HEADERS}
 
 
 def _header(message: Message, name: str) -> str:

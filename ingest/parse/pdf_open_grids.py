@@ -77,6 +77,7 @@ def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
     columns, height = len(_white(boxes)) + 1, boxes[0].top - boxes[0].bottom
     most = min(len(rows), begin + _MAX_LINES)
     for end in range(begin + 1, most):
+        # With more rows the stripes of white only narrow: a row that closes one, or adds one beside, ends the table.
         boxes += rows[end]
         is_far = rows[end - 1][0].middle - rows[end][0].middle > _FAR * height
         if columns < _LEAST_UNRULED_COLUMNS or is_far or len(_white(boxes)) + 1 != columns:
@@ -88,11 +89,14 @@ def _has_numbers(table: Sequence[Sequence[Box]], with_number: Container[Box]) ->
     """Whether below a label without a number each row has one."""
     xs = _white([box for row in table for box in row])
     header, *body = ({bisect(xs, box.left) for box in row if box in with_number} for row in table)
+    # Columns with a number in every row of the body, but none in the header.
     return bool(set.intersection(*body) - header)
 
 
 def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:
     """The grid from the first line on that has the most lines, and the number of lines that it takes; 1 without one."""
+    # From the least number of lines on, each time with one line more at the bottom. The first grid settles how many
+    # columns the table has; a grid with another number has taken in lines of the next table.
     longest, columns = None, None
     for end in range(_LEAST_LINES, len(lines) + 1):
         grid = _grid(lines[:end], down, letters)
@@ -107,6 +111,7 @@ def _grid(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -
     """The grid of lines from the top down, all of one table."""
     top, below_header, bottom = lines[0].at, lines[1].at, lines[-1].at
     left, right = lines[0].start - TOLERANCE, lines[0].end + TOLERANCE
+    # A line down the whole height: the table is ruled, and closed_grids has it.
     if any(left <= line.at <= right and line.start < top and line.end > bottom for line in down):
         return None
     inside = [box for box in letters if bottom < box.middle < top and left <= box.left and box.right <= right]
@@ -115,10 +120,12 @@ def _grid(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -
     if len(rows) < _LEAST_ROWS or not 1 <= len(_rows(header)) <= _MAX_HEADER_LINES:
         return None
     xs = [left, *_white(inside), right]
+    # Column i lies between xs[i - 1] and xs[i]. The header must label all but the first.
     labelled = {bisect(xs, box.left) for box in header}
     # A label above several columns crosses the white between them, or leaves one of them without.
     if len(xs) <= _LEAST_COLUMNS or len(xs) != len(_white(body)) + 2 or not labelled.issuperset(range(2, len(xs))):
         return None
+    # Prose in columns has as much white, but more letters a cell.
     if len(inside) > _MAX_CELL * (len(rows) + 1) * (len(xs) - 1):
         return None
     return Grid(xs, sorted([top, below_header, *_between(rows, [line.at for line in lines[1:]], xs), bottom]))
@@ -131,6 +138,7 @@ def _between(rows: Sequence[Sequence[Box]], lines: Sequence[float], xs: Sequence
     if len(bands) >= _LEAST_ROWS and 2 * sum(len(band) <= 1 for band in bands) >= len(bands):
         yield from lines[1:-1]
         return
+    # A row begins where its first column is filled, or half of all; fewer columns are a cell that goes on.
     for above, row in pairwise(rows):
         filled = {bisect(xs, box.left) for box in row}
         if 1 in filled or 2 * len(filled) >= len(xs) - 1:
@@ -156,6 +164,7 @@ def _rows(letters: Sequence[Box]) -> list[list[Box]]:
 def _white(letters: Sequence[Box]) -> list[float]:
     """The middles of the stripes between columns, ascending."""
     least = _WHITE * median(box.top - box.bottom for box in letters)
+    # From left to right over the letters of all rows at once: white begins where the furthest of them ends.
     stripes, reached = [], None
     for box in sorted(letters):
         if reached is not None and box.left - reached >= least:

@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, time
 from zipfile import ZipFile, ZipInfo
 
@@ -45,7 +45,7 @@ def _compose(body: bytes, composer: Composer) -> None:
             if cells.height:
                 composer.page()
                 composer.heading(sheet.name, level=1)
-                composer.table(map(_words, cells.iter_rows()))
+                composer.table([_value(cell) for cell in row] for row in cells.iter_rows())
 
 
 class _CheckCells(Check):
@@ -89,10 +89,6 @@ def _column(letters: str) -> int:
     for letter in letters.upper():
         number = number * 26 + ord(letter) - ord("A") + 1
     return number
-
-
-def _words(row: Sequence[object]) -> list[str]:
-    return list(map(_value, row))
 
 
 def _value(value: object) -> str:

@@ -169,8 +169,11 @@ def _rows(table: _Element) -> Iterator[list[str]]:
         numbers = {name: number for number, name in enumerate(names) if name}
         columns = Columns()
         yield []  # ends the table before
-        for is_head, rows in groupby(_own_rows(group), key=_is_in_head):
-            placed = [columns.place(_cell(cell, numbers) for cell in _cells(row)) for row in rows]
+        for is_head, rows in groupby(_own_rows(group), key=lambda row: QName(row.getparent()).localname == "thead"):
+            placed = [
+                columns.place(_cell(cell, numbers) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS)))
+                for row in rows
+            ]
             if is_head:
                 yield from (words_of(row) for row in placed if is_title(row))
                 yield header_of(placed)
@@ -185,14 +188,6 @@ def _own_rows(table: _Element) -> Iterator[_Element]:
             yield child
         elif name not in _CELLS:
             yield from _own_rows(child)
-
-
-def _is_in_head(row: _Element) -> bool:
-    return bool(QName(row.getparent()).localname == "thead")
-
-
-def _cells(row: _Element) -> Iterator[_Element]:
-    yield from row.iterchildren(*(f"{{*}}{name}" for name in _CELLS))
 
 
 def _cell(cell: _Element, numbers: Mapping[str, int]) -> Cell:

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from ingest.parse import Parsed
 from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, one_line
-from ingest.parse.quotes import MAX_PIXELS, MAX_POINTS, BoxedPage, Located, Locating, Picture
+from ingest.parse.quotes import MAX_PIXELS, MAX_POINTS, Located, Locating, Picture
 from ingest.parse.scan import Box, ScannedPage
 from ingest.parse.sniff import Format
 from ragkv.plain_text import is_scrubbed
@@ -46,7 +46,7 @@ def are_valid_boxes(located: Located, locating: Locating) -> bool:
         and bool(numbers)
         and numbers == list(range(locating.first, locating.first + len(numbers)))
         and numbers[-1] <= min(locating.last, located.num_pages)
-        and all(map(_holds_its_boxes, located.pages))
+        and all(_holds(page.width, page.height, page.boxes) for page in located.pages)
     )
 
 
@@ -58,10 +58,6 @@ def _are_scans(scans: tuple[ScannedPage, ...], num_pages: int) -> bool:
         and all(_holds(scan.width, scan.height, (line.box for line in scan.lines)) for scan in scans)
         and all(line.text and is_scrubbed(line.text) for scan in scans for line in scan.lines)
     )
-
-
-def _holds_its_boxes(page: BoxedPage) -> bool:
-    return _holds(page.width, page.height, page.boxes)
 
 
 def _holds(width: float, height: float, boxes: Iterable[Box]) -> bool:

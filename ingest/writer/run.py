@@ -179,9 +179,10 @@ class Run:
         partial = folder / f".{STATE}.partial"
         torch.save(self._trainer.state(), partial)
         partial.rename(folder / STATE)
+        data = (self._card.data, self.plan.data)
         self._card = msgspec.structs.replace(
             self._card,
-            data=_joined(self._card.data, self.plan.data),
+            data=", ".join(dict.fromkeys(name for names in data for name in names.split(", ") if name)),
             samples=self._trainer.samples,
             seconds=self._trainer.seconds,
             curve=tuple(curve),
@@ -223,11 +224,6 @@ def _new_card(parts: Parts, plan: Plan, adapter: TrainableAdapter) -> Card:
         stand_ins=tuple(map(len, adapter.stand_ins.contexts)) if adapter.stand_ins else (),
         stand_in_share=adapter.stand_in_share,
     )
-
-
-def _joined(*data: str) -> str:
-    """Names of data, separated by commas, each once."""
-    return ", ".join(dict.fromkeys(name for names in data for name in names.split(", ") if name))
 
 
 def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:

@@ -132,6 +132,7 @@ class Trainer:
         return Losses(fmean(kls), fmean(hiddens))
 
     def _step(self, sample: Sample) -> Losses:
+        # The same merged weights for all samples of a batch: they change with the optimiser's step alone.
         weights = self._weights = self._weights or self._adapter.merged_weights()
         chunks, tails = self._tokens.of(sample)
         whole = self._reader.prefill(sum(chunks, ()))
@@ -141,11 +142,13 @@ class Trainer:
         writing = _Writing(self._reader, self._adapter, chunks, weights, turn=self.samples)
         kl, hidden = _means(teacher, self._reader.stitched(writing.context(chunks), tails))
         loss = kl + HIDDEN_WEIGHT * hidden
+        # The first chunk alone, whose plain KV is exact: what a writer gains for several chunks may not spoil it.
         if len(chunks) > 1:
             alone = chunks[:1]
             teacher = self._reader.full(alone[0], tails)
             kl_alone, hidden_alone = _means(teacher, self._reader.stitched(writing.context(alone), tails))
             loss = loss + kl_alone + HIDDEN_WEIGHT * hidden_alone
+        # Backward in two parts: from the loss to the chunks' KV, where gradients stop, then from there to the adapter.
         (loss / self._course.batch).backward()  # type: ignore[no-untyped-call]
         writing.backward()
         self.samples += 1
@@ -154,6 +157,7 @@ class Trainer:
         return Losses(kl.item(), hidden.item())
 
     def _update(self) -> None:
+        # The rate rises over the first steps and falls to LEAST_RATE at the limit, samples or seconds, that is nearer.
         done = max(self.samples / self._course.samples, self.seconds / self._course.seconds)
         warm = min(1.0, self.samples / self._course.batch / WARM_UP_STEPS)
         for group in self._optimizer.param_groups:
@@ -197,6 +201,7 @@ class _Writing:
         with adapter.followed() if self._is_kept else torch.no_grad():
             for group, through in self._groups:
                 self._written.update(zip(group, self._write(group, through), strict=True))
+        # Copies of the KV outside the graph: the loss's backward leaves its gradients on them, `backward` reads them.
         self._leaves = {
             index: [(keys.detach().requires_grad_(), values.detach().requires_grad_()) for keys, values in piece]
             for index, piece in self._written.items()

@@ -51,7 +51,9 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
 def use_writer(tenant_id: str, name: str, parts: Parts) -> Writers:
     """Put a writer into use from the next start on. Raises NotFound for an unknown name, Rejected for objections."""
     _check(tenant_id, parts)
-    install(_folder(name, parts), parts.settings.writer_dir, parts.model_fingerprint)
+    if (folder := _folders(parts).get(name)) is None:
+        raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
+    install(folder, parts.settings.writer_dir, parts.model_fingerprint)
     return writers(tenant_id, parts)
 
 
@@ -68,12 +70,6 @@ def _folders(parts: Parts) -> dict[str, Path]:
     trained = parts.settings.writers_dir
     folders = sorted(trained.iterdir()) if trained.is_dir() else ()
     return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}
-
-
-def _folder(name: str, parts: Parts) -> Path:
-    if (folder := _folders(parts).get(name)) is None:
-        raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
-    return folder
 
 
 def _check(tenant_id: str, parts: Parts) -> None:

@@ -1,7 +1,7 @@
 """Capture of queries, keys and values from a model's own forward pass under Transformers.
 
-Nothing here knows an architecture. Transformers models rotate queries and keys with a function `apply_rotary_pos_emb`
-of their own module, then call an attention function from a registry: both are wrapped, so that keys and queries are
+Nothing here knows an architecture. Transformers models rotate queries and keys with the function `apply_rotary_pos_emb`
+of their module, then call an attention function from a registry: both are wrapped, so that keys and queries are
 captured before the rotation and values as attention gets them.
 """
 

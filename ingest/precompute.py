@@ -106,8 +106,7 @@ def precompute(
 
 
 def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
-    """As much of the beginning of a batch as there is room for, to within a half: a tenant's share may be less than a
-    batch."""
+    """The beginning of a batch that there is room for, to within a half: a tenant's share may be less than a batch."""
     while batch and not has_room(_tokens(batch)):
         batch = batch[: len(batch) // 2]
     return batch

@@ -28,8 +28,8 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class _Section:
     """A heading and its text up to the next heading. `path`: its headings, outermost first, without the document's
-    title. `above`: those of them right above it that have no text of their own, as their place in the path, counted
-    from 1, and where they begin."""
+    title. `above`: those of them right above it without text, as their place in the path, counted from 1, and where
+    they begin."""
 
     path: tuple[str, ...]
     heading_start: int
@@ -38,7 +38,7 @@ class _Section:
     above: tuple[tuple[int, int], ...] = ()
 
     def start_below(self, path: tuple[str, ...]) -> int:
-        """The first character of the text below a title that holds the headings of `path`, the first of its own."""
+        """The first character that a chunk titled with the headings of `path` has of this section."""
         return next((start for place, start in self.above if place > len(path)), self.heading_start)
 
 

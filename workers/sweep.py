@@ -64,7 +64,7 @@ class Sweeper:
             attempt(step, NAME)
 
     def _keep_hot(self) -> None:
-        """Before the requeueing: that gives these documents to a worker."""
+        """Mark documents in use; runs before the requeueing, which gives them to a worker."""
         if hot := keep_hot(self._parts):
             log.info("%d documents have chunks that are used often enough to keep their KV", hot)
 
@@ -78,7 +78,7 @@ class Sweeper:
             log.info("evicted %d KV files of %d bytes to stay within the limits on KV", freed.files, freed.bytes)
 
     def _make_room_on_disk(self) -> None:
-        """After the eviction: what is evicted may go from a disk that is full of KV without copies."""
+        """Make room on the disk; runs after the eviction, whose KV may leave a disk full of KV without copies."""
         if self._parts.kv_remote is not None:
             self._parts.kv_disk.make_room(0)
 
@@ -91,7 +91,7 @@ class Sweeper:
             self._parts.append_log.note_deletion()
 
     def _rewrite_append_log(self) -> None:
-        """After the answers are forgotten."""
+        """Rewrite the embedded Redis' log; runs after the answers are forgotten."""
         if self._parts.append_log is not None:
             self._parts.append_log.rewrite(REWRITE_TIMEOUT_S)
 

@@ -28,7 +28,7 @@ _CORE_TITLE = "{http://purl.org/dc/elements/1.1/}title"
 class Check:
     """Handlers of an XML parser that reads every part and keeps nothing.
 
-    Raises Rejected for a document type with declarations of its own, whose entities could expand without end or read
+    Raises Rejected for a document type with an internal subset, whose entities could expand without end or read
     files, and TooLarge for more markup than the limits, in all parts together.
     """
 

@@ -143,7 +143,7 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
 
 
 def _is_file(part: Message) -> bool:
-    """Whether a part beside a page is a file of its own, and no picture, style or script of the page."""
+    """Whether a part beside a page is a separate file, and no picture, style or script of the page."""
     if part.get_content_disposition() == "attachment":
         return True
     name = _file_name(part)

@@ -56,7 +56,7 @@ class _Streams:
 
 
 class _Properties:
-    """Properties of a message, or of its part in `folder`. `encoding`: of text without a code page of its own."""
+    """Properties of a message, or of its part in `folder`. `encoding`: of text that names no code page."""
 
     def __init__(self, streams: _Streams, folder: tuple[str, ...] = (), encoding: str = "cp1252") -> None:
         self._streams = streams

@@ -36,7 +36,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file inside the document, which is a document of its own. Neither name nor body is empty."""
+    """A file inside the document, read as a separate document. Neither name nor body is empty."""
 
     name: str
     body: bytes
@@ -75,7 +75,7 @@ def leading_title(sections: tuple[Section, ...]) -> str | None:
 
 
 def heading_paths(sections: tuple[Section, ...]) -> Iterator[tuple[str, ...]]:
-    """For each heading the titles that lead to it, outermost first, its own last."""
+    """The titles that lead to each heading, outermost first, the heading's last."""
     open_sections: list[Section] = []
     for section in sections:
         while open_sections and open_sections[-1].level >= section.level:

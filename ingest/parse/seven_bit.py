@@ -52,7 +52,7 @@ def _whole(body: bytes, encoding: str) -> str | None:
 
 
 def _japanese(body: bytes) -> str | None:
-    """Line by line: each begins in ASCII (RFC 1468). A few broken places are replaced, as in UTF-8."""
+    """Decode line by line: each begins in ASCII (RFC 1468). A few broken places are replaced, as in UTF-8."""
     text = "".join(map(_japanese_line, body.splitlines(keepends=True)))
     broken = text.count("\ufffd")
     return text if broken * 10 <= sum(1 for c in text if c > "\x7f") else None

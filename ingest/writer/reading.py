@@ -209,8 +209,7 @@ class Reader(PrefixedModel):
 
 
 def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """For each tail the mean KL(teacher || student) over its answer's tokens, and the mean squared distance of hidden
-    states."""
+    """The mean KL(teacher || student) over each tail's answer, and the mean squared distance of hidden states."""
     for full, stitched in zip(teacher, student, strict=True):
         yield mean_kl(full.logprobs, stitched.logprobs), (full.hidden - stitched.hidden).square().mean()
 

@@ -21,13 +21,13 @@ from ragkv.cli import Group
 from ragkv.cli.progress import progress_bars
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.rerank import Reorders, Reranker
+from ragkv.retrieve.rerank import Reranker
 from ragkv.settings import Settings
 
 _FILE = click.Path(path_type=Path)
 NO_RERANKER = (
     "No re-ranker is set. For rows with one, set RAGKV_RERANKER to a sentence-transformers CrossEncoder: a folder, or a "
-    "hub name such as cross-encoder/ms-marco-MiniLM-L6-v2; or to qcache, for the served model's own attention."
+    "hub name such as cross-encoder/ms-marco-MiniLM-L6-v2."
 )
 
 
@@ -53,9 +53,8 @@ evaluate.add_command(list_evaluations)
 def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: Path | None) -> None:
     """Measure recall of dense, BM25, hybrid and two-hop search, and milliseconds for each question.
 
-    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database:
-    with RAGKV_RERANKER=qcache the passages that are re-ranked run through the model on the spot, which the service does
-    not. Passages are encoded first, which takes about a minute for a thousand of them on two cores.
+    With RAGKV_RERANKER, also measure hybrid and two-hop search with that re-ranker. Needs no engine and no database.
+    Passages are encoded first, which takes about a minute for a thousand of them on two cores.
 
     \b
     R@k    share of a question's gold passages among the first k, mean
@@ -94,10 +93,9 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
         write_report(report, json_file)
 
 
-def _models(settings: Settings) -> tuple[Encoder, Reorders | None]:
-    encoder = Encoder.load(encoder_folder(settings))
+def _models(settings: Settings) -> tuple[Encoder, Reranker | None]:
     folder = reranker_folder(settings)
-    return encoder, None if folder is None else Reranker.load(folder)
+    return Encoder.load(encoder_folder(settings)), None if folder is None else Reranker.load(folder)
 
 
 class Stages:

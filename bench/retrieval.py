@@ -38,7 +38,7 @@ from ragkv.retrieve.encoder import Encoder, TextProgress
 from ragkv.retrieve.index import DocumentIds, Index
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.rerank import Reorders
+from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Point, Vectors
 
@@ -205,7 +205,7 @@ def evaluate(
     questions: Sequence[RetrievalQuestion],
     encoder: Encoder,
     progress: StepProgress,
-    reranker: Reorders | None = None,
+    reranker: Reranker | None = None,
 ) -> tuple[list[RetrievalRow], list[Difference]]:
     """A row for each of `METHODS`, and of `RERANKED` with a re-ranker; then what the re-ranker changes. The corpus is
     encoded once for all of them."""
@@ -228,7 +228,7 @@ def evaluate(
     return [summarise(method, of_method) for method, of_method in outcomes.items()], differences
 
 
-def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reorders | None) -> dict[str, Find]:
+def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker | None) -> dict[str, Find]:
     retriever = Retriever(partial(embed_question, encoder), index, corpus)
     methods: dict[str, Find] = {
         DENSE: partial(_find_dense, encoder, index),

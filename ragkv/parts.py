@@ -30,13 +30,12 @@ from ragkv.disk import make_folder
 from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import FINGERPRINTS, Fingerprints
-from ragkv.heads import heads_for
 from ragkv.kv_disk import KVDisk, any_uploaded, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule
 from ragkv.kv_use import KVUse
 from ragkv.loading import Loading
-from ragkv.models import QCACHE, LineProgress, encoder_folder, model_folder, public_name, reranker_folder
+from ragkv.models import LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.page_ends import PageEnds
@@ -105,10 +104,9 @@ class Parts:
     def check_answering(self) -> None:
         """Check the settings that only answers need, before a service starts with them: no model is loaded.
 
-        Raises Rejected for an engine, heads or a reranker that cannot be used.
+        Raises Rejected for an engine or a reranker that cannot be used.
         """
         self.engine  # noqa: B018 - raises
-        self.ranking_heads  # noqa: B018 - raises
         self.reranker_folder  # noqa: B018 - raises
 
     def prepare_database(self) -> None:
@@ -482,21 +480,11 @@ class Parts:
         )
 
     @cached_property
-    def ranking_heads(self) -> tuple[tuple[int, int], ...]:
-        """Heads that rank passages by the Q-Cache; none unless the settings ask for that."""
-        if self.settings.reranker != QCACHE:
-            return ()
-        return heads_for(self.model_fingerprint, self.settings.heads_file).heads
-
-    @cached_property
     def searcher(self) -> "Searcher":
-        """The searcher that questions use. Raises Rejected if the settings ask for heads that were not calibrated."""
-        from ragkv.answer.search import QCacheRanker, Searcher
+        """The searcher that questions use."""
+        from ragkv.answer.search import Searcher
 
-        ranker = None
-        if self.ranking_heads:
-            ranker = QCacheRanker(self.engine, self.prompts, self.planner, self.ranking_heads, self.retrieval)
-        return Searcher(self.retriever, self.retrieval, self.kv_keys_of, ranker)
+        return Searcher(self.retriever, self.retrieval)
 
     @property
     def built_retriever(self) -> "Retriever | None":
@@ -618,9 +606,7 @@ class Parts:
         Models, writer and index have fingerprints of their own."""
         from ragkv.answer_cache.settings_digest import settings_digest
 
-        return _digest(
-            settings_digest(self.settings), self.choice, self.ranking_heads, self.recomputing.writer_suffices
-        )
+        return _digest(settings_digest(self.settings), self.choice, self.recomputing.writer_suffices)
 
     @cached_property
     def answer_cache(self) -> "AnswerCache":

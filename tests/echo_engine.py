@@ -19,9 +19,8 @@ class EchoEngine:
     """Keeps the Engine protocol. `running` counts generations in progress, `closed` those ended early; `latest` is the
     last request.
 
-    With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full. Of
-    chunks to rank it finds the later ones better. `token_s`: how long each token takes that is computed or recomputed,
-    before the first output.
+    With `stitches` it does what a plan says, as far as its report goes, and otherwise computes every prompt in full.
+    `token_s`: how long each token takes that is computed or recomputed, before the first output.
 
     Sums of its reports hold by construction. Those of vLLM are held in tests/engine/test_load_failures.py and
     tests/engine/test_compressed.py, and over HTTP by `assert_whole` of tests/e2e/test_serve.py.
@@ -83,8 +82,6 @@ class EchoEngine:
 
     def _report(self, request: Generate) -> Report:
         queries = torch.ones(QUERIES) if request.capture else None
-        if request.rank:
-            return Report(shares=tuple(map(float, range(len(request.rank.keys)))))
         plan = request.plan
         if plan is None or not self.stitches:
             return Report(computed=len(request.token_ids), queries=queries)

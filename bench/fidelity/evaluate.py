@@ -39,7 +39,7 @@ from ragkv.errors import Rejected
 from ragkv.known_questions import KnownQuestion, read_questions
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv_format import KVFormat
-from ragkv.models import QCACHE, model_folder
+from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.writer import ADAPTER, read_card, suffices
@@ -134,11 +134,6 @@ def _check(options: FidelityOptions, settings: Settings) -> None:
     place."""
     if settings.engine_url is not None:
         raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
-    if settings.reranker == QCACHE:
-        raise Rejected(
-            "RAGKV_RERANKER=qcache ranks by the KV of a whole collection, which is not computed here: unset it, or measure "
-            "it with `ragkv eval retrieval`"
-        )
     if options.writer is not None and not (options.writer / ADAPTER).is_file():
         raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
 

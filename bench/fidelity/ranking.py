@@ -8,7 +8,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.rerank import Reorders
+from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
 
 _TENANT = _COLLECTION = "fidelity"
@@ -17,7 +17,7 @@ _TENANT = _COLLECTION = "fidelity"
 class Ranker:
     """Hybrid retrieval over a corpus of one question's passages, in memory."""
 
-    def __init__(self, encoder: Encoder, hops: int, reranker: Reorders | None = None) -> None:
+    def __init__(self, encoder: Encoder, hops: int, reranker: Reranker | None = None) -> None:
         self._encoder = encoder
         self._hops = hops
         self._reranker = reranker

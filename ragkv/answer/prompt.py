@@ -60,11 +60,6 @@ class PromptBuilder:
             *self._tokenizer.encode_template(self._tail),
         )
 
-    def text_in(self, question: str) -> Span:
-        """The place of the question's own text in `question_ids`."""
-        start = len(self._tokenizer.encode_template(self._before_question))
-        return Span(start, start + len(self._tokenizer.encode(question)))
-
     def answer_ids(self, answer: str) -> tuple[int, ...]:
         """An answer as the model would say it where the prompt ends."""
         apart = self._wording.answer_start and not self._wording.answer_start[-1].isspace()

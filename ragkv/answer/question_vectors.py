@@ -1,4 +1,4 @@
-"""The question after the prefix, without documents: its vectors, and its attention to chunks."""
+"""Vectors of a question that runs behind the prefix, without documents."""
 
 import uuid
 from collections import OrderedDict
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from ragkv.answer.prompt import PromptBuilder
-from ragkv.engine.protocol import Engine, Generate, Ranking, Report
+from ragkv.engine.protocol import Engine, Generate
 from ragkv.errors import Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.span import Span
@@ -39,8 +39,9 @@ class QuestionVectors:
 
     async def _ask(self, question: str, keys: KeyMaker) -> torch.Tensor:
         question_ids = await self._threads.run(self._prompts.question_ids, question)
-        whole = Span(0, len(question_ids))
-        report = await report_of(behind_prefix(self._prompts.prefix_ids, question_ids, whole, keys), self._engine)
+        report = None
+        async for output in self._engine.generate(behind_prefix(self._prompts.prefix_ids, question_ids, keys)):
+            report = output.report
         if report is None or report.queries is None:
             raise Unavailable(
                 "the engine returned no query vectors: use a policy that needs none, such as passages or none"
@@ -48,22 +49,11 @@ class QuestionVectors:
         return report.queries
 
 
-def behind_prefix(
-    prefix_ids: Sequence[int], question_ids: Sequence[int], capture: Span, keys: KeyMaker, rank: Ranking | None = None
-) -> Generate:
-    """A request that runs a question behind the prefix alone. capture: positions in the question."""
-    start = len(prefix_ids)
+def behind_prefix(prefix_ids: Sequence[int], question_ids: Sequence[int], keys: KeyMaker) -> Generate:
+    """A request that runs a question behind the prefix alone and reports its queries."""
     ids = (*prefix_ids, *question_ids)
-    placed = PlacedChunk(keys.prefix(), Span(0, start)), PlacedChunk(None, Span(start, len(ids)))
+    question = Span(len(prefix_ids), len(ids))
+    placed = PlacedChunk(keys.prefix(), Span(0, question.start)), PlacedChunk(None, question)
     plan = StitchPlan(placed, model=keys.model)
-    captured = Span(start + capture.start, start + capture.end)
     # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
-    return Generate(ids, uuid.uuid4().hex, plan, max_tokens=1, ignore_eos=True, capture=captured, rank=rank)
-
-
-async def report_of(request: Generate, engine: Engine) -> Report | None:
-    """The engine's report on a request; its text is discarded."""
-    report = None
-    async for output in engine.generate(request):
-        report = output.report
-    return report
+    return Generate(ids, uuid.uuid4().hex, plan, max_tokens=1, ignore_eos=True, capture=question)

@@ -122,7 +122,6 @@ class StitchConnector(KVConnectorBase_V1):
             block_ids=list(blocks.get_block_ids()[0]),
             token_ids=list(request.prompt_token_ids),
             capture=planned.capture,
-            rank=planned.rank,
         )
         self._promised.append(stitch)
         self._filling[prompt] = stitch
@@ -273,5 +272,4 @@ def _added(before: WireReport, now: WireReport) -> WireReport:
         recomputed_spans=before.recomputed_spans,
         queries=before.queries or now.queries,
         queries_shape=before.queries_shape or now.queries_shape,
-        shares=before.shares or now.shares,
     )

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
-from ragkv.engine.protocol import Ranking
 from ragkv.engine.wire import WireReport
 from ragkv.kv.file import StoredKV
 from ragkv.span import Span, merge, tokens_within
@@ -26,7 +25,6 @@ class StitchRequest:
     block_ids: list[int]
     token_ids: list[int]
     capture: Span | None = None
-    rank: Ranking | None = None
 
     @property
     def region(self) -> Span:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ragkv.connector.capture import MeanQueries, QueryCapture, Shares
+from ragkv.connector.capture import MeanQueries
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
@@ -28,14 +28,12 @@ MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 256 * 2**20
 
 @dataclass(slots=True)
 class Fetched:
-    """KV files read for one request, and the spans of those that could not be. ranked: the prefix, and the chunks that
-    the request ranks without placing them."""
+    """KV files read for one request, and the spans of those that could not be."""
 
     slices: list[KVSlice] = field(default_factory=list)
     lost: list[Span] = field(default_factory=list)
     failed_keys: list[str] = field(default_factory=list)
     host_keys: list[str] = field(default_factory=list)
-    ranked: list[StoredKV | None] = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -81,9 +79,6 @@ class Stitcher:
                 fetched.lost.append(span)
             else:
                 self._fetch_chunk(placed, placed.key, span, fetched)
-        if stitch.rank is not None:
-            keys = stitch.plan.placed[0].key or "", *stitch.rank.keys
-            fetched.ranked = [self._store.get(key, self._whole) for key in keys]
         fetched.seconds = time.perf_counter() - began
         return fetched
 
@@ -107,12 +102,12 @@ class Stitcher:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
             # whose fresh KV it may attend to.
             settled = WireReport()
-            yield from self._recompute(stitch, spans, block_ids, settled, room, fetched.ranked)
+            yield from self._recompute(stitch, spans, block_ids, settled, room)
             report.recompute_ms += settled.recompute_ms
             with self._timed(report, "recompute_ms"):
                 chosen = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
             spans = merge([*spans, *chosen])
-        yield from self._recompute(stitch, spans, block_ids, report, room, fetched.ranked)
+        yield from self._recompute(stitch, spans, block_ids, report, room)
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = [(span.start, span.end) for span in spans]
         report.stitched = stitch.region.num_tokens - report.recomputed
@@ -197,10 +192,9 @@ class Stitcher:
         block_ids: torch.Tensor,
         report: WireReport,
         room: Room,
-        ranked: Sequence[StoredKV | None] = (),
     ) -> Generator[None, None, None]:
         token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
-        capture = self._capture(stitch, ranked)
+        capture = MeanQueries(self._model, self._layout, stitch.capture) if stitch.capture else None
         while spans:
             while not room.tokens:
                 yield
@@ -221,16 +215,6 @@ class Stitcher:
         yield
         self._model.synchronize()
         setattr(report, name, getattr(report, name) + (time.perf_counter() - began) * 1e3)
-
-    def _capture(self, stitch: StitchRequest, ranked: Sequence[StoredKV | None]) -> QueryCapture | None:
-        """The capture that a request asks for, of queries at some of its positions."""
-        if stitch.capture is None:
-            return None
-        if stitch.rank is None:
-            return MeanQueries(self._model, self._layout, stitch.capture)
-        on_all = self.ranks.all_of([kv is not None for kv in ranked])
-        prefix, *chunks = [kv if there else None for kv, there in zip(ranked, on_all, strict=True)] or [None]
-        return Shares(self._model, self._layout, stitch.capture, stitch.rank.heads, prefix, chunks)
 
 
 def _kept_by(kv: StoredKV) -> str:

@@ -24,22 +24,14 @@ class EngineLost(Unavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
-    """Chunks to rank: keys of their KV files, and the (layer, query head) pairs whose attention ranks them."""
-
-    keys: tuple[str, ...]
-    heads: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Generate:
     """One prompt to continue.
 
     `salt` keeps KV of different tenants and cache variants apart in the engine's prefix cache: it is derived by the
     service and never taken from a client. Without a `plan` the prompt is computed in full. With `capture`, the queries
-    of those positions come back in the report (un-rotated mean per layer and head), or with `rank` their attention to
-    each of its chunks. `logprobs`: how many of the likeliest tokens come back with each step, beside the one that was
-    taken; without text for MAX_LOGPROBS of them, and for WHOLE_VOCABULARY, where the engine allows it.
+    of those positions come back in the report (un-rotated mean per layer and head). `logprobs`: how many of the
+    likeliest tokens come back with each step, beside the one that was taken; without text for MAX_LOGPROBS of them, and
+    for WHOLE_VOCABULARY, where the engine allows it.
     `allowed_token_ids`: the tokens to choose from, all if empty; log probabilities are those before this choice.
     Requests of one `session` share much KV: of several engines one should serve them.
     """
@@ -55,7 +47,6 @@ class Generate:
     allowed_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False
     capture: Span | None = None
-    rank: Ranking | None = None
     session: str | None = None
 
     def check_fits(self, max_model_len: int) -> None:
@@ -90,7 +81,6 @@ class Report:
     host_keys: frozenset[str] = frozenset()
     recomputed_spans: tuple[Span, ...] | None = None
     queries: torch.Tensor | None = None  # [q_layers, q_heads, head_dim] float32, with `capture` only
-    shares: tuple[float | None, ...] | None = None  # of each chunk, None for one without KV; with `rank` only
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from ragkv.choosing import DEFAULT_CHOICE, MAX_LAYERS, Choice
-from ragkv.engine.protocol import Generate, Ranking, Report
+from ragkv.engine.protocol import Generate, Report
 from ragkv.errors import Rejected, Unavailable
 from ragkv.policies import POLICIES
 from ragkv.settings import BLOCK_SIZES
@@ -24,8 +24,6 @@ from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 PARAM = "ragkv"
 MAX_NAME_CHARS = 64
 """A KV key, a tag or a digest: 64 hex digits at most."""
-MAX_RANKED = 1024
-"""Chunks that one request may rank, and heads that it may rank them by."""
 
 _Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 _Pair = tuple[_Position, _Position]
@@ -34,9 +32,8 @@ _Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan in JSON's types. `rank_keys` and `rank_heads` are its ranking. `tag` names the request's report for a
-    later `report_of`. `layers` and `sink_aware` are the selection's choice. `kept`: that of each placed chunk; empty if
-    no chunk has any."""
+    """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are
+    the selection's choice. `kept`: that of each placed chunk; empty if no chunk has any."""
 
     placed: list[tuple[_Name | None, _Position, _Position]]
     kept: list[_Name] = []
@@ -48,8 +45,6 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quantised: _Name = ""
     model: _Name = ""
     capture: _Pair | None = None
-    rank_keys: Annotated[list[_Name], msgspec.Meta(max_length=MAX_RANKED)] = []
-    rank_heads: Annotated[list[tuple[_Layer, _Layer]], msgspec.Meta(max_length=MAX_RANKED)] = []
     tag: _Name | None = None
 
 
@@ -68,7 +63,6 @@ class WireReport(msgspec.Struct):
     recomputed_spans: list[_Pair] | None = None
     queries: str | None = None
     queries_shape: tuple[int, int, int] | None = None
-    shares: list[float | None] | None = None
 
 
 def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | None:
@@ -90,8 +84,6 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         quantised=plan.quantised,
         model=plan.model,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
-        rank_keys=list(request.rank.keys) if request.rank else [],
-        rank_heads=list(request.rank.heads) if request.rank else [],
         tag=tag,
     )
     return {PARAM: msgspec.to_builtins(wire)}
@@ -99,11 +91,10 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """Instructions of a request to the engine: its plan, positions whose queries are wanted, chunks that they rank."""
+    """Instructions of a request to the engine: its plan, and positions whose queries are wanted."""
 
     plan: StitchPlan
     capture: Span | None
-    rank: Ranking | None
 
 
 def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str = "") -> Planned | None:
@@ -126,8 +117,7 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
     if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
-    rank = Ranking(tuple(wire.rank_keys), tuple(wire.rank_heads)) if wire.rank_keys else None
-    planned = Planned(_plan(wire), capture, rank)
+    planned = Planned(_plan(wire), capture)
     if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
         raise Rejected("the plan is longer than its prompt")
     return planned
@@ -211,5 +201,4 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         host_keys=frozenset(wire.host_keys),
         recomputed_spans=recomputed,
         queries=queries,
-        shares=None if wire.shares is None else tuple(wire.shares),
     )

@@ -68,10 +68,6 @@ class ChunkKV:
         """All of it in memory. Raises OSError."""
         return replace(self, keys=in_memory(self.keys), values=in_memory(self.values))
 
-    def keys_of(self, layer: int) -> torch.Tensor:
-        """[tokens, kv_heads, head_dim] in the layout's dtype."""
-        return self.keys[layer]
-
     def of_heads(self, heads: slice) -> "ChunkKV":
         """The keys and values of some KV heads, not copied. The Q-Cache stays whole."""
         return replace(self, keys=part_of_heads(self.keys, heads), values=part_of_heads(self.values, heads))
@@ -100,13 +96,6 @@ class PackedKV:
     def loaded(self) -> "PackedKV":
         """Like ChunkKV.loaded."""
         return replace(self, keys=self.keys.loaded(), values=self.values.loaded())
-
-    def keys_of(self, layer: int) -> torch.Tensor:
-        """Like ChunkKV.keys_of."""
-        edges = self.keys.edges
-        out = torch.empty(1, self.num_tokens, *edges.shape[2:], dtype=edges.dtype)
-        self.keys.unpack_into(out, slice(layer, layer + 1), 0)
-        return out[0]
 
     def of_heads(self, heads: slice) -> "PackedKV":
         """Like ChunkKV.of_heads."""

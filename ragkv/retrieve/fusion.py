@@ -2,10 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
 from typing import TypeVar
-
-from ragkv.chunk import Passage
 
 T = TypeVar("T", bound=Hashable)
 
@@ -24,13 +21,3 @@ def fused(orders: Iterable[Sequence[T]]) -> list[tuple[T, float]]:
         for rank, one in enumerate(order):
             scores[one] += 1 / (FUSION_CONSTANT + rank)
     return sorted(scores.items(), key=lambda found: -found[1])
-
-
-def in_both_orders(passages: Sequence[Passage], order: Sequence[int]) -> list[Passage]:
-    """The passages by the order they come in and by another one, fused. order: places of some or all of them, best
-    first.
-
-    Not by a re-ranker's order alone: a passage that a further hop brought in answers the question through another
-    passage, which a reader of one passage at a time does not see.
-    """
-    return [replace(passages[i], score=score) for i, score in fused([range(len(passages)), order])]

@@ -6,13 +6,14 @@ sentence-transformers takes seconds to import: only the process that loads a cro
 import json
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.retrieve.embed import search_text
-from ragkv.retrieve.fusion import in_both_orders
+from ragkv.retrieve.fusion import fused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -22,12 +23,6 @@ CANDIDATES = 20
 BATCH = 8
 WINDOW = 512
 """Tokens of question and passage together that are read; the rest of a longer passage is not."""
-
-
-class Reorders(Protocol):
-    """Puts passages in a new order."""
-
-    def reordered(self, question: str, passages: Sequence[Passage]) -> list[Passage]: ...
 
 
 class Reranker:
@@ -75,10 +70,14 @@ class Reranker:
         return [float(score) for score in scores]
 
     def reordered(self, question: str, passages: Sequence[Passage]) -> list[Passage]:
-        """The passages by both orders, the one they come in and the cross-encoder's, fused by reciprocal rank."""
+        """The passages by both orders, the one they come in and the cross-encoder's, fused by reciprocal rank.
+
+        Not by the cross-encoder's alone: a passage that a further hop brought in answers the question through another
+        passage, which a reader of one passage at a time does not see.
+        """
         scores = self.scores(question, [search_text(p.chunk.title, p.chunk.text) for p in passages])
         order = sorted(range(len(passages)), key=lambda i: -scores[i])
-        return in_both_orders(passages, order)
+        return [replace(passages[index], score=score) for index, score in fused([range(len(passages)), order])]
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitledChunk, TitleLinks
 from ragkv.retrieve.mirror import Mirror
-from ragkv.retrieve.rerank import CANDIDATES, Reorders
+from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.retrieve.vectors import Vectors
 
 SOURCES = 5
@@ -104,7 +104,7 @@ class Retriever:
         index: Index,
         chunks: ChunkSource,
         mirror: Mirror | None = None,
-        reranker: Reorders | None = None,
+        reranker: Reranker | None = None,
         *,
         finds_outdated: bool = True,
     ) -> None:

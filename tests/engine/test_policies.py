@@ -2,18 +2,22 @@
 references."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 from transformers import AttentionInterface, AutoModelForCausalLM
 
 from bench.fidelity.ape import TEMPERATURE, temper, tempered_keys
+from ingest.prefill import QCACHE_VIEW
 from ragkv.answer.prompt import Prompt
+from ragkv.answer.question_vectors import behind_prefix
 from ragkv.answer.recompute import Recompute
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk
+from ragkv.connector.connector import _added
 from ragkv.engine.protocol import Generate
-from ragkv.engine.wire import plan_to_wire
+from ragkv.engine.wire import WireReport, plan_to_wire
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
@@ -27,6 +31,29 @@ LONG_QUESTION = "The question is long. " * 90 + "Who directed the film, and wher
 @pytest.fixture(scope="module")
 def chunks(exact: World) -> list[Chunk]:
     return [exact.model.chunks[index] for index in (9, 2, 14, 5, 11)]
+
+
+def test_captured_queries_are_transformers(exact: World) -> None:
+    """Un-rotated, their mean in each layer of the Q-Cache."""
+    model = exact.model
+    question_ids = model.prompts.question_ids(LONG_QUESTION)
+    [_, question] = model.prefiller.prefill(model.prompts.prefix_ids, [question_ids])
+    asked = behind_prefix(model.prompts.prefix_ids, question_ids, model.keys)
+    end = len(asked.token_ids)
+
+    answered = exact.loop.run(exact.answer(replace(asked, capture=Span(end - QCACHE_VIEW, end))))
+
+    torch.testing.assert_close(answered.report.queries, question.local, atol=2e-3, rtol=2e-2)
+
+
+def test_what_was_captured_before_a_preemption_stays() -> None:
+    """The question's beginning is in vLLM's cache by then: only its end runs again."""
+    whole = WireReport(fills=1, kv_load_ms=1.0, queries="whole", queries_shape=(1, 1, 1))
+    end = WireReport(fills=1, kv_load_ms=1.0, queries="end", queries_shape=(1, 1, 1))
+
+    added = _added(whole, end)
+
+    assert (added.fills, added.queries) == (2, "whole")
 
 
 def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:

@@ -1,7 +1,6 @@
 """Settings with which only answers would fail: the service does not start with them."""
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,20 +14,16 @@ from ragkv.settings import Settings
 REFUSED = [
     ({"tensor_parallel_size": 7}, Unsupported, "RAGKV_TENSOR_PARALLEL_SIZE"),
     ({"reranker": "/no/such/folder"}, Rejected, "RAGKV_RERANKER=/no/such/folder: no such folder"),
-    ({"reranker": "qcache"}, Rejected, "calibrate-heads"),
 ]
 
 
-@pytest.mark.parametrize(("changed", "kind", "words"), REFUSED, ids=["engine", "reranker", "heads"])
+@pytest.mark.parametrize(("changed", "kind", "words"), REFUSED, ids=["engine", "reranker"])
 def test_serve_refuses_what_only_answers_need(
     settings: Settings,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
     changed: dict[str, Any],
     kind: type[Rejected],
     words: str,
 ):
-    monkeypatch.setattr("ragkv.heads.EMBEDDED_HEADS", tmp_path / "none.json")
     given = msgspec.structs.replace(settings, port=0, **changed)
     with ExitStack() as stack, pytest.raises(kind, match=words):
         _serve(given, False, stack)

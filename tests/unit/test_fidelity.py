@@ -554,12 +554,6 @@ class TestCommand:
         assert done.exit_code == 1
         assert "there is no adapter_model.safetensors in it" in done.output
 
-    def test_a_re_ranker_that_is_not_measured_is_refused(self, monkeypatch, write):
-        monkeypatch.setenv("RAGKV_RERANKER", "qcache")
-        done = self.run("--data", write(line()))
-        assert done.exit_code == 1
-        assert "RAGKV_RERANKER=qcache" in done.output
-
     def test_a_missing_file_is_refused_by_name(self, tmp_path):
         done = self.run("--data", tmp_path / "no.jsonl")
         assert done.exit_code == 1

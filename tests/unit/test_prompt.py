@@ -8,7 +8,6 @@ from transformers import PreTrainedTokenizerFast
 from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge
-from ragkv.settings import QUESTION_PLACE
 from ragkv.tokenizer import Tokenizer
 
 CHAT = (
@@ -84,14 +83,6 @@ def test_a_prompt_may_fill_the_window_to_its_last_token_and_no_further(tokenizer
     for builder, answer_tokens in ((PromptBuilder(tokenizer, Wording("Be brief."), needed - 1), 10), (exact, 11)):
         with pytest.raises(TooLarge):
             builder.build(chunks, "why?", answer_tokens)
-
-
-def test_the_place_of_the_questions_own_text_holds_its_tokens_alone(tokenizer):
-    builder = PromptBuilder(tokenizer, Wording("Be brief.", f"Question: {QUESTION_PLACE}"), 1000)
-    place = builder.text_in("why?")
-
-    assert list(builder.question_ids("why?")[place.start : place.end]) == tokenizer.encode("why?")
-    assert place.start == len(tokenizer.encode("Question: "))
 
 
 @pytest.mark.parametrize(("start", "answer"), [("", "Ada"), ("Answer:", " Ada"), ("Answer: ", "Ada")])

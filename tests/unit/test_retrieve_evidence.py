@@ -14,7 +14,6 @@ from qdrant_client import QdrantClient
 
 from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk
-from ragkv.kv.key import KeyMaker
 from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import search_text
 from ragkv.retrieve.index import Index
@@ -257,10 +256,7 @@ def test_a_search_cleans_its_question():
     texts = letters([f"invoice INV-{10_000 + 37 * i}" for i in range(40)])
     retriever = retriever_over(texts, "What is the sum of INV-11443?", MemoryIndex())
 
-    def keys_of(tenant_id: str, collection_id: str) -> KeyMaker:
-        raise AssertionError("only a ranker needs keys")
-
-    searcher = Searcher(retriever, Threads("retrieval", 1), keys_of, ranker=None)
+    searcher = Searcher(retriever, Threads("retrieval", 1))
     copied = "What is the s\u00adum of INV-11\u200b443?"
     passages = asyncio.run(searcher.search("t", "c", copied, top_k=3, hops=1))
     assert passages[0].chunk.title == list(texts)[-1]

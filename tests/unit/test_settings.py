@@ -78,6 +78,11 @@ def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(subtest
             Settings.from_env({name: value})
 
 
+def test_a_removed_value_is_refused_with_the_reason():
+    with pytest.raises(Rejected, match=r"^RAGKV_RERANKER=qcache was removed: .* recall@5"):
+        Settings.from_env({"RAGKV_RERANKER": "qcache"})
+
+
 def test_a_url_that_cannot_be_read_is_refused_and_not_shown(subtests: pytest.Subtests):
     for name, value in [
         ("RAGKV_REDIS_URL", "localhost:6379"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ragkv.choosing import Choice
-from ragkv.engine.protocol import Generate, Ranking
+from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import (
     MAX_NAME_CHARS,
     PARAM,
@@ -95,10 +95,6 @@ def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(subtests):
         {"placed": [["k", 0, 8]], "layers": [2**70]},
         {"placed": [["k", 0, 8]], "layers": [0] * 1025},
         {"placed": [["k", 0, 8]], "sink_aware": "very"},
-        {"placed": [["k", 0, 8]], "rank_keys": ["k" * 65]},
-        {"placed": [["k", 0, 8]], "rank_keys": ["k"] * 1025},
-        {"placed": [["k", 0, 8]], "rank_keys": ["k"], "rank_heads": [[0, -1]]},
-        {"placed": [["k", 0, 8]], "rank_keys": ["k"], "rank_heads": [[0, 0]] * 1025},
     ]:
         with subtests.test(sent=sent), pytest.raises(Rejected):
             planned_of({PARAM: sent}, prompt_tokens=12)
@@ -121,14 +117,6 @@ def test_queries_survive_the_wire():
     back = report_of(params, prompt_tokens=9, cached_tokens=7)
     torch.testing.assert_close(back.queries, queries)
     assert (back.cached, back.stitched, back.computed) == (2, 5, 2)
-
-
-def test_a_ranking_and_what_it_found_survive_the_wire():
-    ranking = Ranking(("a", "b"), ((3, 1), (5, 0)))
-    sent = plan_to_wire(Generate((1,) * 14, "salt", PLAN, capture=Span(8, 12), rank=ranking))
-    assert planned_of(sent, 14).rank == ranking
-    assert planned_of(plan_to_wire(Generate((1,) * 14, "salt", PLAN)), 14).rank is None
-    assert report_of({PARAM: {"shares": [0.5, None]}}, 9, 7).shares == (0.5, None)
 
 
 def test_a_report_of_another_version_says_so():

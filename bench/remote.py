@@ -2,12 +2,14 @@
 prefill."""
 
 import asyncio
+import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import click
 import msgspec
@@ -27,6 +29,7 @@ from ragkv.cli.running import running_engine
 from ragkv.engine.protocol import Generate
 from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.kv.key import KeyMaker
+from ragkv.kv.remote import ObjectStore
 from ragkv.observe.metrics import OURS
 from ragkv.parts import Parts
 from ragkv.stitch.plan import StitchPlan
@@ -34,6 +37,8 @@ from ragkv.upkeep.upload import Uploader
 
 Mode = Literal["full", "disk", "remote"]
 MODES: tuple[Mode, ...] = get_args(Mode)
+T = TypeVar("T")
+
 ATTEMPTS, PAUSE_S = 40, 0.25
 """At having KV in the object store, or on disk: the store may be one that fails now and then."""
 
@@ -54,12 +59,13 @@ class RemoteRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RemoteReport(msgspec.Struct, frozen=True):
-    """The report of `ragkv bench remote --json`. faults: as `RAGKV_KV_REMOTE_FAULTS`."""
+    """The report of `ragkv bench remote --json`. latency_ms, errors: injected into each request to the object store."""
 
     model: str
     machine: str
     context_tokens: int
-    faults: str | None
+    latency_ms: float
+    errors: float
     rows: list[RemoteRow]
 
 
@@ -200,27 +206,61 @@ class RemoteBench:
     "--at-once", type=click.IntRange(1), default=32, show_default=True, help="Questions about one context at the end."
 )
 @click.option("--answer", type=click.IntRange(2), default=16, show_default=True, help="Tokens of an answer.")
+@click.option("--latency-ms", type=click.FloatRange(0), default=0.0, help="Delay of each request to the object store.")
+@click.option("--errors", type=click.FloatRange(0, 1), default=0.0, help="Share of these requests that fail.")
 @json_option("Write the rows as JSON.")
-def remote(context: int, questions: int, at_once: int, answer: int, json_file: Path | None) -> None:
+def remote(
+    context: int,
+    questions: int,
+    at_once: int,
+    answer: int,
+    latency_ms: float,
+    errors: float,
+    json_file: Path | None,
+) -> None:
     """Measure KV that is only in the object store (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
 
-    Contexts are drawn from the default collection, whose KV is uploaded first. RAGKV_KV_REMOTE_FAULTS makes the object
-    store slow or faulty. KV files on this disk are removed and loaded again.
+    Contexts are drawn from the default collection, whose KV is uploaded first. KV files on this disk are removed and
+    loaded again.
     """
     check_folder("--json", json_file)
     with opened_parts(Parts.prepare) as parts:
-        report = asyncio.run(_measured(parts, context, questions, at_once, answer))
+        if parts.kv_remote is None:
+            raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first try to file:///tmp/kv")
+        parts.kv_remote = cast("ObjectStore", _SlowStore(parts.kv_remote, latency_ms / 1e3, errors))
+        tokens, rows = asyncio.run(_measured(parts, context, questions, at_once, answer))
+    report = RemoteReport(Path(parts.model_folder).name, machine(), tokens, latency_ms, errors, rows)
     Console().print(_table(report))
     if json_file is not None:
         write_report(report, json_file)
 
 
-async def _measured(parts: Parts, context: int, questions: int, at_once: int, answer: int) -> RemoteReport:
+class _SlowStore:
+    """An object store whose answers take longer, and a share of which are errors."""
+
+    def __init__(self, remote: ObjectStore, latency_s: float, errors: float) -> None:
+        self._remote = remote
+        self._latency_s = latency_s
+        self._errors = errors
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return partial(self._delayed, getattr(self._remote, name))
+
+    def _delayed(self, request: Callable[..., T], *args: object) -> T:
+        time.sleep(self._latency_s)
+        if random.random() < self._errors:  # noqa: S311 - no secret
+            raise Unavailable("injected fault: the object store answered with an error")
+        return request(*args)
+
+
+async def _measured(
+    parts: Parts, context: int, questions: int, at_once: int, answer: int
+) -> tuple[int, list[RemoteRow]]:
+    """The mean tokens of a context, and a row for each mode."""
     check_policy(parts.settings.recompute_policy)
-    settings, ref, console = parts.settings, parts.default_collection, Console(stderr=True)
+    ref, console = parts.default_collection, Console(stderr=True)
     promoter = parts.promoter
-    if promoter is None:
-        raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first try to file:///tmp/kv")
+    assert promoter is not None, "there is an object store"
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
     with console.status("uploading KV"):
@@ -234,7 +274,7 @@ async def _measured(parts: Parts, context: int, questions: int, at_once: int, an
                 row async for row in bench.measure(at_once, lambda mode: bars.update(task, advance=1, description=mode))
             ]
     tokens = sum(each.prompts[0].question.start for each in contexts) // len(contexts)
-    return RemoteReport(Path(parts.model_folder).name, machine(), tokens, settings.kv_remote_faults, rows)
+    return tokens, rows
 
 
 def _upload_all(parts: Parts) -> None:
@@ -249,7 +289,7 @@ def _loads() -> int:
 
 
 def _table(report: RemoteReport) -> Table:
-    store = f"object store with {report.faults}" if report.faults else "object store"
+    store = f"object store with {report.latency_ms:g} ms, {report.errors:.0%} errors"
     title = f"{report.model} on {report.machine}: {report.context_tokens:,} tokens of context, {store}"
     table = Table("mode", "first token s: p50, p95", "loads", "chunks late", "same answer", "failed", title=title)
     for row in report.rows:

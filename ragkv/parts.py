@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
-    from ragkv.kv.remote import Remote
+    from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.encoder import Encoder, TextEncoder
     from ragkv.retrieve.qdrant import QdrantIndex
@@ -274,13 +274,12 @@ class Parts:
         return KVStore(self.settings.kv_dir, self.kv_remote)
 
     @cached_property
-    def kv_remote(self) -> "Remote | None":
+    def kv_remote(self) -> "ObjectStore | None":
         """The object store behind the folder of KV, if one is configured. Raises Rejected for settings that name
         none."""
         settings = self.settings
         if settings.kv_remote is None:
             return None
-        from ragkv.kv.faults import Faults, FaultyRemote
         from ragkv.kv.remote import ObjectStore
         from ragkv.object_store import Place
 
@@ -288,13 +287,10 @@ class Parts:
             settings.kv_remote, settings.kv_remote_endpoint, settings.kv_remote_region, settings.kv_remote_access_key,
             settings.kv_remote_secret_key,
         )  # fmt: skip
-        remote = ObjectStore(
+        return ObjectStore(
             place,
             lambda: _digest("service", self.default_collection.tenant_id),
             lambda: any_uploaded(self.database),
-        )
-        return (
-            remote if settings.kv_remote_faults is None else FaultyRemote(remote, Faults.of(settings.kv_remote_faults))
         )
 
     @cached_property

@@ -29,6 +29,8 @@ MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
+REMOVED = {"kv_remote_faults": "faults of the object store are injected by tests alone"}
+"""Former settings, each with the reason."""
 PORTS = range(65536)
 """0: any that is free."""
 REDIS = ("redis://", "rediss://", "unix://")
@@ -86,7 +88,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_remote_region: str | None = None
     kv_remote_access_key: str | None = None
     kv_remote_secret_key: str | None = None
-    kv_remote_faults: str | None = None
     kv_write: KVWrite = KVWrite.THROUGH
     kv_wait_ms: NotNegativeFloat = 500.0
     kv_wait_token_ms: NotNegativeFloat = 1.0
@@ -322,6 +323,8 @@ def _known(given: str, shown: str) -> str:
     name = given.lower().removeprefix(PREFIX.lower())
     if name in known:
         return name
+    if name in REMOVED:
+        raise Rejected(f"{shown} was removed: {REMOVED[name]}. Unset it")
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
     raise Rejected(f"unknown setting {shown}: did you mean {PREFIX}{near.upper()}?")
 

@@ -16,7 +16,7 @@ from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.chunk import Chunk
 from ragkv.errors import Corrupt, NotFound, OutOfSpace, RagKVError, Unavailable
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.remote import Remote
+from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
 from ragkv.observe.throttled_log import ThrottledLog
@@ -58,7 +58,7 @@ class Promoter:
     """One per process, on its event loop."""
 
     def __init__(
-        self, store: KVStore, remote: Remote, remote_index: RemoteIndex, cost: LoadCost, patience: Patience
+        self, store: KVStore, remote: ObjectStore, remote_index: RemoteIndex, cost: LoadCost, patience: Patience
     ) -> None:
         self.cost = cost
         self._store = store

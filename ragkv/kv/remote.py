@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import obstore
@@ -41,29 +41,6 @@ class StoredObject(NamedTuple):
     modified: datetime
 
 
-class Remote(Protocol):
-    """KV files in an object store, by key. Every call blocks, and raises Unavailable when the store is away, refuses
-    the credentials or is not this service's."""
-
-    def fetch(self, key: str, path: Path) -> int:
-        """Write the object to a file. Returns its bytes.
-
-        Raises NotFound if there is none, Corrupt if fewer bytes came than there are, OSError for the file.
-        """
-
-    def put(self, key: str, path: Path) -> None:
-        """Upload a file. Raises FileNotFoundError if it is gone, OSError if it cannot be read."""
-
-    def has(self, key: str) -> bool:
-        """Whether there is an object."""
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Remove objects, whether they are there or not."""
-
-    def objects(self) -> Iterator[StoredObject]:
-        """All KV files there are."""
-
-
 class _Marker(msgspec.Struct, frozen=True):
     """The content of the marker. service: whose KV it is."""
 
@@ -72,7 +49,8 @@ class _Marker(msgspec.Struct, frozen=True):
 
 
 class ObjectStore:
-    """KV files under one URL. One per process, for any number of threads."""
+    """KV files under one URL, by key. One per process, for any number of threads. Every call blocks, and raises
+    Unavailable when the store is away, refuses the credentials or is not this service's."""
 
     def __init__(self, place: Place, service: Callable[[], str], was_used: Callable[[], bool] = lambda: False) -> None:
         """service: a name of this service that never changes. was_used: whether KV was uploaded before, as recorded
@@ -88,6 +66,10 @@ class ObjectStore:
         self._paused_until = 0.0
 
     def fetch(self, key: str, path: Path) -> int:
+        """Write the object to a file. Returns its bytes.
+
+        Raises NotFound if there is none, Corrupt if fewer bytes came than there are, OSError for the file.
+        """
         if not self._has_marker():
             raise Unavailable("the object store holds no KV of this service yet")
         with self._asking():
@@ -106,6 +88,7 @@ class ObjectStore:
         return written
 
     def put(self, key: str, path: Path) -> None:
+        """Upload a file. Raises FileNotFoundError if it is gone, OSError if it cannot be read."""
         self._marked = False  # a share may have been unmounted: what is written into its mount point would be lost
         self._claim()
         with path.open("rb") as file, self._asking((BaseError, ValueError)):  # an OSError is the file's
@@ -115,6 +98,7 @@ class ObjectStore:
                 raise BaseError(str(error)) from None
 
     def has(self, key: str) -> bool:
+        """Whether there is an object."""
         if not self._has_marker():
             return False
         with self._asking():
@@ -126,6 +110,7 @@ class ObjectStore:
         return True
 
     def delete(self, keys: Iterable[str]) -> None:
+        """Remove objects, whether they are there or not."""
         if not self._has_marker():
             return
         for some in batched(list(keys)):
@@ -138,6 +123,7 @@ class ObjectStore:
                         _delete_one(self._store, name)
 
     def objects(self) -> Iterator[StoredObject]:
+        """All KV files there are."""
         if not self._has_marker():
             return
         with self._asking():

@@ -33,7 +33,7 @@ from ragkv.kv.resident import is_resident
 from ragkv.kv_format import KVFormat
 
 if TYPE_CHECKING:
-    from ragkv.kv.remote import Remote
+    from ragkv.kv.remote import ObjectStore
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class KVStore:
     With an object store behind it (`remote`) the folder holds copies too, which may go at any time.
     """
 
-    def __init__(self, folder: Path, remote: "Remote | None" = None) -> None:
+    def __init__(self, folder: Path, remote: "ObjectStore | None" = None) -> None:
         self.folder = folder
         self.remote = remote
 
@@ -163,7 +163,7 @@ class KVStore:
             log.warning("KV file not usable, its chunk will be recomputed: %s", error)
         return None
 
-    def fetch(self, key: str, remote: "Remote") -> int:
+    def fetch(self, key: str, remote: "ObjectStore") -> int:
         """Bring the file of a key from the object store, checked, and return its bytes.
 
         Raises NotFound if there is no object, Corrupt or Unsupported for one that cannot be used, Unavailable, OSError.

@@ -17,7 +17,7 @@ from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
-    from ragkv.kv.remote import Remote
+    from ragkv.kv.remote import ObjectStore
 
 AT_ONCE = 8
 PREFIXES_S = 3600.0
@@ -78,7 +78,7 @@ class Uploader:
             failed += sum(outcome == "failed" for outcome in outcomes.values())
         return Uploaded(files, num_bytes, failed)
 
-    def _upload_lost_prefixes(self, remote: "Remote") -> None:
+    def _upload_lost_prefixes(self, remote: "ObjectStore") -> None:
         """Upload prefixes that are no longer in the object store. While it is away they wait for the next time."""
         with self._parts.database.reading() as session:
             tenants = set(session.scalars(tenants_with_remote()))
@@ -89,17 +89,17 @@ class Uploader:
             return
         self._upload_prefixes(tenants, remote)
 
-    def _upload_prefixes(self, tenants: set[str], remote: "Remote") -> None:
+    def _upload_prefixes(self, tenants: set[str], remote: "ObjectStore") -> None:
         """Prefixes have no entries: each is uploaded once by each process, and again if it is lost."""
         keys = [key for tenant in tenants if (key := self._parts.keys_of(tenant).prefix()) not in self._prefixes]
         outcomes = self._copy(keys, remote)
         self._prefixes.update(key for key, outcome in outcomes.items() if outcome == "copied")
 
-    def _copy(self, keys: Sequence[str], remote: "Remote") -> dict[str, Outcome]:
+    def _copy(self, keys: Sequence[str], remote: "ObjectStore") -> dict[str, Outcome]:
         with ThreadPoolExecutor(AT_ONCE, "upload") as threads:
             return dict(zip(keys, threads.map(lambda key: self._copy_one(key, remote), keys), strict=True))
 
-    def _copy_one(self, key: str, remote: "Remote") -> Outcome:
+    def _copy_one(self, key: str, remote: "ObjectStore") -> Outcome:
         try:
             remote.put(key, self._parts.kv_store.path(key))
         except FileNotFoundError:  # evicted meanwhile
@@ -112,7 +112,7 @@ class Uploader:
             return "failed"
         return "copied"
 
-    def _record(self, keys: Sequence[str], remote: "Remote") -> None:
+    def _record(self, keys: Sequence[str], remote: "ObjectStore") -> None:
         """Note that these have a copy. KV that was removed during the upload is deleted from the object store."""
         with self._parts.database.writing() as session:
             session.execute(moved(keys, REMOTE))

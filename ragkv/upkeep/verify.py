@@ -21,7 +21,7 @@ from ragkv.upkeep.pace import Pace
 
 if TYPE_CHECKING:
     from ragkv.kv.layout import Layout
-    from ragkv.kv.remote import Remote
+    from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
 
 FileHealth = Literal["sound", "damaged", "missing", "unusable"]
@@ -109,7 +109,7 @@ def _health_of_file(key: str, kv_store: "KVStore", layout: "Layout") -> FileHeal
     return "damaged" if key not in kv_store else "unusable"
 
 
-def _health_of_object(key: str, remote: "Remote") -> FileHealth:
+def _health_of_object(key: str, remote: "ObjectStore") -> FileHealth:
     with TemporaryDirectory() as folder:
         try:
             receive_kv(Path(folder) / f"{key}.safetensors", partial(remote.fetch, key))

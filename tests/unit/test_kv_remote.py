@@ -4,7 +4,6 @@ import re
 import socketserver
 import threading
 from dataclasses import replace
-from itertools import chain, repeat
 from pathlib import Path
 
 import httpx
@@ -12,11 +11,11 @@ import obstore
 import pytest
 
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
-from ragkv.kv.faults import Faults, FaultyRemote
 from ragkv.kv.file import write_kv
 from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
+from tests.faulty_remote import FaultyRemote, corrupt, cut_short
 from tests.made_kv import KEY, LAYOUT, some_kv
 
 OTHER_KEY = "cd" * 32
@@ -65,13 +64,13 @@ def test_deleting_removes_file_and_object_and_dropping_the_file_alone(store, oth
     assert list(store.partial(before=_later())) == []
 
 
-@pytest.mark.parametrize("faults", ["short=1", "corrupt=1"])
-def test_a_damaged_object_never_becomes_a_file(store, remote, faults):
+@pytest.mark.parametrize("damage", [cut_short, corrupt])
+def test_a_damaged_object_never_becomes_a_file(store, remote, damage):
     store.put(KEY, some_kv())
     remote.put(KEY, store.path(KEY))
     store.drop([KEY])
     with pytest.raises(Corrupt):
-        store.fetch(KEY, FaultyRemote(remote, Faults.of(faults)))
+        store.fetch(KEY, FaultyRemote(remote, damage))
     assert KEY not in store
 
 
@@ -220,22 +219,6 @@ def test_a_file_that_cannot_be_read_is_no_fault_of_the_store(store, remote):
 def test_a_url_that_names_no_store_is_refused(url):
     with pytest.raises(Rejected, match="RAGKV_KV_REMOTE"):
         ObjectStore(Place(url), lambda: "a service")
-
-
-@pytest.mark.parametrize("text", ["latency=50", "errors=2", "errors", "latency_ms=-1", "errors=x"])
-def test_faults_that_mean_nothing_are_refused(text):
-    with pytest.raises(Rejected, match="RAGKV_KV_REMOTE_FAULTS"):
-        Faults.of(text)
-
-
-def test_injected_errors_come_at_their_rate(store, remote):
-    chances = chain([0.009, 0.011], repeat(1.0))
-    faulty = FaultyRemote(remote, Faults.of("errors=0.01, latency_ms=1"), lambda: next(chances))
-    store.put(KEY, some_kv())
-    with pytest.raises(Unavailable, match="injected"):
-        faulty.put(KEY, store.path(KEY))
-    faulty.put(KEY, store.path(KEY))
-    assert [each.key for each in faulty.objects()] == [KEY]
 
 
 def _later():

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +16,12 @@ from ragkv.answer.promote import Promoter, RemoteIndex
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Report
 from ragkv.errors import NotFound, OutOfSpace, Unavailable
-from ragkv.kv.faults import Faults, FaultyRemote
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
 from ragkv.observe import metrics
+from tests.faulty_remote import FaultyRemote, corrupt, cut_short, fail
 from tests.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
@@ -65,8 +66,8 @@ class World:
         del self.sizes[KEYS.prefix()]
         self.room_error = None
 
-    def promoter(self, faults=None, base_s=5.0, per_token_s=0.0):
-        remote = FaultyRemote(self.remote, Faults.of(faults)) if faults else self.remote
+    def promoter(self, damage=None, base_s=5.0, per_token_s=0.0):
+        remote = FaultyRemote(self.remote, damage) if damage else self.remote
         remote_index = RemoteIndex(self.known, self.lost.append, self.room)
         return Promoter(self.store, remote, remote_index, LoadCost(), Patience(base_s, per_token_s))
 
@@ -137,7 +138,7 @@ def test_for_an_answer_that_recomputes_everything_nothing_is_loaded(world, repai
 
 def test_any_number_of_questions_load_one_chunk_once(world):
     async def ask():
-        promoter = world.promoter("latency_ms=50")
+        promoter = world.promoter(lambda _: time.sleep(0.05))
         await asyncio.gather(*(promoter.bring(world.chunks[:1], KEYS) for _ in range(32)))
 
     with counted(in_time=64):
@@ -199,12 +200,12 @@ def test_no_question_waits_longer_than_computing_would_take(world):
         asyncio.run(ask())
 
 
-@pytest.mark.parametrize("faults", ["errors=1", "corrupt=1", "short=1"])
-def test_what_fails_is_recomputed_and_a_damaged_object_is_removed(world, faults):
+@pytest.mark.parametrize("damage", [fail, corrupt, cut_short])
+def test_what_fails_is_recomputed_and_a_damaged_object_is_removed(world, damage):
     with counted(in_time=0, failed=5):
-        asyncio.run(world.promoter(faults).bring(world.chunks, KEYS))
+        asyncio.run(world.promoter(damage).bring(world.chunks, KEYS))
     assert not any(world.there())
-    if faults == "errors=1":
+    if damage is fail:
         assert world.lost == []
         return
     assert sorted(world.lost) == sorted([*world.keys, KEYS.prefix()])
@@ -250,10 +251,13 @@ def test_without_the_database_nothing_is_promoted(world):
 
 
 def test_a_damaged_answer_is_asked_for_once_more(world):
-    chances = iter([1.0, 1.0, 0.0] + [1.0] * 100)  # no error; not short; corrupt
-    promoter = world.promoter()
-    promoter._remote = FaultyRemote(world.remote, Faults.of("corrupt=0.5"), lambda: next(chances))
-    asyncio.run(promoter.bring(world.chunks[:1], KEYS))
+    damages = iter([corrupt])
+
+    def damage(path):
+        next(damages, Path.stat)(path)
+
+    asyncio.run(world.promoter(damage).bring(world.chunks[:1], KEYS))
+    assert len(world.remote.fetched) == len([KEYS.prefix(), *world.chunks[:1]]) + 1
     assert world.there()[0]
     assert world.lost == []
 
@@ -289,7 +293,7 @@ def test_loads_of_one_size_are_estimated_by_their_mean():
 
 def test_files_that_go_unused_are_counted(world):
     before = metrics._kv_wasted._value.get()
-    promoter = world.promoter("latency_ms=100", base_s=0.01)
+    promoter = world.promoter(lambda _: time.sleep(0.1), base_s=0.01)
 
     async def ask():
         await promoter.bring(world.chunks, KEYS)

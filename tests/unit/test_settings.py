@@ -78,9 +78,13 @@ def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(subtest
             Settings.from_env({name: value})
 
 
-def test_a_removed_value_is_refused_with_the_reason():
-    with pytest.raises(Rejected, match=r"^RAGKV_RERANKER=qcache was removed: .* recall@5"):
-        Settings.from_env({"RAGKV_RERANKER": "qcache"})
+def test_what_was_removed_is_refused_with_the_reason(subtests: pytest.Subtests):
+    for name, value, reason in [
+        ("RAGKV_RERANKER", "qcache", "^RAGKV_RERANKER=qcache was removed: .* recall@5"),
+        ("RAGKV_KV_REMOTE_FAULTS", "errors=1", "^RAGKV_KV_REMOTE_FAULTS was removed: "),
+    ]:
+        with subtests.test(name=name), pytest.raises(Rejected, match=reason):
+            Settings.from_env({name: value})
 
 
 def test_a_url_that_cannot_be_read_is_refused_and_not_shown(subtests: pytest.Subtests):

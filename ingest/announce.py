@@ -39,9 +39,9 @@ class Announcer:
         earlier.withdraw()
         self._batches, self._began = batches, time.perf_counter()
 
-    def _estimated(self, batches: Sequence[Batch], began_s: float) -> list[prefilling.Batch]:
+    def _estimated(self, batches: Sequence[Batch], began_s: float) -> list[prefilling.AnnouncedBatch]:
         """takes_s counts from now for each: batches come one after the other."""
-        announced: list[prefilling.Batch] = []
+        announced: list[prefilling.AnnouncedBatch] = []
         tokens = 0
         if self._token_s is None:
             return announced
@@ -49,7 +49,7 @@ class Announcer:
             tokens += self._tokens(batch)
             if announced and tokens > AHEAD_TOKENS:
                 break
-            announced.append(prefilling.Batch(tuple(key for key, _ in batch), began_s, tokens * self._token_s))
+            announced.append(prefilling.AnnouncedBatch(tuple(key for key, _ in batch), began_s, tokens * self._token_s))
         return announced
 
     def _tokens(self, batch: Batch) -> int:

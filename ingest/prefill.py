@@ -15,7 +15,7 @@ from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, PreTrain
 
 from ingest.capture import Capture, Captured, mean_of, padded
 from ragkv.arithmetic import computed_in
-from ragkv.kv.file import ChunkKV, block_means
+from ragkv.kv.file import PlainKV, block_means
 from ragkv.kv.layout import Layout
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class _Plain:
     that chunks run behind."""
 
     prefix_ids: tuple[int, ...]
-    prefix: ChunkKV
+    prefix: PlainKV
     caches: list[DynamicCache]
 
 
@@ -60,7 +60,7 @@ class Prefiller:
         return cls(model, layout, Adapter.load(model, writer))
 
     @torch.inference_mode()
-    def prefill(self, prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
+    def prefill(self, prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[PlainKV]:
         """KV of the prefix, then of each chunk behind it, from one forward, on the model's device: a GPU quantises it
         far sooner than the host.
 
@@ -77,7 +77,7 @@ class Prefiller:
         cut = [self._cut(captured, 0, 0, skip)]
         return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
 
-    def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[ChunkKV]:
+    def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[PlainKV]:
         """`prefill` with a writer: its weights run the chunks over caches of the plain model's prefix and stand-ins."""
         if self._plain is None:
             self._plain = self._prefilled_plainly(writer, prefix_ids)
@@ -106,11 +106,11 @@ class Prefiller:
             caches.append(cache)
         return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), caches)
 
-    def _cut(self, captured: Captured, row: int, start: int, end: int) -> ChunkKV:
+    def _cut(self, captured: Captured, row: int, start: int, end: int) -> PlainKV:
         """One sequence's tokens [start, end) out of a batch."""
         keys = _stack(captured.keys, row, start, end).to(self.layout.dtype)
         queries = _stack(captured.queries, row, start, end).float()
-        return ChunkKV(
+        return PlainKV(
             keys=keys,
             values=_stack(captured.values, row, start, end).to(self.layout.dtype),
             initial=queries[:, :QCACHE_VIEW].mean(1),

@@ -33,13 +33,13 @@ class Choice:
             return cls((), sink_aware)
         layers: set[int] = set()
         for part in text.split(","):
-            match = _PART.fullmatch(part)
-            if match is None or not int(match[1]) <= int(match[2] or match[1]) < MAX_LAYERS:
+            bounds = _PART.fullmatch(part)
+            if bounds is None or not int(bounds[1]) <= int(bounds[2] or bounds[1]) < MAX_LAYERS:
                 raise Rejected(
                     f'{SETTING}={text}: give "{UPPER}", a range such as 9-20 or numbers such as 9,12,15; the first '
                     "layer is 0"
                 )
-            layers.update(range(int(match[1]), int(match[2] or match[1]) + 1))
+            layers.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
         return cls(tuple(sorted(layers)), sink_aware)
 
     @property

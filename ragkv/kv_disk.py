@@ -87,16 +87,16 @@ class KVDisk:
     def _reserve(self, num_bytes: int) -> None:
         if time.monotonic() >= self._look_at:
             self._look()
-        limit, wanted = self._limit(), self._reserved + num_bytes
-        if limit and wanted > limit:
+        limit, needed = self._limit(), self._reserved + num_bytes
+        if limit and needed > limit:
             raise OutOfSpace(
-                f"{wanted:,} bytes of KV are to be written at once, more than the {limit:,} that may be kept on this disk: "
+                f"{needed:,} bytes of KV are to be written at once, more than the {limit:,} that may be kept on this disk: "
                 "raise RAGKV_MAX_KV_BYTES"
             )
-        if limit and self._kept + wanted > limit:
+        if limit and self._kept + needed > limit:
             if time.monotonic() >= self._full_until:
-                self._remove(wanted, limit)
-            if self._kept + wanted > limit:
+                self._remove(needed, limit)
+            if self._kept + needed > limit:
                 raise OutOfSpace(
                     f"KV takes {self._kept:,} of {limit:,} bytes on this disk, and not enough of it can be removed, "
                     "because it is in use or has no copy in the object store: check the object store "
@@ -113,51 +113,53 @@ class KVDisk:
         began = time.monotonic()
         files = list(self._store.files())
         self._kept = sum(file.num_bytes for file in files)
-        now = time.monotonic()
-        self._look_at = now + max(LOOK_EVERY_S, (now - began) / LOOKING_SHARE)
+        ended = time.monotonic()
+        self._look_at = ended + max(LOOK_EVERY_S, (ended - began) / LOOKING_SHARE)
         return files
 
-    def _remove(self, wanted: int, limit: int) -> None:
+    def _remove(self, needed: int, limit: int) -> None:
         """Drop what may go until there is room for `wanted` bytes. Where too little may, as while the object store is
         away, the next try waits: every question wants room."""
         began = time.monotonic()
-        self._drop(self._look(), self._kept + wanted - int(LOW_WATER * limit))
-        if self._kept + wanted > limit:
-            now = time.monotonic()
-            self._full_until = now + min(max(1.0, (now - began) / LOOKING_SHARE), LOOK_EVERY_S)
+        self._drop(self._look(), self._kept + needed - int(LOW_WATER * limit))
+        if self._kept + needed > limit:
+            ended = time.monotonic()
+            self._full_until = ended + min(max(1.0, (ended - began) / LOOKING_SHARE), LOOK_EVERY_S)
 
     def _drop(self, files: "list[KVFile]", excess: int) -> None:
         """Drop the least recently used files that may go, until `excess` bytes are gone."""
-        kept = self._prefixes()
-        for some in batched(sorted(file for file in files if file.key not in kept)):
+        prefixes = self._prefixes()
+        for batch in batched(sorted(file for file in files if file.key not in prefixes)):
             if excess <= 0:
                 return
-            droppable = self._droppable(some)
-            before = accumulate((file.num_bytes for file in droppable), initial=0)
-            chosen = [file for file, gone in zip(droppable, before, strict=False) if gone < excess]
-            self._store.drop(file.key for file in chosen)
-            self.dropped([file.key for file in chosen])
-            freed = sum(file.num_bytes for file in chosen)
+            droppable = self._droppable(batch)
+            bytes_before = accumulate((file.num_bytes for file in droppable), initial=0)
+            dropped = [
+                file for file, freed_before in zip(droppable, bytes_before, strict=False) if freed_before < excess
+            ]
+            self._store.drop(file.key for file in dropped)
+            self.dropped([file.key for file in dropped])
+            freed = sum(file.num_bytes for file in dropped)
             self._kept -= freed
             excess -= freed
 
     def _droppable(self, files: "Sequence[KVFile]") -> "list[KVFile]":
         """Files that have a copy, and those that have no entry and had time to get one."""
-        keys, before = [file.key for file in files], utc_now() - ENTRY_WITHIN
+        keys, young_since = [file.key for file in files], utc_now() - ENTRY_WITHIN
         with self._database.reading() as session:
             tiers = dict(session.execute(tiers_of(keys)).all())
         return [
             file
             for file in files
             if (tier := tiers.get(file.key)) == REMOTE
-            or (tier is None and written_before(self._store.path(file.key), before))
+            or (tier is None and written_before(self._store.path(file.key), young_since))
         ]
 
 
 def sizes_of_remote(database: Database, keys: Sequence[str]) -> dict[str, int]:
     """Bytes of those among the keys that the object store has. Raises Unavailable."""
     with database.reading() as session:
-        return {key: size for some in batched(keys) for key, size in session.execute(remote_entries(some))}
+        return {key: size for batch in batched(keys) for key, size in session.execute(remote_entries(batch))}
 
 
 def any_uploaded(database: Database) -> bool:

@@ -24,7 +24,7 @@ class KVFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class QuantisationGrid:
     """Parameters of quantisation. tokens: in a group of keys, at most; edges: tokens at each end that are not
     quantised; centred: codes are signed and stand around zero."""
 
@@ -40,8 +40,8 @@ class Grid:
 
 
 GRIDS = {
-    KVFormat.INT8: Grid(bits=8, tokens=128, edges=0, centred=True),
-    KVFormat.INT4: Grid(bits=4, tokens=128, edges=2, centred=False),
+    KVFormat.INT8: QuantisationGrid(bits=8, tokens=128, edges=0, centred=True),
+    KVFormat.INT4: QuantisationGrid(bits=4, tokens=128, edges=2, centred=False),
 }
 
 

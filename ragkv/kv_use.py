@@ -47,15 +47,15 @@ class KVUse:
             uses, self._uses = self._uses, Counter()
             self._written = time.monotonic()
         try:
-            for some in batched(list(uses)):
+            for batch in batched(list(uses)):
                 with self._database.writing() as session:
-                    session.execute(locked_entries(keys_of_chunks(some)))
-                    session.execute(locked_without_kv(some))
-                    for times in {uses[chunk_id] for chunk_id in some}:
-                        as_often = [chunk_id for chunk_id in some if uses[chunk_id] == times]
+                    session.execute(locked_entries(keys_of_chunks(batch)))
+                    session.execute(locked_without_kv(batch))
+                    for times in {uses[chunk_id] for chunk_id in batch}:
+                        as_often = [chunk_id for chunk_id in batch if uses[chunk_id] == times]
                         session.execute(used(as_often, utc_now(), self._half_life_s, times))
                         session.execute(used_without_kv(as_often, utc_now(), self._half_life_s, times))
-                for chunk_id in some:
+                for chunk_id in batch:
                     del uses[chunk_id]
         except Unavailable:
             with self._lock:

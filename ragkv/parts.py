@@ -506,14 +506,14 @@ class Parts:
                 self.settings.engine_silence_s,
             )
         from ragkv.engine.local import LocalEngine
-        from ragkv.engine.supervisor import Pace, SupervisedEngine
+        from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
         from ragkv.engine.versions import check_version
         from ragkv.kv.shard import Shard
 
         check_version()
         Shard(self.layout, size=self.settings.tensor_parallel_size)  # raises Unsupported
         make = partial(LocalEngine, self.settings, self.model_folder, self.layout)
-        return SupervisedEngine(make, Pace(silence=self.settings.engine_silence_s))
+        return SupervisedEngine(make, SupervisionTimes(silence=self.settings.engine_silence_s))
 
     @cached_property
     def planner(self) -> "Planner":

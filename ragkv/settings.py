@@ -232,8 +232,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.data_dir / "writers"
 
     @property
-
-    @property
     def models_dir(self) -> Path:
         return self.data_dir / "models"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from ragkv.kv.file import ChunkKV
+from ragkv.kv.file import PlainKV
 from ragkv.kv.layout import Layout
 
 LAYOUT = Layout(layers=6, q_heads=4, kv_heads=2, head_dim=8, dtype=torch.bfloat16)
@@ -12,16 +12,16 @@ KEY = "ab" * 32
 TOKENS = 20
 
 
-def chunk_kv(layout: Layout = LAYOUT, tokens: int = TOKENS, seed: int = 0) -> ChunkKV:
+def chunk_kv(layout: Layout = LAYOUT, tokens: int = TOKENS, seed: int = 0) -> PlainKV:
     """KV of a chunk, the same at every call."""
     make = torch.Generator().manual_seed(seed)
     shape = (layout.layers, tokens, layout.kv_heads, layout.head_dim)
     queries = (len(layout.q_layers), layout.q_heads, layout.head_dim)
     means = (2, len(layout.q_layers), layout.kv_heads, layout.head_dim)
     keys, values = (torch.randn(shape, generator=make).to(layout.dtype) for _ in range(2))
-    return ChunkKV(keys, values, *(torch.randn(some, generator=make) for some in (queries, queries, means)))
+    return PlainKV(keys, values, *(torch.randn(some, generator=make) for some in (queries, queries, means)))
 
 
-def some_kv(tokens: int = TOKENS, dtype: torch.dtype = LAYOUT.dtype) -> ChunkKV:
+def some_kv(tokens: int = TOKENS, dtype: torch.dtype = LAYOUT.dtype) -> PlainKV:
     """KV of a chunk, another at every call."""
     return chunk_kv(replace(LAYOUT, dtype=dtype), tokens, int(torch.randint(2**31, ())))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ragkv.chunk import Chunk
-from ragkv.kv.file import ChunkKV
+from ragkv.kv.file import PlainKV
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
 from ragkv.kv.pieces import in_memory
@@ -30,5 +30,5 @@ def temper(chunks: Sequence[Chunk], keys: KeyMaker, store: KVStore, layout: Layo
     """Write a KV file for each chunk that has one: the same with keys divided by the temperature."""
     for chunk in chunks:
         kv = store.get(keys.chunk(chunk.token_ids), layout)
-        assert isinstance(kv, ChunkKV), "prefilled before it is tempered, and not quantised"
+        assert isinstance(kv, PlainKV), "prefilled before it is tempered, and not quantised"
         store.put(tempered_keys(keys).chunk(chunk.token_ids), replace(kv, keys=in_memory(kv.keys) / TEMPERATURE))

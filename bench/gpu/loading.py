@@ -17,7 +17,7 @@ from bench.gpu.shapes import Shape
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
 from ragkv.errors import Rejected
-from ragkv.kv.host import HostTier
+from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
 from ragkv.kv_format import KVFormat
@@ -52,12 +52,12 @@ def measure_loading(shape: Shape, folder: Path, scale: Scale) -> list[LoadRow]:
         keys = replace(corpus.keys, kv_format=kv_format)
         precompute(chunks, keys, _no_prefiller, corpus.store, corpus.settings.prefill_batch_tokens)
         named = [keys.chunk(chunk.token_ids) for chunk in chunks]
-        host = HostTier(corpus.store, sum(map(corpus.store.bytes_of, named)), pinned=scale.device != "cpu")
+        host = HostCache(corpus.store, sum(map(corpus.store.bytes_of, named)), pinned=scale.device != "cpu")
         for _ in range(2):  # used again: copied
             for key in named:
                 host.get(key, layout)
         host.settle()
-        files = HostTier(corpus.store, 0)
+        files = HostCache(corpus.store, 0)
         seen: dict[str, list[tuple[float, float]]] = {}
         for _ in range(_RUNS):
             if _let_all_go(corpus, named):
@@ -92,7 +92,7 @@ def _no_prefiller() -> Prefiller:
     raise Rejected("there is no KV to load: measure the part `ingest` first")
 
 
-def _loaded(tier: HostTier, named: Sequence[str], layout: Layout, out: Sequence[torch.Tensor]) -> tuple[float, float]:
+def _loaded(tier: HostCache, named: Sequence[str], layout: Layout, out: Sequence[torch.Tensor]) -> tuple[float, float]:
     """Seconds of all, and those of reading."""
     reading = 0.0
     began = time.perf_counter()

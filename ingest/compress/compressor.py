@@ -13,7 +13,7 @@ from ingest.prefixed import load_model
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.batched import batched
 from ragkv.compression import Compression, CompressionMethod
-from ragkv.kv.file import ChunkKV, StoredKV, block_means
+from ragkv.kv.file import PlainKV, StoredKV, block_means
 from ragkv.kv.layout import Layout
 
 AT_ONCE = 8
@@ -40,7 +40,7 @@ class Compressor:
 
     def compressed(
         self, chunks: Sequence[Sequence[int]], kvs: Sequence[StoredKV], compression: Compression
-    ) -> list[ChunkKV]:
+    ) -> list[PlainKV]:
         """KV of the tokens that stay of each chunk, given its token ids and the KV of all of them. Pass chunks of
         similar length to waste little."""
         views = self.views(chunks, [compression.method])
@@ -52,13 +52,13 @@ class Compressor:
             return [ChunkView(0, len(chunk), 0, (), ()) for chunk in chunks]
         return [view for batch in batched(chunks, AT_ONCE) for view in self._watcher.views(batch)]
 
-    def left_of(self, kv: StoredKV, view: ChunkView, compression: Compression) -> ChunkKV:
+    def left_of(self, kv: StoredKV, view: ChunkView, compression: Compression) -> PlainKV:
         """KV of the tokens that stay of a chunk, taken from that of all of them."""
         offsets = kept_tokens(compression, view)
         return replace(rows_of(kv, offsets, self._layout), kept=torch.tensor(offsets, dtype=torch.int32))
 
 
-def rows_of(kv: StoredKV, offsets: Sequence[int], layout: Layout) -> ChunkKV:
+def rows_of(kv: StoredKV, offsets: Sequence[int], layout: Layout) -> PlainKV:
     """The tokens at `offsets`, ascending, as if they were a chunk. Their keys are un-rotated: they may stand at any
     positions.
 
@@ -69,4 +69,4 @@ def rows_of(kv: StoredKV, offsets: Sequence[int], layout: Layout) -> ChunkKV:
     kv.copy_into(keys, values, slice(0, layout.layers), 0)
     rows = torch.tensor(offsets)
     keys = keys[:, rows]
-    return ChunkKV(keys, values[:, rows], kv.initial, kv.local, block_means(keys, layout.q_layers))
+    return PlainKV(keys, values[:, rows], kv.initial, kv.local, block_means(keys, layout.q_layers))

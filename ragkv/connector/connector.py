@@ -28,7 +28,7 @@ from ragkv.connector.stitcher import Stitcher
 from ragkv.connector.under_way import Done, UnderWay
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for, tag_of
 from ragkv.errors import Rejected
-from ragkv.kv.host import HostTier
+from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.shard import Shard
 from ragkv.kv.store import KVStore
@@ -58,10 +58,10 @@ class StitchConnector(KVConnectorBase_V1):
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)
         end_with_parent()
-        given = vllm_config.kv_transfer_config.kv_connector_extra_config
-        self._store = KVStore(Path(given["kv_dir"]))
-        self._host_bytes: int = given["host_kv_bytes"]
-        self._model: str = given.get("model", "")
+        extra_config = vllm_config.kv_transfer_config.kv_connector_extra_config
+        self._store = KVStore(Path(extra_config["kv_dir"]))
+        self._host_bytes: int = extra_config["host_kv_bytes"]
+        self._model: str = extra_config.get("model", "")
         self._layout = _layout(vllm_config)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
@@ -163,8 +163,8 @@ class StitchConnector(KVConnectorBase_V1):
         self._given_up.discard(request.request_id)
         self._planned.pop(request.request_id, None)
         report = self._reports.pop(request.request_id, None)
-        if asked := report_asked_for(request.kv_transfer_params):
-            report = self._kept.pop(asked, None)
+        if report_tag := report_asked_for(request.kv_transfer_params):
+            report = self._kept.pop(report_tag, None)
         elif tag := tag_of(request.kv_transfer_params):
             self._kept[tag] = report or WireReport()  # nothing was stitched: all was cached, or the plan refused
             while len(self._kept) > _KEPT_REPORTS:
@@ -177,7 +177,7 @@ class StitchConnector(KVConnectorBase_V1):
         """Take the model runner. Called by StitchWorker once its model is loaded and its cache allocated."""
         model = ModelInternals(runner)
         shard = Shard(self._layout, model.ranks.rank, model.ranks.size)
-        host = HostTier(
+        host = HostCache(
             self._store, self._host_bytes // shard.size, heads=shard.kv_heads, pinned=torch.cuda.is_available()
         )
         self._ranks, self._under_way = model.ranks, UnderWay(Stitcher(model, host, shard))
@@ -209,8 +209,8 @@ class StitchConnector(KVConnectorBase_V1):
         done, self._done = self._done, {}
         if not done:
             return None
-        reports = {request_id: each.report for request_id, each in done.items()}
-        return StitchReports(reports, {request_id for request_id, each in done.items() if each.failed_blocks})
+        reports = {request_id: finished.report for request_id, finished in done.items()}
+        return StitchReports(reports, {request_id for request_id, finished in done.items() if finished.failed_blocks})
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """vLLM: wait for a layer's KV. There is nothing to wait for: a request runs once all of its KV is in place."""
@@ -224,8 +224,8 @@ class StitchConnector(KVConnectorBase_V1):
 
 def _layout(config: VllmConfig) -> Layout:
     """The layout of KV files, whatever the engine computes in."""
-    given = config.kv_transfer_config.kv_connector_extra_config
-    kv_dtype = given.get("kv_dtype") or str(config.model_config.dtype).removeprefix("torch.")
+    extra_config = config.kv_transfer_config.kv_connector_extra_config
+    kv_dtype = extra_config.get("kv_dtype") or str(config.model_config.dtype).removeprefix("torch.")
     return layout_of(config.model_config.hf_text_config, kv_dtype)
 
 
@@ -251,25 +251,27 @@ def _expected(stitch: StitchRequest) -> WireReport:
     """Report of a promise: of a selection in the engine no more is known than that it will be made."""
     spans = merge(map(stitch.clip, stitch.plan.recompute))
     redo = total_tokens(spans)
-    known = None if stitch.plan.selection else [(span.start, span.end) for span in spans]
-    return WireReport(fills=1, stitched=stitch.region.num_tokens - redo, recomputed=redo, recomputed_spans=known)
+    recomputed_spans = None if stitch.plan.selection else [(span.start, span.end) for span in spans]
+    return WireReport(
+        fills=1, stitched=stitch.region.num_tokens - redo, recomputed=redo, recomputed_spans=recomputed_spans
+    )
 
 
-def _added(before: WireReport, now: WireReport) -> WireReport:
+def _added(earlier: WireReport, latest: WireReport) -> WireReport:
     """Report of a promise that was kept. After a preemption tokens are those of the first time, as vLLM counts them. So
     is what was captured: the tokens that vLLM still had in its cache do not run again."""
-    if before.kv_load_ms == before.recompute_ms == 0:  # only promised so far
-        return now
+    if earlier.kv_load_ms == earlier.recompute_ms == 0:  # only promised so far
+        return latest
     return WireReport(
-        fills=before.fills + now.fills,
-        stitched=before.stitched,
-        recomputed=before.recomputed,
-        lost=before.lost,
-        kv_load_ms=before.kv_load_ms + now.kv_load_ms,
-        recompute_ms=before.recompute_ms + now.recompute_ms,
-        failed_keys=sorted({*before.failed_keys, *now.failed_keys}),
-        host_keys=before.host_keys,
-        recomputed_spans=before.recomputed_spans,
-        queries=before.queries or now.queries,
-        queries_shape=before.queries_shape or now.queries_shape,
+        fills=earlier.fills + latest.fills,
+        stitched=earlier.stitched,
+        recomputed=earlier.recomputed,
+        lost=earlier.lost,
+        kv_load_ms=earlier.kv_load_ms + latest.kv_load_ms,
+        recompute_ms=earlier.recompute_ms + latest.recompute_ms,
+        failed_keys=sorted({*earlier.failed_keys, *latest.failed_keys}),
+        host_keys=earlier.host_keys,
+        recomputed_spans=earlier.recomputed_spans,
+        queries=earlier.queries or latest.queries,
+        queries_shape=earlier.queries_shape or latest.queries_shape,
     )

@@ -43,8 +43,8 @@ class RequireKey:
             await send({"type": "http.response.body", "body": _BODY})
 
     def _knows_key(self, scope: Message) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(given) == 1 and hmac.compare_digest(_digest(given[0]), self._expected)
+        authorization = [value for name, value in scope["headers"] if name == b"authorization"]
+        return len(authorization) == 1 and hmac.compare_digest(_digest(authorization[0]), self._expected)
 
 
 def _digest(value: bytes) -> bytes:

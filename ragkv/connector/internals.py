@@ -49,14 +49,20 @@ class ModelInternals:
         groups = [group for of_cache in runner.attn_groups for group in of_cache]
         if len(runner.attn_groups) != 1:
             raise Unsupported("the model keeps more than one kind of KV cache: its chunks cannot be stitched")
-        self._builders = [_own_builder(group.metadata_builders[0], self._config, self.device) for group in groups]
+        # Builders for the inner pass alone: some backends keep the outer step's plan in theirs.
+        self._builders: list[AttentionMetadataBuilder[Any]] = [
+            type(builder)(builder.kv_cache_spec, builder.layer_names, self._config, self.device)
+            for builder in (group.metadata_builders[0] for group in groups)
+        ]
         self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
-        found = {id(module): module for module in self._model.modules() if isinstance(module, RotaryEmbeddingBase)}
-        if len(found) != 1:
+        rotary_embeddings = {
+            id(module): module for module in self._model.modules() if isinstance(module, RotaryEmbeddingBase)
+        }
+        if len(rotary_embeddings) != 1:
             raise Unsupported(
-                f"the model has {len(found)} rotary embeddings, but exactly one is needed to move its keys"
+                f"the model has {len(rotary_embeddings)} rotary embeddings, but exactly one is needed to move its keys"
             )
-        self._rotary = next(iter(found.values()))
+        self._rotary = next(iter(rotary_embeddings.values()))
         if not are_angles_of(self._config.model_config.hf_text_config, self._rotary.cos_sin_cache):
             raise Unsupported(
                 "vLLM rotates this model's keys by other angles than Transformers does: its chunks cannot be stitched"
@@ -97,14 +103,14 @@ class ModelInternals:
         cos, sin = self._rotary.cos_sin_cache[positions].float().unsqueeze(1).chunk(2, dim=-1)
         scale = cos.square() + sin.square()
         size = self._rotary.rotary_dim
-        turned, rest = queries.float()[..., :size], queries.float()[..., size:]
+        turned, unturned = queries.float()[..., :size], queries.float()[..., size:]
         if self._rotary.is_neox_style:
-            first, second = turned.chunk(2, dim=-1)
+            left, right = turned.chunk(2, dim=-1)
         else:
-            first, second = turned[..., ::2], turned[..., 1::2]
-        back = (first * cos + second * sin) / scale, (second * cos - first * sin) / scale
+            left, right = turned[..., ::2], turned[..., 1::2]
+        back = (left * cos + right * sin) / scale, (right * cos - left * sin) / scale
         pairs = torch.cat(back, -1) if self._rotary.is_neox_style else torch.stack(back, -1).flatten(-2)
-        return torch.cat((pairs, rest), -1)
+        return torch.cat((pairs, unturned), -1)
 
     def write(self, layer: Any, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Put rotated keys and values [tokens, kv_heads, head_dim] of one layer into the paged cache.
@@ -161,11 +167,11 @@ class ModelInternals:
         axis = next(axis for axis, size in enumerate(shape) if size >= num_blocks and size % num_blocks == 0)
         parts = shape[axis] // num_blocks
         rows = (lent[:, None] * parts + torch.arange(parts)).flatten().to(self.device)
-        kept = [cache.index_select(axis, rows) for cache in caches]
+        contents = [cache.index_select(axis, rows) for cache in caches]
         try:
             yield torch.cat([block_ids, lent.to(block_ids)])
         finally:
-            for cache, content in zip(caches, kept, strict=True):
+            for cache, content in zip(caches, contents, strict=True):
                 cache.index_copy_(axis, rows, content)
 
     def _common(
@@ -263,13 +269,6 @@ def refuse_parallel(parallel: ParallelConfig) -> None:
             raise Unsupported(
                 f"{name} must be 1: {reason}. For a model that does not fit on one GPU, set RAGKV_TENSOR_PARALLEL_SIZE"
             )
-
-
-def _own_builder(
-    theirs: AttentionMetadataBuilder[Any], config: VllmConfig, device: torch.device
-) -> AttentionMetadataBuilder[Any]:
-    """A builder for the inner pass: some backends keep the outer step's plan in theirs."""
-    return type(theirs)(theirs.kv_cache_spec, theirs.layer_names, config, device)
 
 
 def _layer_number(name: str) -> int:

@@ -42,7 +42,7 @@ class Stitched:
 
     @property
     def num_tokens(self) -> int:
-        return total_tokens(one.span for one in self.slices)
+        return total_tokens(kv_slice.span for kv_slice in self.slices)
 
 
 Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor], torch.Tensor]
@@ -76,7 +76,7 @@ def select_in_engine(
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])
     scores = _SCORES[selection.policy](model, layout, stitch, stitched, block_ids)
-    spans = [one.span for one in candidates]
+    spans = [kv_slice.span for kv_slice in candidates]
     return take_blocks(spans, scores.cpu(), selection.block_size, budget_of(selection.ratio, chunks))
 
 
@@ -84,11 +84,11 @@ def key_deviation(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
-    fresh, kept = _fresh_keys(model, stitch, block_ids), stitched.keys[_CONTEXT_LAYER]
-    spans = [one.span for one in _candidates(stitch, stitched)]
-    now = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
-    was = kept[-total_tokens(spans) :]
-    return model.ranks.mean((now.view(was.shape).float() - was.float()).square().sum((1, 2)))
+    fresh = _fresh_keys(model, stitch, block_ids)
+    spans = [kv_slice.span for kv_slice in _candidates(stitch, stitched)]
+    fresh_keys = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
+    stitched_keys = stitched.keys[_CONTEXT_LAYER][-total_tokens(spans) :]
+    return model.ranks.mean((fresh_keys.view(stitched_keys.shape).float() - stitched_keys.float()).square().sum((1, 2)))
 
 
 def question_attention(
@@ -101,7 +101,7 @@ def question_attention(
     the model lacks.
     """
     assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
-    num_candidates = total_tokens(one.span for one in _candidates(stitch, stitched))
+    num_candidates = total_tokens(kv_slice.span for kv_slice in _candidates(stitch, stitched))
     num_seen = stitched.num_tokens if stitch.plan.selection.choice.sink_aware else num_candidates
     scores = torch.zeros(num_candidates, device=model.device)
 
@@ -122,7 +122,7 @@ def question_norms(
 
     Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
     """
-    num_candidates = total_tokens(one.span for one in _candidates(stitch, stitched))
+    num_candidates = total_tokens(kv_slice.span for kv_slice in _candidates(stitch, stitched))
     norms = torch.zeros(num_candidates, device=model.device)
     end = stitched.num_tokens
 
@@ -152,7 +152,7 @@ assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in
 
 def _candidates(stitch: StitchRequest, stitched: Stitched) -> list[KVSlice]:
     """The slices that may be selected, the last of all: what comes before them is exact as it was stored."""
-    return [one for one in stitched.slices if one.span.start >= stitch.plan.exact_end]
+    return [kv_slice for kv_slice in stitched.slices if kv_slice.span.start >= stitch.plan.exact_end]
 
 
 def _run_question(

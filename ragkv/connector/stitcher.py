@@ -16,7 +16,7 @@ from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.wire import WireReport
 from ragkv.errors import Unsupported
 from ragkv.kv.file import StoredKV, name_of_kept
-from ragkv.kv.host import HostTier
+from ragkv.kv.host import HostCache
 from ragkv.kv.shard import Shard
 from ragkv.span import Span, merge, split, total_tokens
 from ragkv.stitch.plan import PlacedChunk
@@ -38,7 +38,7 @@ class Fetched:
 
 
 @dataclass(slots=True)
-class Room:
+class StepBudget:
     """Tokens that the model may still run in this step for stitches."""
 
     tokens: int = 0
@@ -51,7 +51,7 @@ class Stitcher:
     Ranks carry out the same requests in the same steps. Only `fetch` is each one's own affair.
     """
 
-    def __init__(self, model: ModelInternals, store: HostTier, shard: Shard) -> None:
+    def __init__(self, model: ModelInternals, store: HostCache, shard: Shard) -> None:
         """store: gives the shard's heads."""
         self._model = model
         self._store = store
@@ -83,7 +83,7 @@ class Stitcher:
         return fetched
 
     def carry_out(
-        self, stitch: StitchRequest, reading: Future[Fetched], room: Room
+        self, stitch: StitchRequest, reading: Future[Fetched], room: StepBudget
     ) -> Generator[None, None, WireReport]:
         """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a
         recompute of its span.
@@ -105,8 +105,8 @@ class Stitcher:
             yield from self._recompute(stitch, spans, block_ids, settled, room)
             report.recompute_ms += settled.recompute_ms
             with self._timed(report, "recompute_ms"):
-                chosen = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
-            spans = merge([*spans, *chosen])
+                selected = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
+            spans = merge([*spans, *selected])
         yield from self._recompute(stitch, spans, block_ids, report, room)
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = [(span.start, span.end) for span in spans]
@@ -115,7 +115,7 @@ class Stitcher:
         report.host_keys = fetched.host_keys
         return report
 
-    def recompute_whole(self, stitch: StitchRequest, room: Room) -> Generator[None, None, WireReport]:
+    def recompute_whole(self, stitch: StitchRequest, room: StepBudget) -> Generator[None, None, WireReport]:
         """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache,
         yielding like it.
 
@@ -129,13 +129,13 @@ class Stitcher:
 
     def _agree_on(self, fetched: Fetched) -> None:
         """Give up the chunks that another rank could not read: what is lost to one is lost to all."""
-        read = {one.span: one for one in fetched.slices}
-        wanted = sorted([*read, *fetched.lost], key=lambda span: span.start)
-        on_all = dict(zip(wanted, self.ranks.all_of([span in read for span in wanted]), strict=True))
-        given_up = [one for span, one in read.items() if not on_all[span]]
-        fetched.slices = [one for one in fetched.slices if on_all[one.span]]
-        fetched.lost += [one.span for one in given_up]
-        fetched.failed_keys += [one.key for one in given_up]
+        read = {kv_slice.span: kv_slice for kv_slice in fetched.slices}
+        spans = sorted([*read, *fetched.lost], key=lambda span: span.start)
+        on_all = dict(zip(spans, self.ranks.all_of([span in read for span in spans]), strict=True))
+        given_up = [kv_slice for span, kv_slice in read.items() if not on_all[span]]
+        fetched.slices = [kv_slice for kv_slice in fetched.slices if on_all[kv_slice.span]]
+        fetched.lost += [kv_slice.span for kv_slice in given_up]
+        fetched.failed_keys += [kv_slice.key for kv_slice in given_up]
 
     def _fetch_chunk(self, placed: PlacedChunk, key: str, span: Span, fetched: Fetched) -> None:
         in_memory = self._store.in_memory(key)  # before it is read
@@ -150,9 +150,9 @@ class Stitcher:
 
     def _write(self, slices: Sequence[KVSlice], kept_layers: Sequence[int], block_ids: torch.Tensor) -> Stitched:
         """Write all layers. The rotated keys of `kept_layers` are returned: a selection would rotate them once more."""
-        kept: dict[int, torch.Tensor] = {}
+        rotated_keys: dict[int, torch.Tensor] = {}
         if not slices:
-            return Stitched(slices, kept)
+            return Stitched(slices, rotated_keys)
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
         # Several layers at a time, for fewer calls, within a bounded scratch.
@@ -161,18 +161,19 @@ class Stitcher:
         step = max(1, min(MAX_LAYERS_AT_ONCE, scratch_bytes // layer_bytes))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         scratch = [self._scratch(step, shape) for _ in "kv"]
-        for first in range(0, self._layout.layers, step):
-            layers = slice(first, min(first + step, self._layout.layers))
-            keys, values = (each[: layers.stop - first] for each in scratch)
-            if any(first <= layer < layers.stop for layer in kept_layers):
+        for first_layer in range(0, self._layout.layers, step):
+            layers = slice(first_layer, min(first_layer + step, self._layout.layers))
+            keys, values = (buffer[: layers.stop - first_layer] for buffer in scratch)
+            if any(first_layer <= layer < layers.stop for layer in kept_layers):
+                # Rotated in place, these keys are returned: the next layers must not overwrite them.
                 keys = self._scratch(len(keys), shape)
             self._gather(slices, layers, keys, values)
             for index, layer in enumerate(self._model.layers[layers]):
                 rotated = self._model.rotate(batch.positions, keys[index])
                 self._model.write(layer, rotated, values[index], batch.slots)
-                if first + index in kept_layers:
-                    kept[first + index] = rotated
-        return Stitched(slices, kept)
+                if first_layer + index in kept_layers:
+                    rotated_keys[first_layer + index] = rotated
+        return Stitched(slices, rotated_keys)
 
     def _scratch(self, layers: int, shape: Sequence[int]) -> torch.Tensor:
         return torch.empty(layers, *shape, dtype=self._model.dtype, device=self._model.device)
@@ -191,7 +192,7 @@ class Stitcher:
         spans: Sequence[Span],
         block_ids: torch.Tensor,
         report: WireReport,
-        room: Room,
+        room: StepBudget,
     ) -> Generator[None, None, None]:
         token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
         capture = MeanQueries(self._model, self._layout, stitch.capture) if stitch.capture else None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ragkv.connector.metadata import StitchRequest
-from ragkv.connector.stitcher import Fetched, Room, Stitcher
+from ragkv.connector.stitcher import Fetched, StepBudget, Stitcher
 from ragkv.engine.wire import WireReport
 
 READERS = 2
@@ -56,7 +56,7 @@ class UnderWay:
     def __init__(self, stitcher: Stitcher) -> None:
         self._stitcher = stitcher
         self._readers = ThreadPoolExecutor(READERS, "KV reader")
-        self._room = Room()
+        self._room = StepBudget()
         self._jobs: dict[str, _Job] = {}
 
     def begin(self, stitch: StitchRequest) -> None:

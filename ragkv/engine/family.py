@@ -28,7 +28,7 @@ class Family:
         for pid in pids:
             with suppress(psutil.NoSuchProcess):
                 descendants += psutil.Process(pid).children(recursive=True)
-        files = [path for pid in [*pids, *(one.pid for one in descendants)] for path in _files(pid)]
+        files = [path for pid in [*pids, *(descendant.pid for descendant in descendants)] for path in _files(pid)]
         return cls(children, tuple(descendants), frozenset(files))
 
     def kill(self) -> None:
@@ -36,9 +36,9 @@ class Family:
         map another user's memory."""
         for child in self.children:
             child.kill()
-        for one in self.descendants:
+        for descendant in self.descendants:
             with suppress(psutil.NoSuchProcess):  # known by pid and starting time: a pid may have a new owner
-                one.kill()
+                descendant.kill()
         for child in self.children:
             child.join()
         psutil.wait_procs(self.descendants)

@@ -93,7 +93,7 @@ class LocalEngine:
     def _new_processes(self) -> "list[BaseProcess]":
         """vLLM's processes that came since the loading began."""
         children = multiprocessing.active_children()
-        return [one for one in children if one not in self._others and one.name.startswith(_CORE)]
+        return [child for child in children if child not in self._others and child.name.startswith(_CORE)]
 
     def _unless_stopped(self, llm: "AsyncLLM") -> "AsyncLLM":
         if self._stopped:

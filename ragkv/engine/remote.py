@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import msgspec
 
-from ragkv.engine.again import asked_again
 from ragkv.engine.protocol import EngineLost, Generate, Output, Report
+from ragkv.engine.supervisor import asked_again
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
 from ragkv.lines import lines_of

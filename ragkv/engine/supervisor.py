@@ -11,12 +11,11 @@ import asyncio
 import enum
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ragkv.engine.again import asked_again
 from ragkv.engine.protocol import Engine, EngineLost, Generate, Output
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
@@ -27,7 +26,7 @@ STARTS_IN_S = 60.0
 """Roughly how long an engine takes to start; clients are told to come back no later."""
 
 
-class Replaceable(Engine, Protocol):
+class ReplaceableEngine(Engine, Protocol):
     """An engine that is started once. Ended by `kill` or `stop`, its generations raise EngineLost."""
 
     async def probe(self) -> None:
@@ -47,7 +46,7 @@ class Phase(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class SupervisionTimes:
     """Seconds. silence: no sign of life for so long is a hang. start: a start that takes longer than this, and than
     `silence`, is one; large models load for minutes. look: between two looks at the engine.
 
@@ -69,11 +68,11 @@ class Pace:
 class SupervisedEngine:
     """Engine over replaceable ones from `make`, one at a time."""
 
-    def __init__(self, make: Callable[[], Replaceable], pace: Pace | None = None) -> None:
+    def __init__(self, make: Callable[[], ReplaceableEngine], pace: SupervisionTimes | None = None) -> None:
         self._make = make
-        self._pace = pace or Pace()
+        self._pace = pace or SupervisionTimes()
         self._phase = Phase.STOPPED
-        self._engine: Replaceable | None = None
+        self._engine: ReplaceableEngine | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._changed = asyncio.Condition()
         self._suspected = asyncio.Event()
@@ -87,9 +86,9 @@ class SupervisedEngine:
 
     async def start(self) -> None:
         """Returns when an engine answers. Raises Unavailable if the first attempt fails; others follow until `stop`."""
-        first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._keeper = asyncio.create_task(self._keep_running(first))
-        await first
+        first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._keeper = asyncio.create_task(self._keep_running(first_start))
+        await first_start
 
     async def stop(self) -> None:
         if self._keeper is not None:
@@ -153,7 +152,7 @@ class SupervisedEngine:
             wait = min(wait, max(self._next_at - time.monotonic(), 0) + STARTS_IN_S / 2)
         return Unavailable(f"the engine is not available ({await self.status()}): ask again in a minute", wait)
 
-    async def _another_than(self, lost: Replaceable | None) -> None:
+    async def _another_than(self, lost: ReplaceableEngine | None) -> None:
         """Wait for the next engine. Raises Unavailable if its first attempt fails or takes too long."""
         failed = self._failed_starts
 
@@ -172,7 +171,7 @@ class SupervisedEngine:
             self._phase = phase
             self._changed.notify_all()
 
-    async def _keep_running(self, first: "asyncio.Future[None]") -> None:
+    async def _keep_running(self, first_start: "asyncio.Future[None]") -> None:
         while True:
             await self._enter(Phase.STARTING)
             engine = self._make()
@@ -183,12 +182,12 @@ class SupervisedEngine:
                 log.exception("the engine did not start; it will be started again")
                 self._failed_starts += 1
                 await self._replace_after(engine, "it did not start")
-                if not first.done():
-                    first.set_exception(error if isinstance(error, Unavailable) else Unavailable(str(error)))
+                if not first_start.done():
+                    first_start.set_exception(error if isinstance(error, Unavailable) else Unavailable(str(error)))
             else:
                 await self._enter(Phase.READY)
-                if not first.done():
-                    first.set_result(None)
+                if not first_start.done():
+                    first_start.set_result(None)
                 began = time.monotonic()
                 reason = await self._until_lost(engine)
                 if time.monotonic() - began >= self._pace.stable:
@@ -198,7 +197,7 @@ class SupervisedEngine:
             await asyncio.sleep(self._next_at - time.monotonic())
             metrics.engine_restarted()
 
-    async def _start(self, engine: Replaceable) -> None:
+    async def _start(self, engine: ReplaceableEngine) -> None:
         """Start the engine. Raises what it does, and Unavailable if it takes too long."""
         limit = max(self._pace.start, self._pace.silence)
         try:
@@ -207,7 +206,7 @@ class SupervisedEngine:
         except TimeoutError as error:
             raise Unavailable(f"the engine did not start within {limit:.0f} s") from error
 
-    async def _replace_after(self, engine: Replaceable, reason: str) -> None:
+    async def _replace_after(self, engine: ReplaceableEngine, reason: str) -> None:
         """Put an engine that failed out of the way and set the time of the next attempt."""
         self._failures, self._reason = self._failures + 1, reason
         self._next_at = time.monotonic() + self._pace.delay(self._failures)
@@ -218,20 +217,20 @@ class SupervisedEngine:
             log.exception("the engine that failed was not put out of the way")
         self._engine = None
 
-    async def _until_lost(self, engine: Replaceable) -> str:
+    async def _until_lost(self, engine: ReplaceableEngine) -> str:
         """Returns the reason once the engine is lost."""
         answered_at = self._heard_at = time.monotonic()
         probe: asyncio.Task[None] | None = None
         try:
             while await engine.ready():
-                now = time.monotonic()
+                seen_at = time.monotonic()
                 if probe is None or probe.done():
                     failed = probe is not None and (probe.cancelled() or probe.exception())
-                    answered_at = answered_at if failed else now
+                    answered_at = answered_at if failed else seen_at
                     probe = asyncio.create_task(engine.probe())
-                if now - answered_at > self._pace.silence:
+                if seen_at - answered_at > self._pace.silence:
                     return f"it did not respond for {self._pace.silence:.0f} s"
-                if self._listeners and now - self._heard_at > self._pace.silence:
+                if self._listeners and seen_at - self._heard_at > self._pace.silence:
                     return f"it produced no token for {self._pace.silence:.0f} s"
                 self._suspected.clear()
                 with suppress(TimeoutError):
@@ -240,3 +239,28 @@ class SupervisedEngine:
         finally:
             if probe is not None:
                 probe.cancel()
+
+
+async def asked_again(
+    attempt: Callable[[], AsyncGenerator[Output, None]], recovered: Callable[[], Awaitable[None]], refusals: int = 0
+) -> AsyncGenerator[Output, None]:
+    """The outputs of `attempt`; those of another one if EngineLost came before the first output.
+
+    Once only after an engine that had taken the request: the request may have been what ended it. After one that was
+    away, as often as `refusals` says. recovered: returns when it is worth asking again, or raises Unavailable.
+    """
+    losses = 0
+    while True:
+        begun = False
+        try:
+            async with aclosing(attempt()) as outputs:
+                async for output in outputs:
+                    begun = True
+                    yield output
+        except EngineLost as error:
+            losses, refusals = losses + error.taken, refusals - (not error.taken)
+            if begun or losses > 1 or refusals < 0:
+                raise
+        else:
+            return
+        await recovered()

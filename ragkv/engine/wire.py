@@ -72,10 +72,10 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         return None
     selection = plan.selection
     choice = selection.choice if selection else DEFAULT_CHOICE
-    kept = [chunk.kept for chunk in plan.placed]
+    kept_names = [chunk.kept for chunk in plan.placed]
     wire = WirePlan(
         placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
-        kept=kept if any(kept) else [],
+        kept=kept_names if any(kept_names) else [],
         recompute=[(span.start, span.end) for span in plan.recompute],
         selection=(selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None,
         layers=list(choice.layers),
@@ -135,15 +135,15 @@ def tag_of(params: Mapping[str, Any] | None) -> str | None:
 
 def _text(params: Mapping[str, Any] | None, name: str) -> str | None:
     sent = (params or {}).get(PARAM)
-    found = sent.get(name) if isinstance(sent, dict) else None
-    return found if isinstance(found, str) and len(found) <= MAX_NAME_CHARS else None
+    value = sent.get(name) if isinstance(sent, dict) else None
+    return value if isinstance(value, str) and len(value) <= MAX_NAME_CHARS else None
 
 
 def _plan(wire: WirePlan) -> StitchPlan:
     if wire.kept and len(wire.kept) != len(wire.placed):
         raise Rejected("the plan does not list the tokens of each chunk")
     named = zip(wire.placed, wire.kept or [""] * len(wire.placed), strict=True)
-    placed = tuple(PlacedChunk(key, _span(start, end), kept) for (key, start, end), kept in named)
+    placed = tuple(PlacedChunk(key, _span(start, end), kept_name) for (key, start, end), kept_name in named)
     starts = [0, *(chunk.span.end for chunk in placed)]
     if not placed or any(chunk.span.start != start for chunk, start in zip(placed, starts, strict=False)):
         raise Rejected("the placed chunks leave gaps")

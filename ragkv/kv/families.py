@@ -56,8 +56,8 @@ def _has_window(config: PretrainedConfig) -> bool:
 
 
 def _is_hybrid(config: PretrainedConfig) -> bool:
-    others = {kind for kind in _layer_kinds(config) if "attention" not in kind or kind == "linear_attention"}
-    return bool(others) or any(hasattr(config, name) for name in _MAMBA)
+    recurrent = {kind for kind in _layer_kinds(config) if "attention" not in kind or kind == "linear_attention"}
+    return bool(recurrent) or any(hasattr(config, name) for name in _MAMBA)
 
 
 _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (

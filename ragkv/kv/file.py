@@ -37,7 +37,7 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class ChunkKV:
+class PlainKV:
     """Keys, values and Q-Cache of one chunk, computed behind the prefix.
 
     keys, values: [layers, tokens, kv_heads, head_dim] in the layout's dtype; keys carry no rotation.
@@ -64,18 +64,18 @@ class ChunkKV:
         copy_part(self.keys, keys, layers, start)
         copy_part(self.values, values, layers, start)
 
-    def loaded(self) -> "ChunkKV":
+    def loaded(self) -> "PlainKV":
         """All of it in memory. Raises OSError."""
         return replace(self, keys=in_memory(self.keys), values=in_memory(self.values))
 
-    def of_heads(self, heads: slice) -> "ChunkKV":
+    def of_heads(self, heads: slice) -> "PlainKV":
         """The keys and values of some KV heads, not copied. The Q-Cache stays whole."""
         return replace(self, keys=part_of_heads(self.keys, heads), values=part_of_heads(self.values, heads))
 
 
 @dataclass(frozen=True, slots=True)
 class PackedKV:
-    """A ChunkKV whose keys and values are quantised; its Q-Cache is kept in their dtype."""
+    """A PlainKV whose keys and values are quantised; its Q-Cache is kept in their dtype."""
 
     keys: Packed
     values: Packed
@@ -89,25 +89,25 @@ class PackedKV:
         return self.keys.num_tokens
 
     def copy_into(self, keys: torch.Tensor, values: torch.Tensor, layers: slice, start: int) -> None:
-        """Like ChunkKV.copy_into."""
+        """Like PlainKV.copy_into."""
         self.keys.unpack_into(keys, layers, start)
         self.values.unpack_into(values, layers, start)
 
     def loaded(self) -> "PackedKV":
-        """Like ChunkKV.loaded."""
+        """Like PlainKV.loaded."""
         return replace(self, keys=self.keys.loaded(), values=self.values.loaded())
 
     def of_heads(self, heads: slice) -> "PackedKV":
-        """Like ChunkKV.of_heads."""
+        """Like PlainKV.of_heads."""
         return replace(self, keys=self.keys.of_heads(heads), values=self.values.of_heads(heads))
 
 
-StoredKV = ChunkKV | PackedKV
+StoredKV = PlainKV | PackedKV
 
 
 @dataclass(frozen=True, slots=True)
 class QCache:
-    """The small part of a ChunkKV that selectors look at."""
+    """The small part of a PlainKV that selectors look at."""
 
     initial: torch.Tensor
     local: torch.Tensor
@@ -135,16 +135,16 @@ class KVShape:
     format: KVFormat
 
 
-def name_of_kept(kept: Sequence[int]) -> str:
+def name_of_kept(offsets: Sequence[int]) -> str:
     """Names which tokens of a chunk have KV: 32 hex digits, empty for all of them, which is no offsets."""
-    return xxhash.xxh3_128(np.asarray(kept, dtype="<u4").tobytes()).hexdigest() if kept else ""
+    return xxhash.xxh3_128(np.asarray(offsets, dtype="<u4").tobytes()).hexdigest() if offsets else ""
 
 
 def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
     """Mean keys of a chunk's blocks, from its un-rotated keys [layers, tokens, kv_heads, head_dim]; see
-    ChunkKV.mean_keys."""
-    chosen = keys[q_layers.start : q_layers.stop]
-    return torch.stack([block.float().mean(1) for block in torch.split(chosen, QCACHE_BLOCK, dim=1)])
+    PlainKV.mean_keys."""
+    q_keys = keys[q_layers.start : q_layers.stop]
+    return torch.stack([block.float().mean(1) for block in torch.split(q_keys, QCACHE_BLOCK, dim=1)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +155,12 @@ class KVContent:
     kv_format: KVFormat
 
     @classmethod
-    def of(cls, kv: ChunkKV, kv_format: KVFormat) -> "KVContent":
+    def of(cls, kv: PlainKV, kv_format: KVFormat) -> "KVContent":
         """Quantised, if that is the format, on the device where the KV lies."""
         return cls({name: _on_host(tensor) for name, tensor in _tensors_of(kv, kv_format).items()}, kv_format)
 
 
-def write_kv(path: Path, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
+def write_kv(path: Path, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
     """Write a KV file like `write_content`."""
     return write_content(path, KVContent.of(kv, kv_format))
 
@@ -207,14 +207,18 @@ def _placed(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _tensors_of(kv: ChunkKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
-    kept = {} if kv.kept is None else {_KEPT: kv.kept}
+def _tensors_of(kv: PlainKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
+    offsets = {} if kv.kept is None else {_KEPT: kv.kept}
     if kv_format is KVFormat.BF16:
-        return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)} | kept
+        return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)} | offsets
     grid = GRIDS[kv_format]
     packed = {"keys": pack_keys(in_memory(kv.keys), grid), "values": pack_values(in_memory(kv.values), grid)}
-    parts = {f"{name}.{part}": getattr(each, part) for name, each in packed.items() for part in _parts_of(kv_format)}
-    return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE} | kept
+    parts = {
+        f"{name}.{part}": getattr(quantised, part)
+        for name, quantised in packed.items()
+        for part in _parts_of(kv_format)
+    }
+    return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE} | offsets
 
 
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -264,21 +268,21 @@ def load_kv(path: Path, key: str | None = None) -> StoredKV:
     """Like `read_kv`, of whatever layout. key: that of a file that is not named by it."""
     content = OpenFile(path)
     with _opened(path, key or path.stem, content.name) as (file, kv_format):
-        kept = _kept_in(file, path)
+        offsets = _kept_in(file, path)
         if kv_format is KVFormat.BF16:
             parts = _checked_parts(file, content, _PLAIN, path)
-            kv: StoredKV = ChunkKV(parts["keys"], parts["values"], **_checked(file, _QCACHE, path), kept=kept)
+            kv: StoredKV = PlainKV(parts["keys"], parts["values"], **_checked(file, _QCACHE, path), kept=offsets)
         else:
-            codes, *others = _parts_of(kv_format)
+            codes, *scales = _parts_of(kv_format)
             parts = _checked_parts(file, content, [f"{name}.{codes}" for name in _PLAIN], path)
-            small = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in others), *_QCACHE), path)
+            small = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in scales), *_QCACHE), path)
             keys, values = (
-                Packed(parts[f"{name}.{codes}"], **{part: small[f"{name}.{part}"] for part in others})
+                Packed(parts[f"{name}.{codes}"], **{part: small[f"{name}.{part}"] for part in scales})
                 for name in _PLAIN
             )
-            kv = PackedKV(keys, values, **{name: small[name] for name in _QCACHE}, kept=kept)
-    if kept is not None and len(kept) != kv.num_tokens:
-        raise Corrupt(f"{path.name}: it lists {len(kept)} tokens but has KV for {kv.num_tokens}")
+            kv = PackedKV(keys, values, **{name: small[name] for name in _QCACHE}, kept=offsets)
+    if offsets is not None and len(offsets) != kv.num_tokens:
+        raise Corrupt(f"{path.name}: it lists {len(offsets)} tokens but has KV for {kv.num_tokens}")
     return kv
 
 
@@ -307,17 +311,23 @@ def read_kept(path: Path) -> tuple[int, ...]:
     """Places in their chunk of the tokens that a file has KV of, ascending; none for all of them. Raises like
     `read_kv`."""
     with _opened(path, path.stem) as (file, _):
-        kept = _kept_in(file, path)
-    return () if kept is None else tuple(kept.tolist())
+        offsets = _kept_in(file, path)
+    return () if offsets is None else tuple(offsets.tolist())
 
 
 def _kept_in(file: Any, path: Path) -> torch.Tensor | None:
     if _KEPT not in file.keys():  # noqa: SIM118 - a file of safetensors has no `in`
         return None
-    kept = _checked(file, (_KEPT,), path)[_KEPT]
-    if kept.ndim != 1 or kept.dtype != torch.int32 or not len(kept) or kept[0] < 0 or bool((kept.diff() < 1).any()):
+    offsets = _checked(file, (_KEPT,), path)[_KEPT]
+    if (
+        offsets.ndim != 1
+        or offsets.dtype != torch.int32
+        or not len(offsets)
+        or offsets[0] < 0
+        or bool((offsets.diff() < 1).any())
+    ):
         raise Corrupt(f"{path.name}: its tokens are not in ascending order")
-    return kept
+    return offsets
 
 
 def read_shape(path: Path) -> KVShape:

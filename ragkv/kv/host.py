@@ -34,7 +34,7 @@ class _Copy:
     file: Identity
 
 
-class HostTier:
+class HostCache:
     """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so code that
     deletes or replaces a file need not know of it. Copies are made in a thread of their own: no question waits for
     one."""

@@ -56,15 +56,18 @@ class KeyMaker:
         writers = [self.writer] if self.writer_before is None else [self.writer, self.writer_before]
         formats = sorted(KVFormat, key=lambda kv_format: kv_format is not self.kv_format)
         compressions = (None,) if self.compression is None else (self.compression, None)
-        return tuple(Making(*made) for compression in compressions for made in product(writers, formats, [compression]))
+        return tuple(
+            Making(writer, kv_format, compression)
+            for compression, writer, kv_format in product(compressions, writers, formats)
+        )
 
     def chunk(self, token_ids: Sequence[int], making: Making | None = None) -> str:
         """The KV key of a chunk behind the prefix, as it is made now or as given: 64 hex digits."""
-        made = Making(self.writer, self.kv_format, self.compression) if making is None else making
-        written = (made.writer.encode(),) if made.writer else ()
-        kept = (f"format {made.kv_format}".encode(),) if made.format_name else ()
-        shortened = (f"compression {made.compression.name}".encode(),) if made.compression else ()
-        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written, *kept, *shortened)
+        making = making or Making(self.writer, self.kv_format, self.compression)
+        written = (making.writer.encode(),) if making.writer else ()
+        format_name = (f"format {making.kv_format}".encode(),) if making.format_name else ()
+        shortened = (f"compression {making.compression.name}".encode(),) if making.compression else ()
+        return self._digest(b"chunk", _pack(self.prefix_ids), _pack(token_ids), *written, *format_name, *shortened)
 
     def prefix(self) -> str:
         """The KV key of the prefix itself."""

@@ -17,8 +17,6 @@ BLOCK = 2**20
 CONVERTED = 4 * BLOCK
 """Bytes that are converted, or sent to a device, at a time, or those of one layer."""
 
-_Index = int | slice
-
 
 class OpenFile:
     """A file, open until nothing refers to it. What is read is what was there when it was opened, or OSError."""
@@ -123,36 +121,35 @@ class FilePart:
         """Some of the heads that are stored."""
         return replace(self, heads=heads)
 
-    def __getitem__(self, index: _Index | tuple[slice, slice]) -> torch.Tensor:
-        """Read some layers, or some tokens of some layers. Raises OSError."""
-        layer, rows = index if isinstance(index, tuple) else (index, slice(None))
-        layers = slice(layer, layer + 1) if isinstance(layer, int) else layer
+    def __getitem__(self, index: tuple[slice, slice]) -> torch.Tensor:
+        """Read some tokens of some layers. Raises OSError."""
+        layers, rows = index
         counts = (len(range(*layers.indices(self.stored[0]))), len(range(*rows.indices(self.stored[1]))))
         out = torch.empty(*counts, *self.shape[2:], dtype=self.dtype)
         self.read_into(out, layers, rows.indices(self.stored[1])[0])
-        return out[0] if isinstance(layer, int) else out
+        return out
 
     def read_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Read some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, channels], of any dtype on
         any device. Raises OSError."""
-        first = layers.indices(self.stored[0])[0]
+        first_layer = layers.indices(self.stored[0])[0]
         if self.heads is None and (out.device.type, out.dtype) == ("cpu", self.dtype) and out[0].is_contiguous():
-            self._read(out, first, start)
+            self._read(out, first_layer, start)
             return
         num_bytes = out.shape[1] * self._bytes_of(2)
         step = max(1, CONVERTED // max(num_bytes, 1))
         for at in range(0, len(out), step):
-            some = out[at : at + step]
-            read = _staging(len(some) * num_bytes, is_pinned=out.is_cuda).view(self.dtype)
-            read = read.view(*some.shape[:2], *self.stored[2:])
-            self._read(read, first + at, start)
-            some.copy_(read if self.heads is None else read[:, :, self.heads], non_blocking=out.is_cuda)
+            portion = out[at : at + step]
+            read = _staging(len(portion) * num_bytes, is_pinned=out.is_cuda).view(self.dtype)
+            read = read.view(*portion.shape[:2], *self.stored[2:])
+            self._read(read, first_layer + at, start)
+            portion.copy_(read if self.heads is None else read[:, :, self.heads], non_blocking=out.is_cuda)
 
-    def _read(self, out: torch.Tensor, first: int, start: int) -> None:
+    def _read(self, out: torch.Tensor, first_layer: int, start: int) -> None:
         """out: [layers, tokens, all kv_heads, channels] on the CPU, each layer of it contiguous."""
         token, layer = self._bytes_of(2), self._bytes_of(1)
         rows = [row.data for row in out.view(torch.uint8).numpy().reshape(len(out), -1)]
-        offset = self.start + first * layer + start * token
+        offset = self.start + first_layer * layer + start * token
         if out.shape[1] == self.stored[1]:
             self.file.read(offset, rows)
             return
@@ -179,4 +176,4 @@ def part_of_heads(part: torch.Tensor | FilePart, heads: slice) -> torch.Tensor |
 
 def in_memory(part: torch.Tensor | FilePart) -> torch.Tensor:
     """The tensor itself, or what is read of a file. Raises OSError."""
-    return part[:] if isinstance(part, FilePart) else part
+    return part[:, :] if isinstance(part, FilePart) else part

@@ -34,7 +34,7 @@ UNFINISHED = "."
 log = logging.getLogger(__name__)
 
 
-class Batch(msgspec.Struct, frozen=True, array_like=True):
+class AnnouncedBatch(msgspec.Struct, frozen=True, array_like=True):
     """KV that is written together. began, takes_s: when its prefill begins, in seconds since the epoch, and how long it
     takes."""
 
@@ -42,9 +42,9 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     began: float
     takes_s: float
 
-    def ready_in_s(self, now: float) -> float | None:
+    def ready_in_s(self, wall_time: float) -> float | None:
         """Seconds until it is there as estimated; None for one that should have been long ago."""
-        passed = now - self.began
+        passed = wall_time - self.began
         if passed > LONGEST * self.takes_s:
             return None
         return max(self.takes_s - passed, LEAST_LEFT * self.takes_s)
@@ -71,7 +71,7 @@ class Prefilling:
     folder: Path
     """The folder of KV."""
 
-    def announce(self, batches: Sequence[Batch]) -> "Announcement":
+    def announce(self, batches: Sequence[AnnouncedBatch]) -> "Announcement":
         """Announce these until it is withdrawn. Raises nothing: a disk that is full announces nothing."""
         path = self.folder / FOLDER / new_id()
         return Announcement(path, self._write(path, msgspec.json.encode(batches)) if batches else None)
@@ -79,13 +79,15 @@ class Prefilling:
     def ready_in_s(self, keys: Collection[str]) -> Mapping[str, float]:
         """Seconds until the KV of each of these keys is there as estimated; without those that no living process
         computes."""
-        now = time.time()
-        found: dict[str, float] = {}
+        wall_time = time.time()
+        seconds_by_key: dict[str, float] = {}
         for batch in self._batches():
-            seconds = batch.ready_in_s(now)
+            seconds = batch.ready_in_s(wall_time)
             if seconds is not None:
-                found |= {key: min(seconds, found.get(key, seconds)) for key in batch.keys if key in keys}
-        return found
+                seconds_by_key |= {
+                    key: min(seconds, seconds_by_key.get(key, seconds)) for key in batch.keys if key in keys
+                }
+        return seconds_by_key
 
     def any(self) -> bool:
         """Whether any announcement exists, even a stale one; reads one directory."""
@@ -95,16 +97,16 @@ class Prefilling:
         except OSError:
             return False
 
-    def _batches(self) -> list[Batch]:
+    def _batches(self) -> list[AnnouncedBatch]:
         """The batches that running processes announce. A process replaces its announcement by writing the next and then
         removing the old one: if the files changed while they were read, they are read again."""
         files = self._files()
         for _ in range(MAX_READS):
-            found = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
-            before, files = files, self._files()
-            if files == before:
+            batches = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
+            previous, files = files, self._files()
+            if files == previous:
                 break
-        return found
+        return batches
 
     def _write(self, path: Path, content: bytes) -> int | None:
         """Lock and write a file, which has its name once it is whole. The descriptor that locks it, or None."""
@@ -136,11 +138,11 @@ class Prefilling:
             return set()
 
 
-def _read(path: Path) -> list[Batch]:
+def _read(path: Path) -> list[AnnouncedBatch]:
     """The batches that a running process announces in this file; none if it is damaged, or gone."""
     with suppress(OSError, msgspec.DecodeError), path.open("rb") as file:
         if not _is_free(file.fileno()):
-            return msgspec.json.decode(file.read(MAX_BYTES), type=list[Batch])
+            return msgspec.json.decode(file.read(MAX_BYTES), type=list[AnnouncedBatch])
     return []
 
 

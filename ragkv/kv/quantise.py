@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ragkv.kv.pieces import FilePart, copy_part, in_memory, part_of_heads
-from ragkv.kv_format import Grid
+from ragkv.kv_format import QuantisationGrid
 
 _NIBBLE_BITS = 4
 _NIBBLE = 2**_NIBBLE_BITS - 1
@@ -47,19 +47,20 @@ class Packed:
     def unpack_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Write the values of some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, head_dim]."""
         end = start + out.shape[1]
+        # The codes are copied into `out`, as numbers of its dtype, and scaled there: no buffer of their size is needed.
         if self.low is None:
             copy_part(self.codes, out, layers, start)
         else:
             codes = _sent(self.codes[layers, start:end], out.device)
-            first, second = out.chunk(2, -1)
-            first.copy_(codes & _NIBBLE)
-            second.copy_(codes >> _NIBBLE_BITS)
+            low_half, high_half = out.chunk(2, -1)
+            low_half.copy_(codes & _NIBBLE)
+            high_half.copy_(codes >> _NIBBLE_BITS)
         step, groups = _sent(self.step[layers], out.device), self.step.shape[1]
         low = None if self.low is None else _sent(self.low[layers], out.device)
-        if groups == self.num_tokens:
+        if groups == self.num_tokens:  # values, or the keys of a single token
             _scale(out, step, low, slice(start, end))
         else:
-            size = -(-self.num_tokens // groups)
+            size = -(-self.num_tokens // groups)  # as `pack_keys` divided them
             for group in range(start // size, -(-end // size)):
                 rows = out[:, max(group * size - start, 0) : (group + 1) * size - start]
                 _scale(rows, step, low, slice(group, group + 1))
@@ -67,16 +68,17 @@ class Packed:
 
     def _restore_edges(self, out: torch.Tensor, layers: slice, start: int) -> None:
         edges = _sent(self.edges[layers], out.device)
-        kept = edges.shape[1]
-        for index in range(kept):
-            token = index if index < kept // 2 else self.num_tokens - kept + index
+        num_edges = edges.shape[1]
+        for index in range(num_edges):
+            token = index if index < num_edges // 2 else self.num_tokens - num_edges + index
             if start <= token < start + out.shape[1]:
                 out[:, token - start] = edges[:, index]
 
 
-def pack_keys(keys: torch.Tensor, grid: Grid) -> Packed:
+def pack_keys(keys: torch.Tensor, grid: QuantisationGrid) -> Packed:
     """keys: [layers, tokens, kv_heads, head_dim], without rotation."""
     tokens = keys.shape[1]
+    # As few groups as hold `grid.tokens` at most, of the same size: a short last one would waste a step.
     groups = max(1, -(-tokens // grid.tokens))
     parts = torch.split(keys, max(1, -(-tokens // groups)), 1)
     packed = [_pack(part, 1, grid) for part in parts]
@@ -86,24 +88,25 @@ def pack_keys(keys: torch.Tensor, grid: Grid) -> Packed:
     )
 
 
-def pack_values(values: torch.Tensor, grid: Grid) -> Packed:
+def pack_values(values: torch.Tensor, grid: QuantisationGrid) -> Packed:
     """values: [layers, tokens, kv_heads, head_dim]."""
     codes, step, low = _pack(values, 3, grid)
     return Packed(codes, step, _edges(values, grid), None if grid.centred else low)
 
 
-def _pack(values: torch.Tensor, axis: int, grid: Grid) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _pack(values: torch.Tensor, axis: int, grid: QuantisationGrid) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes, step and low of groups along an axis. `step` is rounded before it is used: no error is left to it."""
     low, high = values.amin(axis, keepdim=True), values.amax(axis, keepdim=True)
     if grid.centred:
         low, high = torch.zeros_like(low), torch.maximum(-low, high)
     step = ((high.float() - low.float()) / grid.highest).to(values.dtype)
+    # A step of 0, where all values are the same: every code then stands for `low`, but must not be NaN.
     codes = (values.float() - low.float()) / step.float().clamp_min(torch.finfo(torch.float32).tiny)
     codes = codes.round_().clamp_(-grid.highest if grid.centred else 0, grid.highest)
     if grid.centred:
         return codes.to(torch.int8), step, low
-    first, second = codes.to(torch.uint8).chunk(2, -1)
-    return first | (second << _NIBBLE_BITS), step, low
+    low_half, high_half = codes.to(torch.uint8).chunk(2, -1)
+    return low_half | (high_half << _NIBBLE_BITS), step, low
 
 
 def _scale(rows: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, groups: slice) -> None:
@@ -117,6 +120,6 @@ def _sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:
     return part.to(device, non_blocking=True)
 
 
-def _edges(values: torch.Tensor, grid: Grid) -> torch.Tensor:
-    kept = min(grid.edges, values.shape[1] // 2)
-    return torch.cat([values[:, :kept], values[:, values.shape[1] - kept :]], 1)
+def _edges(values: torch.Tensor, grid: QuantisationGrid) -> torch.Tensor:
+    num_edges = min(grid.edges, values.shape[1] // 2)
+    return torch.cat([values[:, :num_edges], values[:, values.shape[1] - num_edges :]], 1)

@@ -56,7 +56,10 @@ class ObjectStore:
         """service: a name of this service that never changes. was_used: whether KV was uploaded before, as recorded
         elsewhere: a place without a marker is not a new one then. Raises Rejected for a URL that names no object store.
         """
-        self._store = _opened(place)
+        try:
+            self._store = opened(place)
+        except Rejected as refusal:
+            raise Rejected(f"RAGKV_KV_REMOTE: {refusal}") from None
         self._service = service
         self._was_used = was_used
         self._marked = False
@@ -74,11 +77,11 @@ class ObjectStore:
             raise Unavailable("the object store holds no KV of this service yet")
         with self._asking():
             try:
-                found = obstore.get(self._store, _name(key))
+                response = obstore.get(self._store, _name(key))
             except FileNotFoundError:
                 self._check_miss()
                 raise NotFound(f"no object of KV key {key}") from None
-            expected, pieces = found.meta["size"], iter(found.stream(PIECE_BYTES))
+            expected, pieces = response.meta["size"], iter(response.stream(PIECE_BYTES))
         written = 0
         with path.open("wb") as file:
             while piece := self._next(pieces):
@@ -113,14 +116,15 @@ class ObjectStore:
         """Remove objects, whether they are there or not."""
         if not self._has_marker():
             return
-        for some in batched(list(keys)):
-            names = [_name(key) for key in some]
+        for batch in batched(list(keys)):
+            names = [_name(key) for key in batch]
             with self._asking():
                 try:
                     obstore.delete(self._store, names)
                 except FileNotFoundError:  # some providers say so, and leave the rest undone
                     for name in names:
-                        _delete_one(self._store, name)
+                        with suppress(FileNotFoundError):
+                            obstore.delete(self._store, name)
 
     def objects(self) -> Iterator[StoredObject]:
         """All KV files there are."""
@@ -128,10 +132,10 @@ class ObjectStore:
             return
         with self._asking():
             listed = iter(obstore.list(self._store, chunk_size=1000))
-        while some := self._next(listed):
-            for each in some:
-                if name := _OBJECT.fullmatch(each["path"]):
-                    yield StoredObject(name[1], each["size"], each["last_modified"])
+        while listing := self._next(listed):
+            for entry in listing:
+                if name := _OBJECT.fullmatch(entry["path"]):
+                    yield StoredObject(name[1], entry["size"], entry["last_modified"])
 
     def _next(self, pieces: Iterator[Any]) -> Any:
         with self._asking():
@@ -144,10 +148,10 @@ class ObjectStore:
         if self._was_used():
             raise self._gone()
         with self._asking():
-            others = next(iter(obstore.list(self._store, chunk_size=1)), None)
-        if others:
+            strangers = next(iter(obstore.list(self._store, chunk_size=1)), None)
+        if strangers:
             raise self._refused(
-                f"there are other objects here, such as {others[0]['path'][:80]!r}: name an empty prefix"
+                f"there are other objects here, such as {strangers[0]['path'][:80]!r}: name an empty prefix"
             )
         marker = msgspec.json.encode(_Marker(FORMAT, self._service()))
         with self._asking(), suppress(AlreadyExistsError):  # another process may be as quick
@@ -214,19 +218,5 @@ class ObjectStore:
         return Unavailable(self._trouble)
 
 
-def _opened(place: Place) -> Any:
-    try:
-        return opened(place)
-    except Rejected as refusal:
-        raise Rejected(f"RAGKV_KV_REMOTE: {refusal}") from None
-
-
 def _name(key: str) -> str:
     return f"{key[:2]}/{key}.safetensors"
-
-
-def _delete_one(store: Any, name: str) -> None:
-    try:
-        obstore.delete(store, name)
-    except FileNotFoundError:
-        return

@@ -27,8 +27,8 @@ class Shard:
     @property
     def kv_heads(self) -> slice:
         """Its KV heads, among the model's."""
-        first = self.rank * self.whole.kv_heads // self.size
-        return slice(first, first + max(self.whole.kv_heads // self.size, 1))
+        start = self.rank * self.whole.kv_heads // self.size
+        return slice(start, start + max(self.whole.kv_heads // self.size, 1))
 
     @property
     def q_heads(self) -> range:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ragkv.disk import written_before
 from ragkv.errors import Corrupt, Unavailable, Unsupported
 from ragkv.kv.file import (
-    ChunkKV,
     KVContent,
     KVShape,
+    PlainKV,
     QCache,
     StoredKV,
     load_kv,
@@ -95,11 +95,11 @@ class KVStore:
             return None
         return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
-    def put(self, key: str, kv: ChunkKV, kv_format: KVFormat = KVFormat.BF16) -> int:
+    def put(self, key: str, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
         """Keep the KV. Returns its size in bytes."""
         return write_kv(self.path(key), kv, kv_format)
 
-    def put_all(self, kvs: Mapping[str, ChunkKV], kv_format: KVFormat) -> None:
+    def put_all(self, kvs: Mapping[str, PlainKV], kv_format: KVFormat) -> None:
         """Keep the KV of several keys, a few files at a time. If one of them fails, that is raised when the others are
         written."""
         with ThreadPoolExecutor(WRITERS, "KV writer") as writers:
@@ -119,14 +119,14 @@ class KVStore:
         return self._use(key, lambda path: read_kv(path, layout).loaded())
 
     def open(self, key: str, layout: Layout) -> StoredKV | None:
-        """The KV, checked, but not in memory: see `ChunkKV`. None like `get`."""
+        """The KV, checked, but not in memory: see `PlainKV`. None like `get`."""
         return self._use(key, lambda path: read_kv(path, layout))
 
     def convert(self, source: str, key: str, kv_format: KVFormat) -> bool:
         """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to
         use."""
         kv = self._use(source, lambda path: load_kv(path).loaded())
-        if not isinstance(kv, ChunkKV):
+        if not isinstance(kv, PlainKV):
             return False
         self.put(key, kv, kv_format)
         return True
@@ -188,14 +188,14 @@ class KVStore:
 
     def delete(self, keys: Iterable[str]) -> None:
         """Remove files, and their copies in the object store: while that is away they stay for the sweep."""
-        gone = list(keys)
-        self.drop(gone)
-        if self.remote is None or not gone:
+        keys_to_delete = list(keys)
+        self.drop(keys_to_delete)
+        if self.remote is None or not keys_to_delete:
             return
         try:
-            self.remote.delete(gone)
+            self.remote.delete(keys_to_delete)
         except Unavailable as error:
-            log.warning("%d objects of KV are removed by a later sweep: %s", len(gone), error)
+            log.warning("%d objects of KV are removed by a later sweep: %s", len(keys_to_delete), error)
 
     def keys(self) -> Iterator[str]:
         """Every key that has a file."""
@@ -215,8 +215,8 @@ class KVStore:
     def partial(self, before: datetime) -> Iterator[Path]:
         """Files that were still being written when their writer was killed, before the moment:
         ours and safetensors' own."""
-        others = (path for path in self.folder.glob("??/*") if not _KEY.fullmatch(path.stem) and path.is_file())
-        return (path for path in others if written_before(path, before))
+        strangers = (path for path in self.folder.glob("??/*") if not _KEY.fullmatch(path.stem) and path.is_file())
+        return (path for path in strangers if written_before(path, before))
 
     def bytes_of(self, key: str) -> int:
         """Size of the KV file, 0 if there is none."""

@@ -131,7 +131,7 @@ def script_of(word: str) -> Script:
     if word.isascii():
         return Script.LATIN if word[0].isalpha() else Script.OTHER
     code = ord(word[0])
-    return next((script for first, end, script in _BLOCKS if first <= code < end), Script.OTHER)
+    return next((script for start, end, script in _BLOCKS if start <= code < end), Script.OTHER)
 
 
 def languages_of(words: Iterable[str]) -> dict[Script, Language]:
@@ -147,11 +147,11 @@ def languages_of(words: Iterable[str]) -> dict[Script, Language]:
         for key in _TELLING[word]:
             distinct[key] += 1
             hits[key] += counts[word]
-    told = sorted(
+    languages = sorted(
         (hits[key], key) for key, number in distinct.items() if number >= MIN_FUNCTION_WORDS and key != _ENGLISH
     )
-    found = {Script.LATIN: DEFAULT} if distinct[_ENGLISH] >= MIN_FUNCTION_WORDS else {}
-    for number, (script, language) in told:  # the last one of a script, with most hits, stays
+    language_of = {Script.LATIN: DEFAULT} if distinct[_ENGLISH] >= MIN_FUNCTION_WORDS else {}
+    for number, (script, language) in languages:  # the last one of a script, with most hits, stays
         if script is not Script.LATIN or number * OTHER_SHARE >= hits[_ENGLISH]:
-            found[script] = language
-    return found
+            language_of[script] = language
+    return language_of

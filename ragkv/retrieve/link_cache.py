@@ -48,7 +48,11 @@ class LinkCache:
     def _caught_up(self, links: "_Links", place: tuple[str, str], documents: Mapping[str, int]) -> TitleLinks:
         with links.lock:
             if links.documents is not documents:
-                written = [one for one, version in documents.items() if links.documents.get(one) != version]
+                written = [
+                    document_id
+                    for document_id, version in documents.items()
+                    if links.documents.get(document_id) != version
+                ]
                 if links.titles is None or len(written) > MOST_READ_ANEW:
                     links.titles = TitleLinks(t for t in self._source.titles(*place) if t.document_id in documents)
                 elif outdated := {*written, *(links.documents.keys() - documents.keys())}:

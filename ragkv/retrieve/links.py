@@ -60,18 +60,18 @@ class TitleLinks:
         added = _by_name(written)
         usable: Counter[Name] = Counter()  # names that may be found now (1), or may no longer (-1)
         for name in removed.keys() | added.keys():
-            old, gone = self._groups.pop(name, ()), set(removed.get(name, ()))
-            group = tuple(sorted([*(chunk for chunk in old if chunk not in gone), *added.get(name, ())]))
+            old, outdated = self._groups.pop(name, ()), set(removed.get(name, ()))
+            group = tuple(sorted([*(chunk for chunk in old if chunk not in outdated), *added.get(name, ())]))
             if group:
                 self._groups[name] = group
             usable[name] = _is_link(group) - _is_link(old)
         changes: dict[str, Counter[int]] = defaultdict(Counter)
         for name, change in usable.items():
             changes[name[0]][len(name)] += change
-        for first, by_length in changes.items():
-            counts = Counter(dict(self._lengths.pop(first, ()))) + Counter(by_length)
+        for first_word, by_length in changes.items():
+            counts = Counter(dict(self._lengths.pop(first_word, ()))) + Counter(by_length)
             if lengths := tuple(sorted(counts.items(), reverse=True)):
-                self._lengths[first] = lengths
+                self._lengths[first_word] = lengths
 
     def mentioned(self, text: str) -> list[tuple[str, ...]]:
         """For each title that the text names, in order of appearance, the ids of the chunks under it.
@@ -86,16 +86,16 @@ class TitleLinks:
         folded = [word.casefold() for word in words]
         joined = [False, *(_is_joined(plain, *pair) for pair in pairwise(matches)), False]
         """Whether a word is one name with the word before it."""
-        found: dict[Name, None] = {}
+        mentions: dict[Name, None] = {}
         at = 0
         while at < len(words):
             names = (tuple(folded[at : at + length]) for length, _ in self._lengths.get(folded[at], ()))
             links = (n for n in names if _is_link(self._groups.get(n, ())) and not (joined[at] or joined[at + len(n)]))
             name = next((name for name in links if _written_as_name(words[at : at + len(name)])), None)
             if name is not None:
-                found[name] = None
+                mentions[name] = None
             at += len(name) if name else 1
-        return [tuple(chunk.chunk_id for chunk in self._groups[name]) for name in found]
+        return [tuple(chunk.chunk_id for chunk in self._groups[name]) for name in mentions]
 
 
 def names(title: str) -> set[Name]:
@@ -106,8 +106,8 @@ def names(title: str) -> set[Name]:
     """
     parts = [title, *title.split(": ")]
     forms = {form for part in parts for form in (part, _QUALIFIER.sub("", part))}
-    found = {tuple(word.casefold() for word in _WORD.findall(without_accents(form))) for form in forms}
-    return {name for name in found if sum(map(len, name)) >= MIN_LETTERS}
+    named = {tuple(word.casefold() for word in _WORD.findall(without_accents(form))) for form in forms}
+    return {name for name in named if sum(map(len, name)) >= MIN_LETTERS}
 
 
 def _written_as_name(words: list[str]) -> bool:

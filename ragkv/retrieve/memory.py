@@ -83,8 +83,8 @@ class MemoryIndex:
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         collection = self._of(tenant_id, collection_id)
         segments = () if collection is None else collection.segments
-        found = ((i, segment.dense_of(i)) for segment in segments for i in chunk_ids)
-        return {chunk_id: dense for chunk_id, dense in found if dense is not None}
+        vectors = ((i, segment.dense_of(i)) for segment in segments for i in chunk_ids)
+        return {chunk_id: dense for chunk_id, dense in vectors if dense is not None}
 
     def _of(self, tenant_id: str, collection_id: str) -> "_Collection | None":
         with self._lock:
@@ -147,14 +147,14 @@ def _search(
     else:
         depth = max(DEPTH, limit)
         searches = _by_dense(views, vectors, depth), _by_terms(views, vectors, depth)
-        ranked = fused([place for place, _ in found] for found in searches)[:limit]
+        ranked = fused([place for place, _ in hits] for hits in searches)[:limit]
     return [Hit(*segments[number].ids(row), score) for (number, row), score in ranked]
 
 
 def _by_dense(views: Views, vectors: Vectors, limit: int) -> Ranked:
     by_signs = sum(segment.num_shown for segment, _ in views) > EXACT_ROWS
-    found = [segment.nearest(vectors.dense, limit, shown, by_signs=by_signs) for segment, shown in views]
-    return _best_of(views, found, limit)
+    nearest = [segment.nearest(vectors.dense, limit, shown, by_signs=by_signs) for segment, shown in views]
+    return _best_of(views, nearest, limit)
 
 
 def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
@@ -162,15 +162,15 @@ def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
     num_chunks = sum(segment.num_shown for segment, _ in views)
     occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in vectors.indices])
     weights = (vectors.values * np.log1p((num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))).astype(np.float32)
-    found = [segment.matching(vectors.indices, weights, limit, shown) for segment, shown in views]
-    return _best_of(views, found, limit)
+    matching = [segment.matching(vectors.indices, weights, limit, shown) for segment, shown in views]
+    return _best_of(views, matching, limit)
 
 
-def _best_of(views: Views, found: Sequence[Best], limit: int) -> Ranked:
+def _best_of(views: Views, best_of_segments: Sequence[Best], limit: int) -> Ranked:
     """The best of what was found in each segment; equal ones in order of their chunks' ids, whatever the segments."""
     ranked = [
         (-score, segment.chunk_ids[row], (number, row))
-        for number, ((segment, _), best) in enumerate(zip(views, found, strict=True))
+        for number, ((segment, _), best) in enumerate(zip(views, best_of_segments, strict=True))
         for row, score in zip(best.rows.tolist(), best.scores.tolist(), strict=True)
     ]
     return [(place, -score) for score, _, place in sorted(ranked)[:limit]]

@@ -42,20 +42,20 @@ class Mirror:
         with self._lock:
             scope = self._scopes.setdefault((tenant_id, collection_id), _Scope())
         with scope.lock:
-            wanted = self._source.indexed_documents(tenant_id, collection_id)
-            if wanted is scope.seen or wanted == scope.mirrored:
-                scope.seen = wanted
-                return wanted
-            gone = [d for d in scope.mirrored if d not in wanted]
-            self._index.delete_from_collection(tenant_id, collection_id, gone)
-            for document_id in gone:
+            documents = self._source.indexed_documents(tenant_id, collection_id)
+            if documents is scope.seen or documents == scope.mirrored:
+                scope.seen = documents
+                return documents
+            outdated = [d for d in scope.mirrored if d not in documents]
+            self._index.delete_from_collection(tenant_id, collection_id, outdated)
+            for document_id in outdated:
                 del scope.mirrored[document_id]
-            stale = [d for d, version in wanted.items() if scope.mirrored.get(d) != version]
-            for some in batched(stale):
-                self._index.replace(tenant_id, collection_id, some, list(self._source.points(some)))
-                scope.mirrored |= {d: wanted[d] for d in some}
-            scope.seen = wanted
-            return wanted
+            stale = [d for d, version in documents.items() if scope.mirrored.get(d) != version]
+            for batch in batched(stale):
+                self._index.replace(tenant_id, collection_id, batch, list(self._source.points(batch)))
+                scope.mirrored |= {d: documents[d] for d in batch}
+            scope.seen = documents
+            return documents
 
     def held(self) -> list[tuple[str, str]]:
         """(tenant, collection) of every collection that was searched."""

@@ -54,12 +54,12 @@ class Postings:
 
     def _span(self, term: np.uint32) -> slice:
         at = int(np.searchsorted(self._terms, term))
-        found = at < len(self._terms) and self._terms[at] == term
-        return slice(int(self._bounds[at]), int(self._bounds[at + 1])) if found else slice(0, 0)
+        occurs = at < len(self._terms) and self._terms[at] == term
+        return slice(int(self._bounds[at]), int(self._bounds[at + 1])) if occurs else slice(0, 0)
 
     def renumbered(self, numbers: NDArray[np.int32]) -> Entries:
         """All entries with other numbers for the rows; those below zero are left out."""
         rows = numbers[self._rows]
-        kept = rows >= 0
+        visible = rows >= 0
         terms = np.repeat(self._terms, np.diff(self._bounds))
-        return Entries(terms[kept], rows[kept], self._weights[kept])
+        return Entries(terms[visible], rows[visible], self._weights[visible])

@@ -8,7 +8,7 @@ import logging
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
@@ -21,7 +21,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from ragkv.batched import batched
 from ragkv.errors import Rejected, Unavailable
-from ragkv.retrieve.among import MOST_NAMED, best_among, fused_hits
+from ragkv.retrieve.fusion import fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.shown_settings import without_secrets
@@ -34,7 +34,14 @@ BATCH = 256
 SCROLL = 1000
 TIMEOUT_S = 30
 POINT_NAMESPACE = uuid.UUID("6f0d1f63-5a0c-5d0e-9a55-1c1f1f0b7a11")
+MOST_NAMED = 2000
+"""Documents that one request names: 70 kB of ids."""
+WIDER = (4, 40)
+"""Searches that name none ask for so many times the hits that are wanted, one after the other."""
 _SCOPED_IDF_SINCE = (1, 19)
+
+Search = Callable[[int, DocumentIds | None], list[Hit]]
+"""The best hits of one kind of search, up to a limit, of these documents or of all."""
 
 
 class QdrantIndex:
@@ -65,11 +72,13 @@ class QdrantIndex:
         with self._reporting():
             if not self._client.collection_exists(COLLECTION):
                 self._create(dim)
-            found = self._client.get_collection(COLLECTION)
+            collection = self._client.get_collection(COLLECTION)
             for field in _PLACE:
-                if field not in found.payload_schema:  # just created; or who created it was killed before this
-                    self._index_field(field)
-        vectors = found.config.params.vectors
+                if field not in collection.payload_schema:  # just created; or who created it was killed before this
+                    is_tenant = field == "tenant_id"
+                    schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=is_tenant)
+                    self._client.create_payload_index(COLLECTION, field, schema, wait=True)
+        vectors = collection.config.params.vectors
         assert isinstance(vectors, dict), "vectors are named"
         size = vectors[DENSE].size
         if size != dim:
@@ -87,31 +96,31 @@ class QdrantIndex:
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
         with self._reporting():
-            for some in batched(points, BATCH):
-                batch = [_to_qdrant(tenant_id, collection_id, point) for point in some]
+            for portion in batched(points, BATCH):
+                batch = [_to_qdrant(tenant_id, collection_id, point) for point in portion]
                 self._client.upsert(COLLECTION, batch, wait=True)
 
     def replace(self, tenant_id: str, collection_id: str, document_ids: Sequence[str], points: Sequence[Point]) -> None:
         self.upsert(tenant_id, collection_id, points)
         present = models.HasIdCondition(has_id=[_point_id(tenant_id, collection_id, p.chunk_id) for p in points])
         scope = _where(tenant_id=tenant_id, collection_id=collection_id)
-        for some in batched(document_ids, BATCH):
-            self._delete(models.Filter(must=[_within(scope, frozenset(some))], must_not=[present]))
+        for batch in batched(document_ids, BATCH):
+            self._delete(models.Filter(must=[_within(scope, frozenset(batch))], must_not=[present]))
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, document_id=document_id))
 
     def delete_documents(self, document_ids: Sequence[str]) -> None:
         """Forget the points of these documents, of whatever tenant."""
-        for some in batched(document_ids, BATCH):
+        for batch in batched(document_ids, BATCH):
             self._delete(
-                models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=list(some)))])
+                models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=list(batch)))])
             )
 
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
         scope = _where(tenant_id=tenant_id, collection_id=collection_id)
-        for some in batched(document_ids, BATCH):
-            self._delete(_within(scope, frozenset(some)))
+        for batch in batched(document_ids, BATCH):
+            self._delete(_within(scope, frozenset(batch)))
 
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))
@@ -158,17 +167,17 @@ class QdrantIndex:
                 if error.status_code == HTTPStatus.NOT_FOUND:
                     return []
                 raise
-        found = ((point.payload or {}, point.score) for point in response.points)
-        return [Hit(payload["chunk_id"], payload["document_id"], score) for payload, score in found]
+        scored = ((point.payload or {}, point.score) for point in response.points)
+        return [Hit(payload["chunk_id"], payload["document_id"], score) for payload, score in scored]
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         if not chunk_ids:
             return {}
         with self._reporting():
             by_point = {_point_id(tenant_id, collection_id, chunk_id): chunk_id for chunk_id in chunk_ids}
-            found = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
+            records = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
         dense = {}
-        for record in found:
+        for record in records:
             if not isinstance(record.vector, dict) or DENSE not in record.vector:
                 continue
             dense[by_point[str(record.id)]] = np.asarray(record.vector[DENSE], dtype=np.float32)
@@ -196,10 +205,6 @@ class QdrantIndex:
         except UnexpectedResponse as error:
             if error.status_code != HTTPStatus.CONFLICT:  # another process was first
                 raise
-
-    def _index_field(self, field: str) -> None:
-        schema = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=field == "tenant_id")
-        self._client.create_payload_index(COLLECTION, field, schema, wait=True)
 
     def _delete(self, condition: models.Filter) -> None:
         with self._reporting():
@@ -284,5 +289,21 @@ def _where(**fields: str) -> models.Filter:
 def _within(scope: models.Filter, document_ids: DocumentIds | None) -> models.Filter:
     if document_ids is None:
         return scope
-    chosen = models.FieldCondition(key="document_id", match=models.MatchAny(any=sorted(document_ids)))
-    return models.Filter(must=[scope, chosen])
+    condition = models.FieldCondition(key="document_id", match=models.MatchAny(any=sorted(document_ids)))
+    return models.Filter(must=[scope, condition])
+
+
+def best_among(search: Search, limit: int, document_ids: DocumentIds) -> list[Hit]:
+    """The best `limit` hits of documents that are too many to be named at once.
+
+    Most of a collection's documents are among its best hits, too: those of all documents are looked through first.
+    Where that does not find enough, the documents are named in as many requests as it takes.
+    """
+    for factor in WIDER:
+        hits = search(factor * limit, None)
+        hits_within = [hit for hit in hits if hit.document_id in document_ids]
+        if len(hits_within) >= limit or len(hits) < factor * limit:
+            return hits_within[:limit]
+    named = sorted(document_ids)
+    portions = [frozenset(portion) for portion in batched(named, MOST_NAMED)]
+    return sorted((hit for portion in portions for hit in search(limit, portion)), key=lambda hit: -hit.score)[:limit]

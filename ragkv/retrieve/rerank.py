@@ -82,7 +82,7 @@ class Reranker:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text())
+        content = json.loads(file.read_text())
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

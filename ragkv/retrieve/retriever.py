@@ -27,7 +27,7 @@ import numpy as np
 from ragkv.batched import batched
 from ragkv.chunk import Chunk, Passage
 from ragkv.retrieve import sparse
-from ragkv.retrieve.among import fused_hits
+from ragkv.retrieve.fusion import fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitledChunk, TitleLinks
@@ -63,7 +63,7 @@ class SearchScope(NamedTuple):
     document_ids: DocumentIds | None = None
 
 
-class ChunkSource(Protocol):
+class CollectionSource(Protocol):
     """The database's side of retrieval."""
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
@@ -102,7 +102,7 @@ class Retriever:
         self,
         embed: Callable[[str], Vectors],
         index: Index,
-        chunks: ChunkSource,
+        chunks: CollectionSource,
         mirror: Mirror | None = None,
         reranker: Reranker | None = None,
         *,
@@ -182,10 +182,10 @@ class Retriever:
 
     def _comparable(self, scope: SearchScope, documents: Mapping[str, int]) -> DocumentIds | None:
         """The documents of a scope that have vectors of this encoder; None where all that it sees have."""
-        others = self._chunks.of_other_encoders(scope.tenant_id, scope.collection_id)
-        if not others:
+        incomparable = self._chunks.of_other_encoders(scope.tenant_id, scope.collection_id)
+        if not incomparable:
             return None
-        return frozenset(documents if scope.document_ids is None else scope.document_ids) - others
+        return frozenset(documents if scope.document_ids is None else scope.document_ids) - incomparable
 
     def _documents(self, scope: SearchScope) -> Mapping[str, int]:
         if self._mirror is not None:
@@ -200,7 +200,7 @@ class _Walk:
         self,
         embed: Callable[[str], Vectors],
         index: Index,
-        chunks: ChunkSource,
+        chunks: CollectionSource,
         scope: SearchScope,
         question: str,
         comparable: DocumentIds | None,
@@ -239,18 +239,18 @@ class _Walk:
 
     def best(self, limit: int) -> list[str]:
         """The best chunks that still exist: what an index has of deleted documents takes no place."""
-        ranked, found = sorted(self.scores, key=lambda i: (-self.scores[i], i)), list[str]()
-        for some in batched(ranked, limit):
-            found += [chunk.id for chunk in self.read(some)]
-            if len(found) >= limit:
+        ranked, best = sorted(self.scores, key=lambda i: (-self.scores[i], i)), list[str]()
+        for batch in batched(ranked, limit):
+            best += [chunk.id for chunk in self.read(batch)]
+            if len(best) >= limit:
                 break
-        return found[:limit]
+        return best[:limit]
 
     def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The chunks that still exist, in the order of the ids given."""
         if unread := [i for i in chunk_ids if i not in self._read]:
-            found, allowed = self._chunks.chunks(self._scope.tenant_id, unread), self._scope.document_ids
-            self._read |= {c.id: c for c in found if allowed is None or c.document_id in allowed}
+            chunks, allowed = self._chunks.chunks(self._scope.tenant_id, unread), self._scope.document_ids
+            self._read |= {c.id: c for c in chunks if allowed is None or c.document_id in allowed}
         return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:

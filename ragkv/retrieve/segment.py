@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from ragkv.retrieve.index import DocumentIds
 from ragkv.retrieve.postings import Postings
-from ragkv.retrieve.signs import Signs
 from ragkv.retrieve.vectors import Point
 
 SIGNED_ROWS = 1 << 14
@@ -22,7 +21,13 @@ read."""
 OVERSAMPLING = 20
 READ_ROWS = 4096
 """A filter that leaves a segment no more rows needs no signs."""
+_WORD = 64
+"""Signs in one number."""
+_WEIGHT_BITS = 3
+"""A fourth finds no more."""
 _BLOCK = 64
+_HIDDEN = int(np.iinfo(np.uint16).max)
+"""More than any row of less than nine thousand numbers differs."""
 
 Shown = NDArray[np.bool_]
 """For each row whether it may be found."""
@@ -33,6 +38,43 @@ class Best(NamedTuple):
 
     rows: NDArray[np.intp]
     scores: NDArray[np.float32]
+
+
+class Signs:
+    """The signs of fixed rows, a bit for each number. Safe to share between threads.
+
+    Two vectors whose signs agree in most places point the same way (Charikar, "Similarity estimation techniques from
+    rounding algorithms", STOC 2002), the more so if each place counts for as much as the query's number there (Gao and
+    Long, "RaBitQ", SIGMOD 2024). It takes some hundred numbers for that to say much.
+    """
+
+    def __init__(self, dense: NDArray[np.float32]) -> None:
+        """dense: [rows, dim]."""
+        self._words = np.ascontiguousarray(_packed(dense > 0).T)  # [words, rows]: one word of all rows at a time
+
+    def nearest(self, query: NDArray[np.float32], count: int, shown: NDArray[np.bool_] | None) -> NDArray[np.intp]:
+        """The `count` rows whose signs differ least from the query's, and those that differ as little as the last of
+        them; ascending. Of those that are shown; None for all rows."""
+        differing = self._differing(query)
+        if shown is not None:
+            differing[~shown] = _HIDDEN
+        # How many rows differ by at most 0, 1, 2, ...: the first number that reaches `count` is the limit.
+        rows_up_to = np.cumsum(np.bincount(differing, minlength=1))
+        return np.flatnonzero(differing <= min(int(np.searchsorted(rows_up_to, count)), _HIDDEN - 1))
+
+    def _differing(self, query: NDArray[np.float32]) -> NDArray[np.uint16]:
+        """For each row the sum of the query's weights in the places where the signs differ."""
+        most = (1 << _WEIGHT_BITS) - 1
+        weights = np.rint(np.abs(query) * (most / max(float(np.abs(query).max()), 1e-30))).astype(np.uint8)
+        signs, *planes = _packed(np.stack([query > 0, *((weights >> bit) & 1 for bit in range(_WEIGHT_BITS))]))
+        # A plane holds one bit of all weights: of the signs that differ, those in the plane count. Doubling the sum
+        # before the next lower bit gives every bit its value.
+        differing = np.zeros(self._words.shape[1], np.uint16)
+        for plane in reversed(planes):  # the highest bit of the weights first
+            differing <<= 1
+            for words, word, counted in zip(self._words, signs, plane, strict=True):
+                differing += np.bitwise_count((words ^ word) & counted)
+        return differing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,19 +109,21 @@ class Segment:
     @classmethod
     def joined(cls, segments: Sequence[Self]) -> Self:
         """One segment with the rows that several show: at least one row."""
-        kept = [segment.rows() for segment in segments]
-        ids = [segment.ids(row) for segment, rows in zip(segments, kept, strict=True) for row in rows.tolist()]
+        rows_of = [segment.rows() for segment in segments]
+        ids = [segment.ids(row) for segment, rows in zip(segments, rows_of, strict=True) for row in rows.tolist()]
+        # Rows are numbered anew in order of chunk ids, as in `of`. `numbers`: for each segment the new number of each
+        # of its rows, -1 for those that it does not show.
         order = sorted(range(len(ids)), key=ids.__getitem__)
         new_rows = np.empty(len(ids), np.int32)
         new_rows[order] = np.arange(len(ids), dtype=np.int32)
         dense = np.empty((len(ids), segments[0].dense.shape[1]), np.float32)
-        numbers, first = [], 0
-        for segment, rows in zip(segments, kept, strict=True):
-            to = new_rows[first : first + len(rows)]
+        numbers, offset = [], 0
+        for segment, rows in zip(segments, rows_of, strict=True):
+            to = new_rows[offset : offset + len(rows)]
             dense[to] = segment.dense[rows]
             numbers.append(np.full(len(segment.chunk_ids), -1, np.int32))
             numbers[-1][rows] = to
-            first += len(rows)
+            offset += len(rows)
         return cls._laid_out(
             [ids[i][0] for i in order],
             [ids[i][1] for i in order],
@@ -136,9 +180,9 @@ class Segment:
         """The same rows, those of these documents not shown."""
         if not self.number_of.keys() & document_ids:
             return self
-        gone = self.within(document_ids)
-        assert gone is not None, "asked for some documents"
-        return replace(self, shown=~gone if self.shown is None else self.shown & ~gone)
+        hidden = self.within(document_ids)
+        assert hidden is not None, "asked for some documents"
+        return replace(self, shown=~hidden if self.shown is None else self.shown & ~hidden)
 
     def dense_of(self, chunk_id: str) -> NDArray[np.float32] | None:
         """The dense vector of a chunk that is shown."""
@@ -172,9 +216,9 @@ class Segment:
             self.postings.add(scores, term, weight)
         if shown is not None:
             scores[~shown] = 0
-        found = best(scores, limit)
-        some = found.scores > 0
-        return Best(found.rows[some], found.scores[some])
+        ranked = best(scores, limit)
+        matching = ranked.scores > 0
+        return Best(ranked.rows[matching], ranked.scores[matching])
 
 
 def best(scores: NDArray[np.float32], limit: int) -> Best:
@@ -186,3 +230,9 @@ def best(scores: NDArray[np.float32], limit: int) -> Best:
         rows = np.flatnonzero(scores >= -np.partition(-of_blocks, limit - 1)[limit - 1])
     rows = rows[np.argsort(-scores[rows], kind="stable")][:limit]
     return Best(rows, scores[rows])
+
+
+def _packed(bits: NDArray[np.generic]) -> NDArray[np.uint64]:
+    """[rows, words]."""
+    missing = -bits.shape[1] % _WORD
+    return np.packbits(np.pad(bits.astype(np.bool_), ((0, 0), (0, missing))), axis=1).view(np.uint64)

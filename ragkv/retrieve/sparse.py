@@ -92,8 +92,8 @@ def words_as_written(text: str) -> list[str]:
 
 def codes(text: str) -> list[str]:
     """Codes, written in one piece, which mean more than their words: versions, dates, part numbers, addresses."""
-    found = _CODE.findall(normalised("NFKC", text).casefold())
-    return [code for code in found if len(code) <= _WORD_CHARACTERS and _IS_CODE.search(code)]
+    candidates = _CODE.findall(normalised("NFKC", text).casefold())
+    return [code for code in candidates if len(code) <= _WORD_CHARACTERS and _IS_CODE.search(code)]
 
 
 def identifiers(text: str) -> list[int]:
@@ -149,45 +149,45 @@ def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
 
     A chunk that does not tell its language is taken to be in the one that most of the others are in.
     """
-    found = [words(chunk) for chunk in chunks]
-    told = [languages_of(of_chunk) for of_chunk in found]
-    votes = Counter(item for languages in told for item in languages.items())
+    chunk_words = [words(chunk) for chunk in chunks]
+    chunk_languages = [languages_of(of_chunk) for of_chunk in chunk_words]
+    votes = Counter(item for languages in chunk_languages for item in languages.items())
     usual = dict(item for item, _ in reversed(votes.most_common()))
     return [
         _document_vector(of_chunk, codes(chunk), usual | languages)
-        for chunk, of_chunk, languages in zip(chunks, found, told, strict=True)
+        for chunk, of_chunk, languages in zip(chunks, chunk_words, chunk_languages, strict=True)
     ]
 
 
 def query_vector(text: str) -> SparseVector:
     """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages. A date
     has the terms of its other forms."""
-    found = words(text)
-    told = languages_of(found)
+    text_words = words(text)
+    languages = languages_of(text_words)
     dates = _dates(text)
     weights = dict.fromkeys((*codes(text), *(form for day in dates for form in spellings(day))), 1.0)
     weights |= dict.fromkeys((stem(word) for day in dates for word in parts(day)), 1.0)
-    for word in dict.fromkeys((*found, *_turkish_forms(text, found, told))):
+    for word in dict.fromkeys((*text_words, *_turkish_forms(text, text_words, languages))):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
             continue
         weights |= dict.fromkeys(_terms(word, DEFAULT), 1.0)
         script = script_of(word)
-        if script in told:
-            weights |= dict.fromkeys(_own_terms(word, told[script]), 1.0)
+        if script in languages:
+            weights |= dict.fromkeys(_own_terms(word, languages[script]), 1.0)
         else:
             for language in LANGUAGES.get(script, ()):
                 weights |= dict.fromkeys(_own_terms(word, language), GUESS_WEIGHT)
     return _ascending({term_id(term): weight for term, weight in weights.items()})
 
 
-def _turkish_forms(text: str, found: Sequence[str], told: Mapping[Script, Language]) -> Iterator[str]:
+def _turkish_forms(text: str, text_words: Sequence[str], languages: Mapping[Script, Language]) -> Iterator[str]:
     """Other lower-case forms of a question's words in Turkish, where the capital I is that of a letter without a dot.
 
     The words of a chunk are made lower-case as in English, whatever its language.
     """
-    yield from (word.replace(_DOTLESS, "i") for word in found if _DOTLESS in word)
-    if told.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
+    yield from (word.replace(_DOTLESS, "i") for word in text_words if _DOTLESS in word)
+    if languages.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
         yield from words(normalised("NFC", text).replace("I", _DOTLESS).replace("İ", "i"))
 
 
@@ -201,10 +201,10 @@ def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]
 
 
 def _document_vector(
-    found: Sequence[str], found_codes: Sequence[str], languages: dict[Script, Language]
+    text_words: Sequence[str], found_codes: Sequence[str], languages: dict[Script, Language]
 ) -> SparseVector:
     english, own, grams = list[str](), list[str](), list[str]()
-    for word in found:
+    for word in text_words:
         if is_run(word):
             grams += _grams(word)
         else:

@@ -17,7 +17,7 @@ from ragkv.span import Span, merge, total_tokens
 
 @dataclass(frozen=True, slots=True)
 class ChunkEvidence:
-    """One chunk of the context. `score` is its passage's; `local` and `mean_keys` are its Q-Cache (see ChunkKV)."""
+    """One chunk of the context. `score` is its passage's; `local` and `mean_keys` are its Q-Cache (see PlainKV)."""
 
     span: Span
     score: float = 0.0

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ragkv.answer.prompt import Prompt
-from ragkv.kv.file import ChunkKV
+from ragkv.kv.file import PlainKV
 from ragkv.stitch.plan import EngineSelection, StitchPlan
 from tests.engine.reference import divergence_from_mixture
 from tests.engine.world import World, kl, request, whole_context
@@ -102,5 +102,5 @@ def test_kv_files_are_whole(exact: World) -> None:
     """What was written is what is read, in the layout's shape."""
     model = exact.model
     kv = model.store.get(model.keys.chunk(model.chunks[0].token_ids), model.layout)
-    assert isinstance(kv, ChunkKV)
+    assert isinstance(kv, PlainKV)
     assert kv.num_tokens == model.chunks[0].num_tokens

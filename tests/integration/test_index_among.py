@@ -9,10 +9,9 @@ import pytest
 from qdrant_client import QdrantClient
 
 from ragkv.retrieve import sparse
-from ragkv.retrieve.among import MOST_NAMED
 from ragkv.retrieve.index import Hit, SearchMode
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.retrieve.qdrant import MOST_NAMED, QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
 
 DIM = 8

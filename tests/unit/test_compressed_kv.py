@@ -14,7 +14,7 @@ from ragkv.compression import Compression, CompressionMethod
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import PARAM, plan_to_wire, planned_of
 from ragkv.errors import Corrupt, Rejected
-from ragkv.kv.file import ChunkKV, read_kv
+from ragkv.kv.file import PlainKV, read_kv
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
@@ -31,7 +31,7 @@ KEPT = tuple(range(1, TOKENS, 2))
 NOTHING, SOME, ALL = Recompute("none", 0.0, 4), Recompute("random", 0.2, 4), Recompute("question", 1.0, 4)
 
 
-def some_of(kept: tuple[int, ...] = KEPT) -> ChunkKV:
+def some_of(kept: tuple[int, ...] = KEPT) -> PlainKV:
     """KV of these tokens of a chunk."""
     kv = chunk_kv()
     left = len(kept)
@@ -201,7 +201,7 @@ class TestPlans:
         ids=["exact", "missing", "compressed", "written"],
     )
     def test_the_first_chunk_is_spared_only_where_its_kv_is_exact(
-        self, tmp_path: Path, keys: KeyMaker, first: ChunkKV | None, recomputed: list[int]
+        self, tmp_path: Path, keys: KeyMaker, first: PlainKV | None, recomputed: list[int]
     ):
         """Tokens recomputed of each chunk, by a policy that spends the same number on all it looks at."""
         store = KVStore(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ragkv.kv.file import ChunkKV
+from ragkv.kv.file import PlainKV
 from ragkv.kv.store import KVStore
 from tests.made_kv import LAYOUT, chunk_kv
 
@@ -38,7 +38,7 @@ def test_a_file_that_cannot_be_looked_at_is_not_there(store: KVStore, monkeypatc
     assert KEY not in store
 
 
-def is_same(kv: ChunkKV) -> bool:
+def is_same(kv: PlainKV) -> bool:
     written = chunk_kv()
     names = ("keys", "values", "initial", "local", "mean_keys")
     return all(torch.equal(getattr(kv, name), getattr(written, name)) for name in names)
@@ -55,7 +55,7 @@ def regions(content: bytes) -> dict[str, range]:
     return {"length": range(HEADER.size), "header": range(HEADER.size, data), **tensors}
 
 
-def read_after(store: KVStore, content: bytes) -> ChunkKV | None:
+def read_after(store: KVStore, content: bytes) -> PlainKV | None:
     store.path(KEY).unlink(missing_ok=True)  # what was mapped before stays as it was
     store.path(KEY).write_bytes(content)
     return store.get(KEY, LAYOUT)

@@ -19,7 +19,7 @@ from ragkv.answer.early_reuse import Coming, EarlyReuse, worth_awaiting
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker, Making
-from ragkv.kv.prefilling import FOLDER, Batch, Prefilling
+from ragkv.kv.prefilling import FOLDER, AnnouncedBatch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
 from tests.made_kv import some_kv
@@ -54,7 +54,7 @@ def announced(prefilling, *batches):
 
 
 def batch(*keys, takes_s=1.0, ago_s=0.0):
-    return Batch(keys, time.time() - ago_s, takes_s)
+    return AnnouncedBatch(keys, time.time() - ago_s, takes_s)
 
 
 def reuse(store, token_s=0.01, most_s=10.0):
@@ -221,8 +221,8 @@ def test_a_worker_that_ends_without_the_kv_ends_the_wait(store, prefilling, coun
 
 def test_a_worker_that_was_killed_delays_nobody(store, prefilling, counted):
     code = (
-        "import sys, time; from pathlib import Path; from ragkv.kv.prefilling import Batch, Prefilling\n"
-        f"Prefilling(Path({str(store.folder)!r})).announce([Batch(({NAMES[0]!r},), time.time(), 5.0)])\n"
+        "import sys, time; from pathlib import Path; from ragkv.kv.prefilling import AnnouncedBatch, Prefilling\n"
+        f"Prefilling(Path({str(store.folder)!r})).announce([AnnouncedBatch(({NAMES[0]!r},), time.time(), 5.0)])\n"
         "print('announced', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:

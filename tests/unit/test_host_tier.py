@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ragkv.kv.host import HostTier
+from ragkv.kv.host import HostCache
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
@@ -24,18 +24,18 @@ def store(tmp_path: Path) -> KVStore:
     return store
 
 
-def tier_of(store: KVStore, chunks: float) -> HostTier:
+def tier_of(store: KVStore, chunks: float) -> HostCache:
     """With room for so many."""
-    return HostTier(store, int(chunks * store.bytes_of(A)))
+    return HostCache(store, int(chunks * store.bytes_of(A)))
 
 
-def use(tier: HostTier, *keys: str) -> None:
+def use(tier: HostCache, *keys: str) -> None:
     for key in keys:
         assert tier.get(key, LAYOUT) is not None
         tier.settle()
 
 
-def copied(tier: HostTier, key: str) -> bool:
+def copied(tier: HostCache, key: str) -> bool:
     """Whether a copy is read: the same tensor twice."""
     first, second = tier.get(key, LAYOUT), tier.get(key, LAYOUT)
     return first is not None and first is second
@@ -79,12 +79,12 @@ def test_a_tier_holds_as_many_bytes_as_it_is_allowed_and_not_one_more(store: KVS
     tier = tier_of(store, 1)
     use(tier, A, A)
     for capacity, fits in ((tier.num_bytes, True), (tier.num_bytes - 1, False)):
-        exact = HostTier(store, capacity)
+        exact = HostCache(store, capacity)
         use(exact, A, A)
 
         assert copied(exact, A) == fits
     for capacity, both in ((2 * tier.num_bytes, True), (2 * tier.num_bytes - 1, False)):
-        exact = HostTier(store, capacity)
+        exact = HostCache(store, capacity)
         use(exact, A, A, B, B)
 
         assert copied(exact, B)
@@ -101,7 +101,7 @@ def test_without_room_nothing_is_copied(store: KVStore, chunks: float):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine where no memory can be pinned")
 def test_a_copy_that_cannot_be_made_is_told_and_what_there_is_stays(store: KVStore, caplog: pytest.LogCaptureFixture):
-    tier = HostTier(store, 3 * store.bytes_of(A), pinned=True)
+    tier = HostCache(store, 3 * store.bytes_of(A), pinned=True)
 
     use(tier, A, A)
 
@@ -146,7 +146,7 @@ def test_a_copy_stays_while_its_file_is_used(store: KVStore):
 def test_a_rank_reads_and_copies_its_own_heads_alone(store: KVStore, kv_format: KVFormat):
     store.put(A, some_kv(), kv_format)
     whole, heads = store.get(A, LAYOUT), slice(1, 2)
-    tier = HostTier(store, store.bytes_of(A), heads=heads)
+    tier = HostCache(store, store.bytes_of(A), heads=heads)
 
     for _ in range(3):
         kv = tier.get(A, LAYOUT)

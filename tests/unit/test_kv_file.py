@@ -190,7 +190,7 @@ def test_a_file_that_is_changed_after_it_was_checked_raises(tmp_path, change, kv
 CUT_SHORT_WHILE_IN_USE = """
 import os, sys, torch
 from pathlib import Path
-from ragkv.kv.host import HostTier
+from ragkv.kv.host import HostCache
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from tests.made_kv import KEY, LAYOUT, some_kv
@@ -198,7 +198,7 @@ from tests.synced import synced
 
 store = KVStore(Path(sys.argv[1]))
 store.put(KEY, some_kv(400))
-kv = HostTier(store, 0).get(KEY, LAYOUT)
+kv = HostCache(store, 0).get(KEY, LAYOUT)
 os.truncate(store.path(KEY), 8192)
 try:
     kv.copy_into(*(torch.empty(6, 400, 2, 8, dtype=LAYOUT.dtype) for _ in "kv"), slice(0, 6), 0)

@@ -9,8 +9,7 @@ import pytest
 
 from ragkv.retrieve.index import DocumentIds
 from ragkv.retrieve.memory import EXACT_ROWS, SEGMENT_ROWS, MemoryIndex
-from ragkv.retrieve.segment import best
-from ragkv.retrieve.signs import Signs
+from ragkv.retrieve.segment import Signs, best
 from ragkv.retrieve.vectors import Point, Vectors
 
 DIM = 8

@@ -18,7 +18,7 @@ from transformers import (
 from bench.plan import measured_bandwidths, measured_prefill
 from bench.plan import plan as plan_command
 from ragkv.errors import NotFound, Rejected
-from ragkv.kv.file import ChunkKV, block_means, write_kv
+from ragkv.kv.file import PlainKV, block_means, write_kv
 from ragkv.kv_format import KVFormat, qcache_layers, share_of
 from ragkv.planning.plan import CHUNK_TOKENS, DISK, MEMORY, TIERS, Device, Load, Plan, by_name, plan, prefill_rate
 from ragkv.planning.shape import known_models, shape_of
@@ -81,7 +81,7 @@ def test_files_take_what_is_planned(tmp_path: Path, name: str, tokens: int):
     keys = torch.zeros(shape.layers, tokens, shape.kv_heads, shape.head_dim, dtype=torch.bfloat16)
     layers = qcache_layers(shape.layers)
     view = torch.zeros(len(layers), shape.heads, shape.head_dim)
-    kv = ChunkKV(keys, keys.clone(), view, view.clone(), block_means(keys, layers))
+    kv = PlainKV(keys, keys.clone(), view, view.clone(), block_means(keys, layers))
 
     for kv_format in KVFormat:
         size = write_kv(tmp_path / f"{kv_format}.safetensors", kv, kv_format)

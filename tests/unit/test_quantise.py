@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ragkv.errors import Corrupt, Unsupported
-from ragkv.kv.file import ChunkKV, PackedKV, read_kv, read_qcache, read_shape, write_kv
+from ragkv.kv.file import PackedKV, PlainKV, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.layout import Layout
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
 from ragkv.kv.store import KVStore
@@ -22,12 +22,12 @@ LENGTHS = (1, 2, 3, 5, 64, 65, 128, 129, 300)
 KEY, OTHER = "ab" * 32, "cd" * 32
 
 
-def some_kv(tokens: int = 150) -> ChunkKV:
+def some_kv(tokens: int = 150) -> PlainKV:
     """Keys with channels of very different size and centre, as models have them."""
     torch.manual_seed(tokens)
     shape, q_layers = (LAYOUT.layers, tokens, LAYOUT.kv_heads, LAYOUT.head_dim), len(LAYOUT.q_layers)
     sizes, centres = torch.logspace(-2, 1, LAYOUT.head_dim), torch.linspace(-3, 3, LAYOUT.head_dim)
-    return ChunkKV(
+    return PlainKV(
         keys=(torch.randn(shape) * sizes + centres * sizes).bfloat16(),
         values=torch.randn(shape).bfloat16(),
         initial=torch.randn(q_layers, LAYOUT.q_heads, LAYOUT.head_dim),

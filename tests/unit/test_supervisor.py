@@ -12,11 +12,11 @@ import pytest
 
 from ragkv.engine import supervisor
 from ragkv.engine.protocol import EngineLost, Generate
-from ragkv.engine.supervisor import Pace, Phase, SupervisedEngine
+from ragkv.engine.supervisor import Phase, SupervisedEngine, SupervisionTimes
 from ragkv.errors import Unavailable
 from tests.child_engine import POISON, ChildEngine
 
-PACE = Pace(silence=25.0, look=0.02, delays=(0.05, 0.1, 0.2), stable=60.0, patience=25.0)
+PACE = SupervisionTimes(silence=25.0, look=0.02, delays=(0.05, 0.1, 0.2), stable=60.0, patience=25.0)
 """A machine that is busy makes no core seem dead."""
 HANGS = replace(PACE, silence=2.0)
 WORDS = 5
@@ -45,7 +45,7 @@ def failing() -> ChildEngine:
 
 
 def run(
-    scenario: Callable[[SupervisedEngine, Cores], Coroutine[Any, Any, None]], *kinds: Any, pace: Pace = PACE
+    scenario: Callable[[SupervisedEngine, Cores], Coroutine[Any, Any, None]], *kinds: Any, pace: SupervisionTimes = PACE
 ) -> None:
     """The scenario over a supervised engine, which leaves no process behind."""
 
@@ -236,13 +236,13 @@ def test_whatever_goes_wrong_with_an_engine_there_is_another(kind: type[ChildEng
 
 
 def test_delays_double_up_to_a_minute() -> None:
-    delays = [Pace().delay(failures) for failures in range(1, 12)]
+    delays = [SupervisionTimes().delay(failures) for failures in range(1, 12)]
     assert delays[:4] == [1.0, 2.0, 4.0, 8.0]
     assert max(delays) == delays[-1] == 60.0
 
 
 def test_a_question_meanwhile_is_told_when_to_ask_again() -> None:
-    pace = Pace(look=0.02, delays=(20.0,))
+    pace = SupervisionTimes(look=0.02, delays=(20.0,))
 
     async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
         with pytest.raises(Unavailable):

@@ -9,14 +9,12 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from bench.arena.command import arena
 from bench.export import export
 from bench.fidelity.command import draw, fidelity
 from bench.measuring import check_folder, json_option, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from bench.service_runs import list_evaluations, run_evaluation
-from bench.stitching.command import stitching
 from ragkv.cli import Group
 from ragkv.cli.progress import progress_bars
 from ragkv.models import encoder_folder, reranker_folder
@@ -38,8 +36,6 @@ def evaluate() -> None:
 
 evaluate.add_command(fidelity)
 evaluate.add_command(draw)
-evaluate.add_command(stitching)
-evaluate.add_command(arena)
 evaluate.add_command(export)
 evaluate.add_command(run_evaluation)
 evaluate.add_command(list_evaluations)

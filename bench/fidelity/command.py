@@ -17,16 +17,15 @@ from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 
 _SINK = "+sink"
-QUESTIONS = click.option(
+
+
+@click.command()
+@click.option(
     "--data",
     type=click.Path(path_type=Path),
     required=True,
     help="Questions: JSON lines of question, answers, passages (title, text).",
 )
-
-
-@click.command()
-@QUESTIONS
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
 @click.option("--methods", help="Comma-separated names.  [default: all]")
 @click.option("--ratios", default="0.05,0.1,0.2", show_default=True, help="Shares of the context to recompute.")

@@ -16,7 +16,7 @@ from bench.fidelity.ape import temper
 from bench.fidelity.compression import keep_compressed
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
-from bench.fidelity.methods import NAMES, WRITER, Method, in_one_order, methods_of
+from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.padding import padded
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.report import FidelityReport, Table
@@ -36,8 +36,8 @@ from ragkv.cli.running import running_engine
 from ragkv.compression import Compression
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
-from ragkv.known_questions import KnownQuestion, read_questions
-from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.known_questions import read_questions
+from ragkv.kv.layout import layout_of, read_config
 from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
 from ragkv.parts import Parts
@@ -49,7 +49,7 @@ from ragkv.writer import ADAPTER, read_card, suffices
 class FidelityOptions:
     """Options of a run. `methods`: None means all. `json_file`: the report's path, with its records beside it.
     `writer`: folder of an adapter, `formats`: of KV, `compressions`: of chunks, and `choices`: of layers, to measure as
-    well. `one_order`: full prefill in the file's order alone, for figures that are against no other.
+    well.
     """
 
     data: Path
@@ -63,7 +63,6 @@ class FidelityOptions:
     formats: tuple[str, ...] = ()
     compressions: tuple[Compression, ...] = ()
     choices: tuple[Choice, ...] = ()
-    one_order: bool = False
 
     @property
     def variants(self) -> tuple[str, ...]:
@@ -71,41 +70,16 @@ class FidelityOptions:
         return (*self.formats, *([WRITER] if self.writer else ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A finished run. `records` are those of the `questions`, in their order, with an outcome for each of the
-    `methods`."""
-
-    model: str
-    layout: Layout
-    methods: Sequence[Method]
-    questions: Sequence[KnownQuestion]
-    records: Sequence[Record]
-
-
 def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> FidelityReport:
-    """Measure every question, as `measured`, and write the report to `json_file`, if there is one."""
-    with measured(options, settings, console) as run:
-        rows = Table(run.records, run.methods, settings.recompute_policy, options.seed).rows()
-        report = FidelityReport(
-            run.model, options.data.name, len(run.records), rows, machine(), options.seed, options.passages
-        )
-        if options.json_file is not None:
-            write_report(report, options.json_file)
-    return report
+    """Measure every question, or those that an earlier run with the same `json_file` did not reach, and write the
+    report there, if there is one.
 
-
-@contextmanager
-def measured(options: FidelityOptions, settings: Settings, console: Console) -> Iterator[Measured]:
-    """Measure every question, or those that an earlier run with the same `json_file` did not reach.
-
-    The records beside `json_file` are deleted when the block ends, unless it raises. Raises Rejected, before anything
-    takes long, for what cannot be measured.
+    The records beside `json_file` are deleted once it is written. Raises Rejected, before anything takes long, for what
+    cannot be measured.
     """
     _check(options, settings)
     shorter = [compression.name for compression in options.compressions]
     methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter, options.choices)
-    methods = in_one_order(methods) if options.one_order else methods
     questions = read_questions(options.data)
     # The service's choice of layers: a calibrated one lies in its own data folder.
     choice = Parts(settings).choice
@@ -113,20 +87,25 @@ def measured(options: FidelityOptions, settings: Settings, console: Console) -> 
     with _workplace(settings) as parts:
         for other in options.choices:
             other.layers_of(parts.layout.layers)
-        asked = [
+        tokenized = [
             TokenizedQuestion.of(
                 padded(question, questions, options.passages or 0, options.seed), parts.tokenizer, parts.prompts
             )
             for question in questions[: options.limit]
         ]
         run = run_of(IngestParts(parts), methods, options.writer, options.formats, options.compressions)
-        run.check(asked)
+        run.check(tokenized)
         records = Records(records_beside(options.json_file), _digest(options, settings, methods, parts), Record)
-        asyncio.run(_carry_out(run, asked, records, parts, console))
-    known = [one.question for one in asked]
-    done = [records[question.line] for question in known]
-    yield Measured(Path(parts.model_folder).name, parts.layout, methods, known, done)
+        asyncio.run(_carry_out(run, tokenized, records, parts, console))
+    outcomes = [records[question.line] for question in questions[: options.limit]]
+    rows = Table(outcomes, methods, settings.recompute_policy, options.seed).rows()
+    report = FidelityReport(
+        Path(parts.model_folder).name, options.data.name, len(outcomes), rows, machine(), options.seed, options.passages
+    )
+    if options.json_file is not None:
+        write_report(report, options.json_file)
     records.remove()
+    return report
 
 
 def _check(options: FidelityOptions, settings: Settings) -> None:

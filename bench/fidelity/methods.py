@@ -231,13 +231,6 @@ def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Setti
     return methods + [method for method in _FULL_REORDERED if method.name in references]
 
 
-def in_one_order(methods: Sequence[Method]) -> list[Method]:
-    """The methods, each held against full prefill in the file's order, which must be among them: none of another order
-    is measured."""
-    others = [method.key for method in _FULL_REORDERED]
-    return [replace(method, reference=FULL, gain_reference=FULL) for method in methods if method.key not in others]
-
-
 def context_of(prompt: Prompt) -> Span:
     """The span of the passages in the prompt."""
     return Span(prompt.prefix.end, prompt.question.start)

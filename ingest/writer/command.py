@@ -131,13 +131,29 @@ def train(
 @DOCUMENTS
 @COLLECTION
 @click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Number of contexts.")
+@click.option(
+    "--data",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Known questions to compare with full prefill on instead, the first --held-out of a file as for `ragkv eval fidelity --data`; the writer's evaluation is unchanged.",
+)
 @FLOAT32
-def evaluate(folder: Path, documents: tuple[Path, ...], collection: str, held_out: int, *, float32: bool) -> None:
+def evaluate(
+    folder: Path, documents: tuple[Path, ...], collection: str, held_out: int, data: Path | None, *, float32: bool
+) -> None:
     """Evaluate the writer in FOLDER on contexts that it was not trained on."""
+    from ingest.writer.evaluate import evaluate_known  # noqa: PLC0415 - see train
     from ingest.writer.run import Plan  # noqa: PLC0415 - see train
     from ingest.writer.train import Course  # noqa: PLC0415 - see train
 
     console = Console(stderr=True)
+    if data is not None:
+        with opened_parts(Parts.prepare) as parts, progress_bars(console) as bar:
+            task = bar.add_task("questions", total=held_out)
+            gate = evaluate_known(
+                folder, data, held_out, parts, lambda done: bar.update(task, completed=done), float32=float32
+            )
+        _print(_figures(gate), console)
+        return
     card = read_card(folder)
     plan = Plan(folder, Course(card.samples, card.seconds), held_out, card.seed, float32=float32)
     with _run(plan, documents, collection, console) as run:
@@ -220,7 +236,6 @@ def _trained(run: "Run", console: Console) -> Card:
 
 
 def _show(card: Card, console: Console) -> None:
-    table = Table(box=None, show_header=False)
     rows = {
         "model": card.model,
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
@@ -233,16 +248,25 @@ def _show(card: Card, console: Console) -> None:
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
     }
     if card.gate is not None:
-        gate = card.gate
-        rows |= {
-            "held out": f"{gate.contexts} contexts, nothing recomputed",
-            "KL": f"{gate.kl:.3f}, plain {gate.plain_kl:.3f} (at most {gate.kl_ratio_upper:.2f} of it, 95%)",
-            "NLL": f"{gate.nll:.3f}, plain {gate.plain_nll:.3f}",
-            "one chunk KL": f"{gate.one_chunk_kl:.3f}",
+        rows |= _figures(card.gate) | {
             "by default": "nothing is recomputed"
             if card.suffices
             else f"a tenth is recomputed: the KL is not below {SUFFICIENT_KL}",
         }
+    _print(rows, console)
+
+
+def _figures(gate: Gate) -> dict[str, str]:
+    return {
+        "held out": f"{gate.contexts} contexts, nothing recomputed",
+        "KL": f"{gate.kl:.3f}, plain {gate.plain_kl:.3f} (at most {gate.kl_ratio_upper:.2f} of it, 95%)",
+        "NLL": f"{gate.nll:.3f}, plain {gate.plain_nll:.3f}",
+        "one chunk KL": f"{gate.one_chunk_kl:.3f}",
+    }
+
+
+def _print(rows: dict[str, str], console: Console) -> None:
+    table = Table(box=None, show_header=False)
     for name, value in rows.items():
         table.add_row(name, value)
     console.print(table, highlight=False)

@@ -3,18 +3,22 @@ nothing recomputed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
 import numpy as np
 import torch
 
-from ingest.prefixed import KV
+from ingest.prefixed import KV, load_model
+from ingest.writer.corpus import known_of_file
 from ingest.writer.reading import Reader, Reading, Tail, distances
 from ingest.writer.samples import Sample
 from ingest.writer.train import Tokens
 from ingest.writer.trainable import TrainableAdapter
+from ragkv.errors import Rejected
 from ragkv.evaluation.metrics import interval, resamples
-from ragkv.writer import Gate
+from ragkv.parts import Parts
+from ragkv.writer import Gate, read_whole
 
 _LEAST_KL = 1e-9
 
@@ -62,6 +66,20 @@ def evaluate(
         plain_nll=fmean(f.nll for f in plain),
         one_chunk_kl=fmean(f.kl for f in alone),
     )
+
+
+def evaluate_known(
+    folder: Path, data: Path, limit: int, parts: Parts, progress: Callable[[int], None], *, float32: bool
+) -> Gate:
+    """Figures of the writer in `folder` over the first known questions of a file, at most `limit`. Raises Rejected for
+    data that cannot be read and a writer of another model, NotFound for no writer."""
+    held_out = known_of_file(data, parts)[:limit]
+    if read_whole(folder).model_fingerprint != parts.model_fingerprint:
+        raise Rejected(f"{folder}: it is for another model")
+    model = load_model(parts.model_folder, torch.float32 if float32 else parts.layout.dtype)
+    adapter = TrainableAdapter.load(model, folder)
+    reader = Reader(model, adapter, parts.prompts.prefix_ids)
+    return evaluate(reader, adapter, Tokens(parts.prompts), held_out, progress)
 
 
 def ratio_upper(ours: Sequence[float], theirs: Sequence[float]) -> float:

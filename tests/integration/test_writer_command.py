@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from transformers import LlamaConfig
@@ -17,7 +18,7 @@ from ingest.writer.train import Course
 from ragkv.cli import main
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import ADAPTER, read_card
+from ragkv.writer import ADAPTER, read_card, write_card
 from tests.engine.tiny import TINY, save_tiny
 
 ROOT = Path(__file__).parents[2]
@@ -72,6 +73,16 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     assert (folder / STATE).is_file()
     assert None not in (first.gate, second.gate)
     assert trained_on
+
+    known = writer("eval", folder, "--data", QUESTIONS)
+
+    assert known.exit_code == 0, known.output
+    assert "6 contexts, nothing recomputed" in known.output
+    assert read_card(folder) == second
+
+    write_card(folder, msgspec.structs.replace(second, model_fingerprint="another"))
+    assert "it is for another model" in writer("eval", folder, "--data", QUESTIONS).output
+    write_card(folder, second)
 
     # What has nothing left to do claims no data that it has not seen.
     ended = writer("train", folder, "--samples", 4, "--questions", shutil.copy(QUESTIONS, tmp_path / "more.jsonl"))

@@ -51,7 +51,6 @@ ENVIRONMENT = (
     "ragkv/settings.py",
     "ingest/calibrate/command.py",
     "ingest/writer/command.py",
-    "bench/arena/command.py",
     "bench/evaluate.py",
     "bench/fidelity/command.py",
     "bench/plan.py",

@@ -27,7 +27,6 @@ from bench.fidelity.methods import (
     POLICIES_MEASURED,
     WRITER,
     Method,
-    in_one_order,
     methods_of,
 )
 from bench.fidelity.padding import padded
@@ -254,11 +253,6 @@ class TestMethods:
     def test_full_prefill_is_measured_in_no_order_that_nothing_is_held_against(self):
         found = methods_of(["retrieval order"], [0.1], Settings())
         assert [method.name for method in found] == ["none", "retrieval order", "full, retrieval order"]
-
-    def test_in_one_order_full_prefill_is_measured_once(self):
-        found = in_one_order(methods_of(["naive", "default", "sparse"], [0.1], Settings()))
-        assert [method.name for method in found] == ["full", "none", "naive", "sparse", "default"]
-        assert {(method.reference, method.gain_reference) for method in found} == {("full", "full")}
 
     @pytest.mark.parametrize("names", [NAMES, ["sparse"], ["prefix"], ["retrieval order"]])
     def test_every_reference_is_itself_measured(self, names):

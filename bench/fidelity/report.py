@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.fidelity.measure import Record
-from bench.fidelity.methods import NONE, RANDOM, Method
+from bench.fidelity.methods import NONE, Method
+from bench.fidelity.rivals import RANDOM
 from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, ratio, resamples
 
 _DIGITS = 4

@@ -12,7 +12,7 @@ from ingest.compress.view import ChunkView, Watcher
 from ingest.prefixed import load_model
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.batched import batched
-from ragkv.compression import Compression, CompressionMethod
+from ragkv.compression import Compression
 from ragkv.kv.file import PlainKV, StoredKV, block_means
 from ragkv.kv.layout import Layout
 
@@ -46,7 +46,7 @@ class Compressor:
         views = self.views(chunks, [compression.method])
         return [self.left_of(kv, view, compression) for kv, view in zip(kvs, views, strict=True)]
 
-    def views(self, chunks: Sequence[Sequence[int]], methods: Sequence[CompressionMethod]) -> list[ChunkView]:
+    def views(self, chunks: Sequence[Sequence[int]], methods: Sequence[str]) -> list[ChunkView]:
         """A view of each chunk that is enough for these methods."""
         if not any(METHODS[method].looks for method in methods):
             return [ChunkView(0, len(chunk), 0, (), ()) for chunk in chunks]

@@ -6,7 +6,7 @@ papers choose for each head or layer, here their scores are the mean over heads 
 the prefix's tokens, which are always there, and take their share of the softmax.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -52,11 +52,6 @@ def kept_tokens(compression: Compression, view: ChunkView) -> list[int]:
     return sorted(best_first)
 
 
-def random_scores(view: ChunkView) -> torch.Tensor:
-    """The floor: drawn without looking, alike for chunks of one length."""
-    return torch.rand(view.num_tokens, generator=torch.Generator().manual_seed(view.num_tokens))
-
-
 def streaming_scores(view: ChunkView) -> torch.Tensor:
     """Recency (StreamingLLM, arXiv 2309.17453): the last tokens stay, beside the first ones."""
     return torch.arange(view.num_tokens, dtype=torch.float32)
@@ -96,11 +91,10 @@ def _smoothed(scores: torch.Tensor, kernel: int) -> torch.Tensor:
     return smoothed[0, 0]
 
 
-METHODS: Mapping[CompressionMethod, Method] = {
+METHODS: dict[str, Method] = {
     CompressionMethod.STREAMING: Method(streaming_scores, looks=False, always=lambda budget: (min(SINKS, budget), 0)),
     CompressionMethod.H2O: Method(h2o_scores, always=lambda budget: (0, budget // 2)),
     CompressionMethod.SNAPKV: Method(snapkv_scores, always=lambda budget: (0, min(WINDOW, budget // 2))),
     CompressionMethod.LAQ: Method(laq_scores),
-    CompressionMethod.RANDOM: Method(random_scores, looks=False),
 }
 assert set(METHODS) == set(COMPRESSING)

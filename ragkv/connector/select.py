@@ -10,11 +10,6 @@ every layer.
 place, over the stitched KV, as far as the last layer that chooses (ragkv/choosing.py), and the tokens that its last
 queries attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and
 blocks serve best was measured here (docs/BENCHMARKS.md).
-
-`infoflow` is InfoFlow KV's choice (arXiv 2603.05353): the whole question runs likewise, and the tokens to which its
-attention has the largest norm are recomputed. As in its authors' code (github.com/tx467/InfoFlow-KV): weights of the
-model's own softmax, over prefix, chunks and question, at true positions; their mean over heads; its L2 norm over the
-question's tokens; the mean over four layers, those at 22 to 25 of Qwen3-14B's 40.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +22,7 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.select import QUERIES, attention_weights, budget_of, causal_attention_weights, take_blocks
+from ragkv.stitch.select import QUERIES, attention_weights, budget_of, take_blocks
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
 
@@ -47,7 +42,7 @@ class Stitched:
 
 Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor], torch.Tensor]
 """(model, layout, request, stitched, block ids [blocks] int64) -> a score for each token that may be selected
-(`_candidates`), in order, [tokens] float32: over the heads of all ranks, and the same on each."""
+(`candidates_of`), in order, [tokens] float32: over the heads of all ranks, and the same on each."""
 
 
 def layers_looked_at(layout: Layout, stitch: StitchRequest) -> Sequence[int]:
@@ -56,9 +51,7 @@ def layers_looked_at(layout: Layout, stitch: StitchRequest) -> Sequence[int]:
     selection = stitch.plan.selection
     if selection is None:
         return ()
-    if selection.policy == "question":
-        return selection.choice.layers_of(layout.layers)
-    return infoflow_layers(layout.layers) if selection.policy == "infoflow" else (_CONTEXT_LAYER,)
+    return (_CONTEXT_LAYER,) if selection.policy == "deviation" else selection.choice.layers_of(layout.layers)
 
 
 def select_in_engine(
@@ -71,11 +64,11 @@ def select_in_engine(
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
-    candidates = _candidates(stitch, stitched)
+    candidates = candidates_of(stitch, stitched)
     if not candidates:
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])
-    scores = _SCORES[selection.policy](model, layout, stitch, stitched, block_ids)
+    scores = SCORES[selection.policy](model, layout, stitch, stitched, block_ids)
     spans = [kv_slice.span for kv_slice in candidates]
     return take_blocks(spans, scores.cpu(), selection.block_size, budget_of(selection.ratio, chunks))
 
@@ -85,7 +78,7 @@ def key_deviation(
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
     fresh = _fresh_keys(model, stitch, block_ids)
-    spans = [kv_slice.span for kv_slice in _candidates(stitch, stitched)]
+    spans = [kv_slice.span for kv_slice in candidates_of(stitch, stitched)]
     fresh_keys = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
     stitched_keys = stitched.keys[_CONTEXT_LAYER][-total_tokens(spans) :]
     return model.ranks.mean((fresh_keys.view(stitched_keys.shape).float() - stitched_keys.float()).square().sum((1, 2)))
@@ -97,11 +90,11 @@ def question_attention(
     """Attention of the question to each token: mean over queries and heads, summed over the layers that choose.
     [tokens] float32.
 
-    Zeros if the question is not run (`_run_question`): ties go to the latest tokens. Raises Rejected for layers that
+    Zeros if the question is not run (`run_question`): ties go to the latest tokens. Raises Rejected for layers that
     the model lacks.
     """
     assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
-    num_candidates = total_tokens(kv_slice.span for kv_slice in _candidates(stitch, stitched))
+    num_candidates = total_tokens(kv_slice.span for kv_slice in candidates_of(stitch, stitched))
     num_seen = stitched.num_tokens if stitch.plan.selection.choice.sink_aware else num_candidates
     scores = torch.zeros(num_candidates, device=model.device)
 
@@ -110,52 +103,24 @@ def question_attention(
         weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
         scores.add_(weights[-len(scores) :])
 
-    _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
+    run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
     return model.ranks.mean(scores)
 
 
-def question_norms(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
-) -> torch.Tensor:
-    """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers.
-    [tokens] float32.
-
-    Zeros as above. What was in vLLM's own cache before, and chunks whose KV is missing, are not in the softmax.
-    """
-    num_candidates = total_tokens(kv_slice.span for kv_slice in _candidates(stitch, stitched))
-    norms = torch.zeros(num_candidates, device=model.device)
-    end = stitched.num_tokens
-
-    def on_layer(layer: int, query: torch.Tensor, key: torch.Tensor) -> None:
-        own = key.view(-1, layout.kv_heads, layout.head_dim)
-        keys = torch.cat([stitched.keys[layer], own])
-        weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
-        norms.add_(model.ranks.mean(weights[:, end - num_candidates : end]).norm(dim=0))
-
-    _run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
-    return norms
-
-
-def infoflow_layers(num_layers: int) -> range:
-    """Layers 22 to 25 of 40, and as deep in a model of another depth."""
-    return range(num_layers * 22 // 40, -(-num_layers * 26 // 40))
-
-
-_SCORES: dict[str, Scores] = {
+SCORES: dict[str, Scores] = {
     "deviation": key_deviation,
     "question": question_attention,
-    "infoflow": question_norms,
 }
 """Scores of every policy that selects in the engine (ragkv/policies.py)."""
-assert set(_SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
+assert set(SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
 
 
-def _candidates(stitch: StitchRequest, stitched: Stitched) -> list[KVSlice]:
+def candidates_of(stitch: StitchRequest, stitched: Stitched) -> list[KVSlice]:
     """The slices that may be selected, the last of all: what comes before them is exact as it was stored."""
     return [kv_slice for kv_slice in stitched.slices if kv_slice.span.start >= stitch.plan.exact_end]
 
 
-def _run_question(
+def run_question(
     model: ModelInternals,
     stitch: StitchRequest,
     block_ids: torch.Tensor,

@@ -31,16 +31,18 @@ FREE_AT_START = 0.01
 given it decides nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
 
 
-def transfer_config(settings: Settings, folder: Path, layout: Layout) -> dict[str, Any]:
-    """vLLM's `kv_transfer_config` for the StitchConnector. It names the weights that are there when vLLM starts: of a
-    service that has others nothing is stitched."""
+def transfer_config(settings: Settings, folder: Path, layout: Layout, module: str = CONNECTOR_MODULE) -> dict[str, Any]:
+    """vLLM's `kv_transfer_config` for the StitchConnector, which vLLM imports from `module`.
+
+    It names the weights that are there when vLLM starts: of a service that has others nothing is stitched.
+    """
     try:
         model = Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
     except Rejected:  # without weights it is given random ones, to be measured
         model = ""
     return {
         "kv_connector": CONNECTOR,
-        "kv_connector_module_path": CONNECTOR_MODULE,
+        "kv_connector_module_path": module,
         "kv_role": "kv_both",
         "kv_connector_extra_config": {
             "kv_dir": str(settings.kv_dir.absolute()),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.disk import make_folder
 from ragkv.engine.family import Family
-from ragkv.engine.launch import engine_arguments, thread_variables, transfer_config
+from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
@@ -37,12 +37,19 @@ _CORE = "EngineCore"  # vLLM's name for its processes
 class LocalEngine:
     """Engine over AsyncLLM, started once. `start` takes some 40 seconds on a CPU; vLLM is imported then and not before.
 
-    overrides: more of vLLM's EngineArgs, over those that the settings give.
+    overrides: more of vLLM's EngineArgs, over those that the settings give. connector_module: where vLLM imports the
+    StitchConnector from.
     """
 
     def __init__(
-        self, settings: Settings, folder: Path, layout: Layout, overrides: Mapping[str, Any] | None = None
+        self,
+        settings: Settings,
+        folder: Path,
+        layout: Layout,
+        overrides: Mapping[str, Any] | None = None,
+        connector_module: str = CONNECTOR_MODULE,
     ) -> None:
+        self._connector_module = connector_module
         self._overrides = dict(overrides or {})
         self._settings = settings
         self._folder = folder
@@ -76,7 +83,9 @@ class LocalEngine:
 
         arguments = AsyncEngineArgs(
             **engine_arguments(self._settings, self._folder, self._layout) | self._overrides,
-            kv_transfer_config=KVTransferConfig(**transfer_config(self._settings, self._folder, self._layout)),
+            kv_transfer_config=KVTransferConfig(
+                **transfer_config(self._settings, self._folder, self._layout, self._connector_module)
+            ),
             # What vLLM counts, for /metrics; it registers it with the Prometheus client of this process.
             disable_log_stats=False,
         )

@@ -1,7 +1,7 @@
 """Selection of the tokens to recompute: a pure function for each policy that needs no model.
 
 Every selector takes the evidence and returns disjoint spans of exactly the budget (or of the whole context, if that
-is smaller), but for `legolink`, whose size the chunks give. Ties go to the later position.
+is smaller). Ties go to the later position.
 """
 
 import random
@@ -56,7 +56,7 @@ def select_random(evidence: Evidence, budget: int) -> tuple[Span, ...]:
     """Blocks drawn without looking: the control every report shows."""
     blocks = [block for chunk in evidence.chunks for block in _blocks(chunk.span, evidence.block_size)]
     random.Random(evidence.seed).shuffle(blocks)  # noqa: S311 - an experiment's control, not a secret
-    return _take(blocks, budget)
+    return take(blocks, budget)
 
 
 def select_head(evidence: Evidence, budget: int) -> tuple[Span, ...]:
@@ -67,18 +67,6 @@ def select_head(evidence: Evidence, budget: int) -> tuple[Span, ...]:
         share = (budget - total_tokens(heads)) / (len(waiting) - position)
         heads.append(Span(span.start, span.start + min(span.num_tokens, round(share))))
     return merge(heads)
-
-
-def select_legolink(evidence: Evidence, budget: int) -> tuple[Span, ...]:
-    """The first block of every chunk, whatever the budget (EPIC's LegoLink, arXiv 2410.15332)."""
-    spans = [chunk.span for chunk in evidence.chunks]
-    return merge(Span(span.start, min(span.start + evidence.block_size, span.end)) for span in spans)
-
-
-def select_passages(evidence: Evidence, budget: int) -> tuple[Span, ...]:
-    """Whole passages, best score first; of the last that fits only in part, its end, next to what follows."""
-    best_first = sorted(evidence.chunks, key=lambda c: (c.score, c.span.start), reverse=True)
-    return _take([chunk.span for chunk in best_first], budget)
 
 
 def select_initial(evidence: Evidence, budget: int) -> tuple[Span, ...]:
@@ -98,10 +86,7 @@ def select_contextual(evidence: Evidence, budget: int) -> tuple[Span, ...]:
 
 SELECTORS: dict[str, Selector] = {
     "none": select_none,
-    "random": select_random,
     "head": select_head,
-    "legolink": select_legolink,
-    "passages": select_passages,
     "initial": select_initial,
     "contextual": select_contextual,
 }
@@ -141,7 +126,7 @@ def _by_attention(evidence: Evidence, queries: Sequence[torch.Tensor], budget: i
         return ()
     scores = torch.cat(logits, dim=-1).softmax(-1).mean((0, 1)).tolist()
     ranked = sorted(zip(scores, blocks, strict=True), key=lambda pair: (pair[0], pair[1].start), reverse=True)
-    return _take([block for _, block in ranked], budget)
+    return take([block for _, block in ranked], budget)
 
 
 def block_logits(query: torch.Tensor, mean_keys: torch.Tensor) -> torch.Tensor:
@@ -219,7 +204,7 @@ def _blocks(span: Span, size: int) -> list[Span]:
     return [Span(start, min(start + size, span.end)) for start in range(span.start, span.end, size)]
 
 
-def _take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
+def take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
     """Spans in order until the budget is spent; of the last one only its end is taken if it does not fit."""
     taken: list[Span] = []
     left = budget
@@ -238,4 +223,4 @@ def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, bu
     sizes = torch.tensor([block.num_tokens for block in blocks])
     sums = torch.zeros(len(blocks)).index_add_(0, torch.arange(len(blocks)).repeat_interleave(sizes), scores.float())
     ranked = sorted(zip((sums / sizes).tolist(), blocks, strict=True), key=lambda p: (p[0], p[1].start), reverse=True)
-    return _take([block for _, block in ranked], budget)
+    return take([block for _, block in ranked], budget)

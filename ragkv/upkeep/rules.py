@@ -30,7 +30,7 @@ DEFAULT = "default"
 Format = Literal["default", "bf16", "int8", "int4"]
 When = Literal["default", "upload", "nth_use", "never"]
 Write = Literal["default", "through", "back", "nth_use"]
-Compress = Literal["default", "none", "streaming", "h2o", "snapkv", "laq", "random"]
+Compress = Literal["default", "none", "streaming", "h2o", "snapkv", "laq"]
 Field = Literal["format", "when", "uses", "write", "compress", "keep"]
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from ragkv.engine.local import LocalEngine
 from ragkv.settings import Settings
 from tests.engine.tiny import OFTEN, config_of, save_tiny
@@ -17,7 +18,8 @@ STEP_TOKENS = 128
 
 def started(settings: Settings, num_chunks: int, **overrides: object) -> World:
     model = Model.prepare(settings, num_chunks)
-    engine = LocalEngine(settings, Path(settings.model), model.layout, {"max_logprobs": -1} | overrides)
+    arguments = {"max_logprobs": -1} | overrides
+    engine = LocalEngine(settings, Path(settings.model), model.layout, arguments, INFOFLOW_CONNECTOR)
     return World(model, engine).start()
 
 

@@ -29,7 +29,7 @@ from tests.engine.world import World, whole_context
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
-METHODS = ("naive", "prefix", "ape", "legolink", "random", "deviation", "question", "sparse", "default")
+METHODS = ("naive", "prefix", "ape", "infoflow", "legolink", "random", "deviation", "question", "sparse", "default")
 KEYS = [
     "method",
     "ratio",

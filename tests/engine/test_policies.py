@@ -9,6 +9,7 @@ import torch
 from transformers import AttentionInterface, AutoModelForCausalLM
 
 from bench.fidelity.ape import TEMPERATURE, temper, tempered_keys
+from bench.fidelity.rivals import infoflow_layers
 from ingest.prefill import QCACHE_VIEW
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question_vectors import behind_prefix
@@ -22,9 +23,10 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
 from tests.engine.reference import reader_of, stitched_cache
-from tests.engine.world import Model, World, kl, passages, whole_context
+from tests.engine.world import Model, World, kl, whole_context
 
 RATIO = 0.15
+INFOFLOW = Choice(tuple(infoflow_layers(30)))
 LONG_QUESTION = "The question is long. " * 90 + "Who directed the film, and where were they born?"
 
 
@@ -126,20 +128,9 @@ def test_infoflow_is_infoflow_kvs(exact: World, chunks: list[Chunk]) -> None:
     norm over queries. Layers 22 to 25 of 40 are 16 to 19 of this model's 30."""
     layers = attention_over_stitched(exact.model, chunks)[16:20]
     scores = sum(weights.mean(0).norm(dim=0) for weights in layers)
-    chosen = choose(exact, chunks, "infoflow", block_size=1)
+    chosen = choose(exact, chunks, "infoflow", 1, INFOFLOW)
     expected = reference(exact.model, chunks, by_chunk(scores, exact.model.prompt(chunks)), block_size=1)
     assert overlap(chosen, expected) >= 0.97
-
-
-def test_legolink_is_epics(exact: World, chunks: list[Chunk]) -> None:
-    """EPIC's LegoLink, arXiv 2410.15332: k tokens at the start of every chunk but the first, and no more however long
-    it is."""
-    model, prompt = exact.model, exact.model.prompt(chunks)
-    for ratio in (0.01, 0.9):
-        plan = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("legolink", ratio, 8), None)
-        assert plan.recompute == tuple(Span(span.start, span.start + 8) for span in prompt.chunks[1:])
-    everything = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("legolink", 1.0, 8), None)
-    assert everything.recompute == (whole_context(prompt),)
 
 
 def test_ape_reads_the_chunks_at_its_temperature(exact: World, chunks: list[Chunk]) -> None:
@@ -180,8 +171,8 @@ def test_head_is_epics() -> None:
 def test_the_first_chunk_is_never_paid_for(exact: World, chunks: list[Chunk]) -> None:
     """It stands where it was prefilled: what is stored is exact."""
     first = exact.model.prompt(chunks).chunks[0]
-    for policy in ("deviation", "question", "infoflow"):
-        assert all(span.start >= first.end for span in choose(exact, chunks, policy, block_size=4))
+    for policy, choice in (("deviation", DEFAULT_CHOICE), ("question", DEFAULT_CHOICE), ("infoflow", INFOFLOW)):
+        assert all(span.start >= first.end for span in choose(exact, chunks, policy, 4, choice))
     alone = choose(exact, chunks[:1], "question", block_size=4)
     assert alone == ()
 

@@ -104,16 +104,14 @@ def test_kv_of_another_length_is_not_used(served: World, chunks: list[Chunk]) ->
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], policy: str) -> None:
-    """The ratio asked for is the share of the context that runs through the model again; two policies have another
-    measure."""
+    """The ratio asked for is the share of the context that runs through the model again."""
     prompt, ratio = served.model.prompt(chunks), 0.25
     question = query_vectors(served) if POLICIES[policy].needs_question_vectors else None
     recompute = Recompute(policy, ratio, block_size_of(policy))
     plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recompute, question)
     report = served.ask(prompt, plan).report
     context = sum(chunk.num_tokens for chunk in chunks)
-    heads = sum(min(block_size_of("legolink"), chunk.num_tokens) for chunk in chunks[1:])
-    share = {"none": 0, "legolink": heads}.get(policy, ratio * context)
+    share = 0 if policy == "none" else ratio * context
     assert report.recomputed == pytest.approx(share, abs=16)
     assert report.stitched + report.recomputed == prompt.question.start
     assert report.recomputed_spans is not None

@@ -13,7 +13,9 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
+from bench.fidelity.rivals import INFOFLOW_CONNECTOR, infoflow_layers
 from ragkv.answer.question_vectors import behind_prefix
+from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.connector.internals import refuse_parallel
 from ragkv.engine.local import LocalEngine
@@ -57,7 +59,7 @@ def on_two_ranks(tiny: dict[str, Any], language_model: Path, home: Path) -> Worl
 def on_one_rank(two: World) -> Iterator[World]:
     """The same model and KV."""
     settings = msgspec.structs.replace(two.model.settings, tensor_parallel_size=1)
-    engine = LocalEngine(settings, Path(settings.model), two.model.layout, {"max_logprobs": -1})
+    engine = LocalEngine(settings, Path(settings.model), two.model.layout, {"max_logprobs": -1}, INFOFLOW_CONNECTOR)
     world = World(two.model, engine).start()
     yield world
     world.stop()
@@ -120,7 +122,9 @@ def assert_answers_as_one_rank(two: World) -> None:
     chunks = some_chunks(two)
     prompt, plan = two.model.prompt(chunks), two.model.plan(chunks)
     plans = [None, plan, two.model.plan(chunks, [whole_context(prompt)])]
-    plans += [selecting(plan, policy, 0.1) for policy in ("question", "deviation", "infoflow")]
+    plans += [selecting(plan, policy, 0.1) for policy in ("question", "deviation")]
+    layers = Choice(tuple(infoflow_layers(two.model.layout.layers)))
+    plans.append(plan_stitch(plan.placed, frozenset(), (), EngineSelection("infoflow", 0.1, 4, choice=layers)))
     with on_one_rank(two) as one:
         for each in plans:
             alone, together = (world.ask(prompt, each, logprobs=-1, max_tokens=4) for world in (one, two))

@@ -45,7 +45,7 @@ def plan_of(world: World, written: Written, recompute: Recompute, keys: KeyMaker
     return world.model.planner.plan(prompt, passages(written.chunks), keys or written.keys, recompute, None)
 
 
-@pytest.mark.parametrize("policy", ["question", "passages"])
+@pytest.mark.parametrize("policy", ["question", "head"])
 def test_recomputing_everything_gives_full_prefills_next_token_distribution(
     exact: World, written: Written, policy: str
 ) -> None:

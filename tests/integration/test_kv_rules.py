@@ -139,7 +139,7 @@ class TestCompression:
         for patch, share in (
             (KVRulePatch(compress="streaming"), 0.5),
             (KVRulePatch(keep=0.3), 0.3),
-            (KVRulePatch(compress="random"), 0.3),
+            (KVRulePatch(compress="snapkv"), 0.3),
             (KVRulePatch(compress="none"), 1),
         ):
             change_rule(owner, patch, parts)
@@ -188,7 +188,7 @@ class TestCompression:
 
         some, every, full = (
             client.post("/v1/ask", json=asked | more).json()
-            for more in ({}, {"policy": "passages", "recompute_ratio": 1.0}, {"mode": "full"})
+            for more in ({}, {"policy": "head", "recompute_ratio": 1.0}, {"mode": "full"})
         )
 
         omitted = [passage["omitted_tokens"] for passage in some["passages"]]

@@ -52,7 +52,7 @@ class TestSparsePrompts:
         assert sum(tokens[one] for one in read) <= 0.5 * sum(tokens.values())
         assert {citation["chunk_id"] for citation in some["citations"]} <= set(read)
 
-    @pytest.mark.parametrize("options", [{"recompute_ratio": 1.0, "policy": "passages"}, {"mode": "full"}])
+    @pytest.mark.parametrize("options", [{"recompute_ratio": 1.0, "policy": "head"}, {"mode": "full"}])
     def test_full_prefill_reads_all(self, client: Client, options: dict[str, Any]):
         every, full = ask(client), ask(client, sparse_ratio=0.5, **options)
         assert (ids(full["passages"]), full["omitted_passages"]) == (ids(every["passages"]), [])

@@ -28,7 +28,7 @@ KEYS = replace(WHOLE, compression=LAQ)
 CHUNKS = [Chunk(str(i), "d", i, "", "text", 0, 4, None, tuple(range(100 * i, 100 * i + TOKENS))) for i in range(3)]
 PASSAGES = [Passage(chunk, 1.0, 1) for chunk in CHUNKS]
 KEPT = tuple(range(1, TOKENS, 2))
-NOTHING, SOME, ALL = Recompute("none", 0.0, 4), Recompute("random", 0.2, 4), Recompute("question", 1.0, 4)
+NOTHING, SOME, ALL = Recompute("none", 0.0, 4), Recompute("head", 0.2, 4), Recompute("question", 1.0, 4)
 
 
 def some_of(kept: tuple[int, ...] = KEPT) -> PlainKV:
@@ -185,7 +185,7 @@ class TestLayout:
     def test_no_token_of_it_is_exact(self, store: KVStore):
         """Full prefill of the prompt would not see what was left out."""
         assert plan_of(store).exact_end == 2
-        chosen = plan_of(store, Recompute("passages", 1 / 3, 4)).recompute
+        chosen = plan_of(store, Recompute("head", 1 / 3, 4)).recompute
         assert chosen != ()
 
 

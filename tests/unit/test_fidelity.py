@@ -31,6 +31,7 @@ from bench.fidelity.methods import (
 )
 from bench.fidelity.padding import padded
 from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.rivals import RIVALS
 from bench.fidelity.table import table_of
 from bench.records import Records, digest_of
 from ragkv.answer.prompt import Prompt
@@ -230,7 +231,7 @@ class TestPadding:
 
 class TestMethods:
     def test_every_policy_is_a_method(self):
-        assert set(POLICIES_MEASURED) == set(POLICIES) - {"none"}
+        assert set(POLICIES_MEASURED) == set(POLICIES) - {"none"} | set(RIVALS)
         assert set(POLICIES_MEASURED) < set(NAMES)
 
     def test_what_others_are_measured_against_is_always_there(self):
@@ -452,10 +453,9 @@ class TestReport:
 
     def test_only_rows_of_one_order_are_held_against_each_other(self):
         """Random blocks have the file's order, the service's order is another prompt."""
-        settings = msgspec.structs.replace(Settings(), recompute_policy="random")
-        methods = methods_of(["random", "question", "default order", "sparse"], [0.1], settings)
+        methods = methods_of(["random", "question", "default order", "sparse"], [0.1], Settings())
         records = [Record(1, "q", {method.key: outcome() for method in methods})]
-        rows = {row.method: row for row in Table(records, methods, "random", seed=0).rows()}
+        rows = {row.method: row for row in Table(records, methods, "question", seed=0).rows()}
 
         assert {name for name, row in rows.items() if row.to_random} == {"random", "question"}
         assert {name for name, row in rows.items() if row.kl_to_random} == {"random", "question"}

@@ -74,7 +74,7 @@ test-versions: setup ## The engine tests, the oracle first, with the vLLM before
 	$(VENV)-vllm/bin/python -m pytest -p no:xdist tests/engine
 
 soak: setup ## 1,000 documents by 8 clients while the worker is killed every 20 s; none lost, none twice (half an hour)
-	$(BIN)/python -m tests.measure_uploads
+	$(BIN)/python -m bench.measure.uploads
 
 chaos: setup ## 50 rounds of faults: parts of the service are killed while it is used (docs/RELIABILITY.md)
 	CHAOS_ROUNDS=$${CHAOS_ROUNDS:-50} $(BIN)/python -m pytest tests/chaos -s --timeout=7200
@@ -103,7 +103,7 @@ bench: setup ## Time to first token on the sample corpus, into bench-ttft.json
 	$(BIN)/ragkv bench ttft --json bench-ttft.json
 
 load: setup ## Two hundred hostile clients for SECONDS (60): what an honest tenant notices of them
-	$(BIN)/python -m tests.load --seconds $(or $(SECONDS),60)
+	$(BIN)/python -m bench.load --seconds $(or $(SECONDS),60)
 
 # Versions stay where they are; delete a line of a list to renew it, or a list to renew all. The second list of a target has
 # what tests need beside the first.

@@ -25,8 +25,8 @@ from ragkv.models import model_folder
 from ragkv.object_store import Place
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests import oidc_provider as oidc
-from tests.echo_engine import EchoEngine
+from tests.support import oidc_provider as oidc
+from tests.support.echo_engine import EchoEngine
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "TORCHINDUCTOR_VEC_ISA_OK": "1"}
 STARTS_ENGINE = ("tests/engine/", "tests/e2e/", "tests/browser/test_flow.py")
@@ -101,7 +101,7 @@ def pytest_unconfigure() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
     """With several processes (pytest -n), one of them runs every test that starts an engine; each other file stays
     whole."""
-    from tests.lanes import Lanes
+    from tests.support.lanes import Lanes
 
     return Lanes(config, log)
 
@@ -118,7 +118,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session")
 def free_port() -> Callable[[], int]:
     """Gives a port that nobody listens on."""
-    from tests.over_http import free_port
+    from tests.support.over_http import free_port
 
     return free_port
 

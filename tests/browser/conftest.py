@@ -17,7 +17,7 @@ from ragkv.catalog.requeue import stuck_ids
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from tests.browser.visit import Visit
-from tests.over_http import serving
+from tests.support.over_http import serving
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = (

@@ -12,7 +12,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.visit import Visit
 from tests.integration.test_mail_attachments import PLAN, mail, read_all
-from tests.over_http import ADA, upload
+from tests.support.over_http import ADA, upload
 
 GIF = b"GIF89a is no text"
 

@@ -11,7 +11,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.clock import utc_now
 from tests.browser.visit import Visit
-from tests.over_http import upload
+from tests.support.over_http import upload
 
 QUESTION = "Who wrote the first program?"
 

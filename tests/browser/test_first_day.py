@@ -15,9 +15,9 @@ from ragkv.settings import Settings
 from tests.browser.test_sheet import LIT
 from tests.browser.test_sign_in import signs_in
 from tests.browser.visit import Visit
-from tests.echo_engine import EchoEngine
-from tests.made_files import pdf
-from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
+from tests.support.echo_engine import EchoEngine
+from tests.support.made_files import pdf
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
 
 LINES = [["The first page of the book."], ["The dragon sleeps under the mountain."], ["The end."]]
 QUESTION = "Where does the dragon sleep?"

@@ -12,7 +12,7 @@ from ragkv.catalog.requeue import stuck_ids
 from ragkv.db.tables import ChunkRow
 from ragkv.parts import Parts
 from tests.browser.visit import Visit
-from tests.over_http import upload
+from tests.support.over_http import upload
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from playwright.sync_api import Page, expect
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from tests.browser.visit import Visit
-from tests.echo_engine import EchoEngine
-from tests.over_http import upload
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import upload
 
 
 @pytest.fixture

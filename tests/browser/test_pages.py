@@ -17,8 +17,8 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.axe import RULES, RULES_OF_COLOUR, violations
 from tests.browser.visit import Visit
-from tests.echo_engine import EchoEngine
-from tests.over_http import ADA, upload, wait_until
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import ADA, upload, wait_until
 
 PAGES = (
     *(path for _, path, _ in NAVIGATION),

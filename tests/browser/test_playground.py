@@ -10,8 +10,8 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.parts import Parts
 from tests.browser.visit import Visit
-from tests.echo_engine import EchoEngine
-from tests.over_http import upload, wait_until
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import upload, wait_until
 
 QUESTION = "Who wrote the first program?"
 SAID = "Ada Lovelace wrote the first program."

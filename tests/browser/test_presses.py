@@ -5,7 +5,7 @@ from playwright.sync_api import Page, Route, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from tests.over_http import upload
+from tests.support.over_http import upload
 
 REFRESH = """(ids) => { import("/admin/static/swap.js").then((swap) => swap.refresh(ids)); }"""
 

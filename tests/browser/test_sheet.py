@@ -16,9 +16,9 @@ from ragkv.settings import Settings
 from tests.browser.axe import violations
 from tests.browser.test_pages import PHONE, WINDOWS
 from tests.browser.visit import Visit
-from tests.made_files import pdf, pptx, shape, slide
-from tests.over_http import upload
-from tests.scans import DRAGON, GEESE, encoded, picture
+from tests.support.made_files import pdf, pptx, shape, slide
+from tests.support.over_http import upload
+from tests.support.scans import DRAGON, GEESE, encoded, picture
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf"
 LIT = ".paper rect"

@@ -13,7 +13,7 @@ from ragkv.settings import Settings
 from tests.browser.axe import violations
 from tests.browser.test_pages import WINDOWS
 from tests.browser.visit import Visit
-from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
 
 PROVIDERS_STYLES = "https://cdn.jsdelivr.net/**"
 

@@ -30,7 +30,7 @@ from ragkv.engine.protocol import Engine, Generate, Output
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.clock import follow
-from tests.echo_engine import EchoEngine
+from tests.support.echo_engine import EchoEngine
 
 assert celery.apps.worker and kombu.transport.redis and ingest.pipeline
 

@@ -15,7 +15,7 @@ from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.world import World
-from tests.over_http import ADA
+from tests.support.over_http import ADA
 
 QUESTION = "Who wrote the first program?"
 WORDS = ("Ada", "Lovelace", "wrote", "it.")

@@ -25,7 +25,7 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.world import Postgres, World, in_background
 from tests.conftest import lend_models
-from tests.qdrant_server import QdrantServer
+from tests.support.qdrant_server import QdrantServer
 
 ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "5"))
 SEED = int(os.environ.get("CHAOS_SEED", "8"))

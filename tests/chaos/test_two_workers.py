@@ -17,8 +17,8 @@ from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine
 from tests.chaos.world import World
 from tests.conftest import lend_models
-from tests.documents import LONG, kv_files
-from tests.qdrant_server import QdrantServer
+from tests.support.documents import LONG, kv_files
+from tests.support.qdrant_server import QdrantServer
 
 WORKERS = ("one", "other")
 DOCUMENTS, RACES = 8, 6

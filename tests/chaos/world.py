@@ -25,8 +25,8 @@ from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
 from tests.chaos.clock import new_clock
 from tests.chaos.processes import UNKNOWN, start
-from tests.over_http import free_port
-from tests.qdrant_server import QdrantServer
+from tests.support.over_http import free_port
+from tests.support.qdrant_server import QdrantServer
 
 SETTLE_S = 240.0
 """Generous: a machine that is shared by other tests takes its time."""

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import psutil
 
-from tests.over_http import events_of
+from tests.support.over_http import events_of
 
 RAGKV = str(Path(sys.executable).with_name("ragkv"))
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"

@@ -14,7 +14,7 @@ import pytest
 from transformers import DeepseekV3Config
 
 from tests.e2e.service import RAGKV, command_line, environment
-from tests.over_http import ADA
+from tests.support.over_http import ADA
 
 HARBOUR = "# Harbour\n\nThe harbour of Zembla was dug in 1630. Its light was built by Ragnhild Oste.\n"
 USAGE = {"prompt", "cached", "stitched", "recomputed", "computed", "completion", "failed_chunks"}

@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from tests.e2e.service import SAMPLE, Service, Stopped, command_line, environment, started
-from tests.over_http import assert_problem, events_of
+from tests.support.over_http import assert_problem, events_of
 
 QUESTION = "Who directed the film Madame la Presidente?"
 MAX_UPLOAD_BYTES = 50_000

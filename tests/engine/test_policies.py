@@ -13,7 +13,6 @@ from bench.fidelity.rivals import infoflow_layers
 from ingest.prefill import QCACHE_VIEW
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question_vectors import behind_prefix
-from ragkv.answer.recompute import Recompute
 from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Chunk
 from ragkv.connector.connector import _added

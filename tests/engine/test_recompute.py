@@ -13,7 +13,7 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.select import block_size_of
 from tests.engine.world import Answered, World, passages, request
-from tests.page_cache import kept
+from tests.support.page_cache import kept
 
 NO_FILE = "0" * 64
 

@@ -13,7 +13,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
-from tests.over_http import Client, client_of, upload
+from tests.support.over_http import Client, client_of, upload
 
 
 @pytest.fixture

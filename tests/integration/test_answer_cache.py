@@ -16,10 +16,10 @@ from ragkv.catalog.documents import accept_document, delete_document
 from ragkv.db.collections import cache_rule
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.openai_bodies import SERVED
-from tests.over_http import Client, assert_problem, events_of, upload
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.openai_bodies import SERVED
+from tests.support.over_http import Client, assert_problem, events_of, upload
 
 QUESTION = "Who wrote the first program?"
 

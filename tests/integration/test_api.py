@@ -22,9 +22,9 @@ from ragkv.errors import Rejected
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.threads import OWNER
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload, wait_until
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA, Client, assert_problem, events_of, serving, upload, wait_until
 
 
 @pytest.fixture

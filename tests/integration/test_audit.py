@@ -26,8 +26,8 @@ from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.upkeep.pruning import prune
 from tests.integration.filled import add_documents, add_files
 from tests.integration.test_tenants import routes_of
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import HERE, Client, assert_problem, upload
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import HERE, Client, assert_problem, upload
 
 
 @pytest.fixture

@@ -65,8 +65,8 @@ from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict_entries
 from ragkv.upkeep.pruning import DELETIONS_KEPT, KEYS_KEPT, prune
 from ragkv.upkeep.restore import restore
 from tests.conftest import ingest_over, lend_models
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA
 
 ALAN = b"# Alan Turing\n\nAlan Turing wrote of machines that compute, and of whether they think.\n"
 

@@ -15,7 +15,7 @@ from ragkv.catalog.documents import store_document
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected, Unavailable
 from ragkv.parts import Parts
-from tests.over_http import ADA, serving
+from tests.support.over_http import ADA, serving
 
 QUESTION = "Who wrote the first program?"
 

@@ -8,7 +8,7 @@ import pytest
 
 from api.openai.errors import PATHS
 from api.schema.document import Json
-from tests.over_http import Client, assert_problem
+from tests.support.over_http import Client, assert_problem
 
 JSON_KINDS = ("application/json", "Application/JSON; charset=utf-8", "application/vnd.api+json")
 OTHER_KINDS = (

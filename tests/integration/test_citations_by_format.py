@@ -11,9 +11,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.kv_rule import KVWhen
 from ragkv.settings import Settings
-from tests.cited_marks import citations_in, faults
-from tests.made_files import docx, epub, odf, paragraph, pdf, pptx, shape, sheet_rows, slide, xlsx
-from tests.over_http import Client, upload
+from tests.support.cited_marks import citations_in, faults
+from tests.support.made_files import docx, epub, odf, paragraph, pdf, pptx, shape, sheet_rows, slide, xlsx
+from tests.support.over_http import Client, upload
 from tests.unit.test_parse_pdf_tables import ROWS, lines, table
 
 WORDS = (

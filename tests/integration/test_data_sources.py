@@ -55,8 +55,8 @@ from ragkv.object_store import Place, opened
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
-from tests.over_http import Client
-from tests.scans import encoded, picture
+from tests.support.over_http import Client
+from tests.support.scans import encoded, picture
 from workers.data_sources import DataSources
 
 

@@ -21,8 +21,8 @@ from ragkv.file_types import READ, READ_KINDS
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
-from tests.echo_engine import EchoEngine
-from tests.over_http import ADA, Client, assert_problem, events_of, serving, upload
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import ADA, Client, assert_problem, events_of, serving, upload
 
 BABBAGE = b"# Charles Babbage\n\nCharles Babbage designed the difference engine in London.\n"
 

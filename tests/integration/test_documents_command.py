@@ -10,7 +10,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.cli import main
 from ragkv.parts import Parts
-from tests.over_http import ADA, Client, upload
+from tests.support.over_http import ADA, Client, upload
 
 BABBAGE = b"# Charles Babbage\n\nCharles Babbage designed the difference engine in London.\n"
 

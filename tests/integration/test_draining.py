@@ -22,8 +22,8 @@ from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import store_document
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
-from tests.echo_engine import EchoEngine
-from tests.over_http import ADA, assert_problem, events_of, upload, wait_until, wait_until_ready
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import ADA, assert_problem, events_of, upload, wait_until, wait_until_ready
 
 QUESTION = {"question": "Who wrote the first program?", "stream": True}
 PIECE_S = 0.4

@@ -17,9 +17,9 @@ from ragkv.kv import prefilling
 from ragkv.observe import metrics
 from ragkv.parts import Parts
 from ragkv.status import Status
-from tests.documents import LONG
-from tests.echo_engine import EchoEngine
 from tests.integration.test_turns import status
+from tests.support.documents import LONG
+from tests.support.echo_engine import EchoEngine
 
 
 class Halting:

@@ -21,7 +21,7 @@ from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, Wanted, delete_run, find
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate
-from tests.over_http import Client, assert_problem, serving, upload, wait_until
+from tests.support.over_http import Client, assert_problem, serving, upload, wait_until
 
 
 def start(client: Client, **body: object) -> dict:

@@ -31,7 +31,7 @@ from ragkv.upkeep import condition
 from ragkv.upkeep.check import WHILE_STOPPED
 from ragkv.upkeep.fsck import examine
 from tests.conftest import copy_template, ingest_over, lend_models
-from tests.over_http import HERE, assert_problem, upload
+from tests.support.over_http import HERE, assert_problem, upload
 
 MANY = 10_000
 SMALL_MIB, LARGE_MIB = 3, 64

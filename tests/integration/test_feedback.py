@@ -19,7 +19,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
-from tests.over_http import Client, assert_problem, events_of
+from tests.support.over_http import Client, assert_problem, events_of
 
 QUESTION = "Who wrote the first program?"
 CORRECTION = "Ada Lovelace, in 1843."

@@ -32,7 +32,7 @@ from ragkv.redis_client import connect
 from ragkv.retrieve.retriever import Retriever
 from ragkv.tenancy import CollectionRef
 from tests.conftest import lend_models
-from tests.over_http import ADA, Client, upload
+from tests.support.over_http import ADA, Client, upload
 from workers.sweep import Sweeper
 
 QUESTION = "Who wrote the first program?"

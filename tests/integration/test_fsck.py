@@ -29,7 +29,7 @@ from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
 from ragkv.upkeep.fsck import examine, repair
 from ragkv.upkeep.points import renew_points
 from tests.conftest import ingest_over, lend_models
-from tests.qdrant_server import QdrantServer
+from tests.support.qdrant_server import QdrantServer
 
 BODY = b"# Engines\n\n" + b"".join(b"Engine number %d stood in hall %d.\n\n" % (i, i % 7) for i in range(12))
 NAMELESS = "f" * 64

@@ -27,8 +27,8 @@ from ragkv.observe.heartbeats import this_worker
 from ragkv.parts import Parts
 from ragkv.status import JobStatus
 from ragkv.upkeep import condition
-from tests.echo_engine import EchoEngine
-from tests.over_http import HERE, Client, wait_until
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import HERE, Client, wait_until
 from workers.alive import trouble
 from workers.pulse import Pulse
 

@@ -16,7 +16,7 @@ from ingest.sandbox.verdict import ParserStopped
 from ragkv.catalog.documents import delete_document, document_view, store_document
 from ragkv.db.tables import DocumentRow
 from ragkv.parts import Parts
-from tests.hostile_files import docxs, forms, html
+from tests.support.hostile_files import docxs, forms, html
 
 SLOW = b"> * a\n" * 1_000_000
 

@@ -16,9 +16,9 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import serving, upload
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import serving, upload
 
 HOSTILE: list[Any] = [
     {"k": [0] * 66_000},

@@ -13,7 +13,7 @@ from api.app import create_app
 from ragkv.answer.limits import INSTRUCTIONS_CHARACTERS, QUESTION_CHARACTERS
 from ragkv.parts import Parts
 from ragkv.tokenizer import Tokenizer
-from tests.over_http import HERE, Client, assert_problem
+from tests.support.over_http import HERE, Client, assert_problem
 
 LONG = "x" * (QUESTION_CHARACTERS + 1)
 HUGE = "Who wrote it? " * 40_000

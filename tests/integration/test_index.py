@@ -1,7 +1,7 @@
 """Both kinds of index hold to the same facts: this process's memory, and Qdrant in its client's local mode and on a
 server.
 
-The server is the one that RAGKV_TEST_QDRANT_URL names, or `tests.qdrant_server`.
+The server is the one that RAGKV_TEST_QDRANT_URL names, or `tests.support.qdrant_server`.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from ragkv.retrieve import sparse
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import COLLECTION, DENSE, SCROLL, QdrantIndex
 from ragkv.retrieve.vectors import Point, Vectors
-from tests.qdrant_server import QdrantServer
+from tests.support.qdrant_server import QdrantServer
 
 QDRANT_URL = os.environ.get("RAGKV_TEST_QDRANT_URL")
 DIM = 4

@@ -29,8 +29,8 @@ from ragkv.parts import Parts
 from ragkv.redis_client import connect
 from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA, Client, assert_problem, client_of, upload
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA, Client, assert_problem, client_of, upload
 
 SCOPE = r'name="scopes\[\]" value="(\w+)"'
 

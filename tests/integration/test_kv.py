@@ -29,8 +29,8 @@ from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict
 from ragkv.upkeep.room import make_room
 from ragkv.upkeep.verify import verify as verify_kv
 from tests.conftest import ingest_over, lend_models
-from tests.over_http import Client, assert_problem, events_of, upload
-from tests.page_cache import kept
+from tests.support.over_http import Client, assert_problem, events_of, upload
+from tests.support.page_cache import kept
 
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
 

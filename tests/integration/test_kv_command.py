@@ -17,7 +17,7 @@ from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import held_kv
-from tests.over_http import ADA
+from tests.support.over_http import ADA
 
 NOBODY = "0" * 32
 

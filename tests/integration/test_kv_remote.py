@@ -46,9 +46,9 @@ from ragkv.upkeep.upload import Uploader, has_room_on_disk
 from ragkv.upkeep.verify import verify
 from ragkv.upkeep.warm import warm
 from tests.conftest import ingest_over, lend_models
-from tests.documents import LONG, kv_files, use
-from tests.echo_engine import EchoEngine
-from tests.over_http import client_of, wait_until
+from tests.support.documents import LONG, kv_files, use
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import client_of, wait_until
 from workers.sweep import Sweeper
 from workers.uploads import Uploads
 

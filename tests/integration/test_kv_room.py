@@ -25,7 +25,7 @@ from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.admin import pin
 from ragkv.upkeep.room import check_pins, make_room
 from tests.integration.filled import add_documents, add_files
-from tests.over_http import ADA, Client, assert_problem, upload
+from tests.support.over_http import ADA, Client, assert_problem, upload
 
 ALL = 2**60
 

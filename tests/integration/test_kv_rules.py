@@ -26,9 +26,9 @@ from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import held_kv, rebuild_document
 from ragkv.upkeep.eviction import evict
 from ragkv.upkeep.rules import KVRulePatch, change_rule, keep_hot, rule_view
-from tests.documents import LONG, use
-from tests.echo_engine import EchoEngine
-from tests.over_http import Client, assert_problem
+from tests.support.documents import LONG, use
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import Client, assert_problem
 
 RULE = "/v1/collections/default/kv/rule"
 

@@ -29,7 +29,7 @@ from ragkv.upkeep import leftovers
 from ragkv.upkeep.cleaning import Cleaned, clean
 from ragkv.upkeep.points import missing_points, renew_points, write_points
 from ragkv.upkeep.prefixes import request_lost_prefixes
-from tests.over_http import ADA, wait_until
+from tests.support.over_http import ADA, wait_until
 from workers.sweep import Sweeper
 
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"

@@ -15,7 +15,7 @@ from api.app import create_app
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.loading import FAILED
 from ragkv.parts import Parts
-from tests.over_http import HERE, wait_until
+from tests.support.over_http import HERE, wait_until
 
 SEARCHES = [("/v1/search", {"question": "Who?"}), ("/v1/vector_stores/default/search", {"query": "Who?"})]
 QUESTIONS = [

@@ -27,7 +27,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.over_http import Client, upload
+from tests.support.over_http import Client, upload
 
 PLAN = b"# Plan\n\nThe bridge over the Zambezi is built of steel.\n"
 

@@ -20,9 +20,9 @@ from mcp.types import CallToolResult
 from api.mcp.server import BODY_BYTES
 from ingest.parts import IngestParts
 from ragkv.catalog.syncing import sync_next
-from tests.made_files import pdf
-from tests.over_http import ADA, assert_problem, upload, wait_until
-from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
+from tests.support.made_files import pdf
+from tests.support.over_http import ADA, assert_problem, upload, wait_until
+from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ASKED = {"question": "Who wrote the first program?"}
 TOOLS = [

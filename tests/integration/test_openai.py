@@ -17,8 +17,8 @@ from openai.types.vector_stores import VectorStoreFile
 from ingest.parts import IngestParts
 from ragkv.access.rate import RateLimit
 from ragkv.ids import new_id
-from tests.over_http import ADA, upload, wait_until
-from tests.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
+from tests.support.over_http import ADA, upload, wait_until
+from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ANSWER = "Ada Lovelace wrote it."
 ASKED = "Who wrote the first program?"

@@ -9,8 +9,8 @@ import pytest
 
 from api.openai.file_batches import MAX_FILES
 from ingest.parts import IngestParts
-from tests.over_http import upload
-from tests.over_openai import OpenAIService, openai_service
+from tests.support.over_http import upload
+from tests.support.over_openai import OpenAIService, openai_service
 
 ASKED = "Who wrote the first program?"
 NESTED = b"[" * 100_000

@@ -17,8 +17,8 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
 from ragkv.observe.cause import CAUSE_HEADER
 from ragkv.parts import Parts
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA, Client, upload
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA, Client, upload
 
 QUESTION = "Who wrote the first program?"
 

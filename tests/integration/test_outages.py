@@ -33,9 +33,9 @@ from ragkv.status import Status
 from ragkv.upkeep.check import WHILE_RUNNING
 from ragkv.upkeep.fsck import repair
 from tests.conftest import lend_models
-from tests.echo_engine import EchoEngine
-from tests.over_http import ADA, Client, upload
-from tests.wrong_clock import clock_ahead
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import ADA, Client, upload
+from tests.support.wrong_clock import clock_ahead
 from workers.pulse import Pulse
 from workers.tasks import Pause, register_tasks
 

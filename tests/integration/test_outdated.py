@@ -24,8 +24,8 @@ from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.fsck import examine, repair
 from ragkv.upkeep.restore import restore
 from tests.conftest import lend_models
-from tests.made_files import pdf
-from tests.over_http import ADA, Client, upload
+from tests.support.made_files import pdf
+from tests.support.over_http import ADA, Client, upload
 
 OLD = pdf([["Ada Lovelace wrote the fee list: 444 crowns."]])
 NEW = pdf([["Ada Lovelace wrote the fee list: 555 crowns."]])

@@ -24,11 +24,11 @@ from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.hostile_files import FONTS, forms, page, stream
-from tests.issued_keys import issue_key_by_name
-from tests.made_files import pdf
-from tests.over_http import Client, assert_problem, upload
-from tests.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
+from tests.support.hostile_files import FONTS, forms, page, stream
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.made_files import pdf
+from tests.support.over_http import Client, assert_problem, upload
+from tests.support.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
 
 SAMPLE = (Path(__file__).parents[2] / "docs" / "sample" / "documents" / "aviation-and-space.pdf").read_bytes()
 ROTATED = b"/Rotate 90 /CropBox [40 100 400 800] "

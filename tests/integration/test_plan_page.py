@@ -6,7 +6,7 @@ from ragkv.catalog.collection import num_documents
 from ragkv.db.tables import CollectionRow
 from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
-from tests.over_http import Client, upload
+from tests.support.over_http import Client, upload
 
 
 def test_the_served_model_is_planned_for(client: Client):

@@ -26,7 +26,7 @@ from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
 from ragkv.upkeep.pruning import JOBS_KEPT, Pruned, prune
 from tests.integration.test_statistics import MODEL, question
-from tests.wrong_clock import clock_ahead
+from tests.support.wrong_clock import clock_ahead
 from workers.sweep import Sweeper
 
 YEAR = timedelta(days=365)

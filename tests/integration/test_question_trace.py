@@ -15,7 +15,7 @@ from ragkv.db.tables import ChunkRow
 from ragkv.errors import NotFound, Rejected
 from ragkv.parts import Parts
 from tests.integration.test_feedback import ask, rate
-from tests.over_http import Client
+from tests.support.over_http import Client
 
 QUESTIONS = ("Who wrote the first program?", "For which engine?", "Who wrote the first program?")
 

@@ -7,7 +7,7 @@ import pytest
 from ragkv.answer.question import Question
 from ragkv.errors import NotFound
 from ragkv.parts import Parts
-from tests.echo_engine import EchoEngine
+from tests.support.echo_engine import EchoEngine
 
 
 def test_they_are_given_up_if_retrieval_finds_nothing(parts: Parts, engine: EchoEngine):

@@ -26,7 +26,7 @@ from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.eviction import collect_garbage
 from tests.integration.filled import add_documents, add_files
 from tests.integration.test_statistics import question
-from tests.qdrant_server import QdrantServer
+from tests.support.qdrant_server import QdrantServer
 
 DOCUMENTS, CHUNKS = 300, 4
 """More than two batches."""

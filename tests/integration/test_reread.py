@@ -27,9 +27,9 @@ from ragkv.status import REREAD, Status
 from ragkv.upkeep.admin import rebuild_document
 from ragkv.upkeep.points import missing_points
 from tests.conftest import lend_models
-from tests.echo_engine import EchoEngine
-from tests.over_http import client_of
-from tests.qdrant_server import QdrantServer
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import client_of
+from tests.support.qdrant_server import QdrantServer
 
 LONG = b"# Engines\n\n" + b"".join(
     b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60)

@@ -21,9 +21,9 @@ from ragkv.errors import Throttled
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
 from ragkv.settings import Settings
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA, Client, assert_problem, client_of, serving, upload, wait_until
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA, Client, assert_problem, client_of, serving, upload, wait_until
 
 GRACE_S = 0.4
 QUESTION = {"question": "Who wrote the first program?"}

@@ -28,9 +28,9 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import ADA, event_fields, serving, upload
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA, event_fields, serving, upload
 
 FEW, MANY = 6, 60
 """Random requests for each way: good ones, and as many bad ones."""

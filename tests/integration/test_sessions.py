@@ -14,8 +14,8 @@ from ragkv.access.keys import issue_key, revoke_key
 from ragkv.access.sessions import csrf_token as csrf_of
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import HERE, Client, assert_problem, client_of, upload
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import HERE, Client, assert_problem, client_of, upload
 
 HTML = {"accept": "text/html"}
 PAGES = ("/admin/collections", "/admin/collections/default", "/admin/jobs", "/admin/keys", "/admin/settings")

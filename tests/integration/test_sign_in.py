@@ -27,9 +27,9 @@ from ragkv.parts import LOGINS_PER_MINUTE, Parts
 from ragkv.settings import Settings
 from ragkv.sign_in import read_grants
 from tests.integration.test_sessions import csrf_in, csrf_token
-from tests.issued_keys import issue_key_by_name
-from tests.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
-from tests.over_http import HERE, Client, assert_problem, client_of, upload
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
+from tests.support.over_http import HERE, Client, assert_problem, client_of, upload
 
 GROUPS = "admins=default:admin; /team/red=red:admin; CN=readers,OU=x=default:read"
 BACK = f"{HERE}/admin/sign-in/callback"

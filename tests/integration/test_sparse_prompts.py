@@ -11,9 +11,9 @@ from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import store_document
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.documents import LONG
-from tests.echo_engine import EchoEngine
-from tests.over_http import Client, assert_problem
+from tests.support.documents import LONG
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import Client, assert_problem
 
 ASKED = {"question": "Which engine stood in hall 3?", "policy": "none"}
 

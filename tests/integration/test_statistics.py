@@ -12,8 +12,8 @@ from ragkv.parts import Parts
 from ragkv.statistics.summary import latest, summary, tier_use
 from ragkv.status import JobStatus
 from ragkv.tenancy import CollectionRef
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import Client, assert_problem
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import Client, assert_problem
 
 MODEL = "model"
 NOW = datetime(2026, 3, 14, 15, 9, 26, tzinfo=UTC)

@@ -26,8 +26,8 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import assert_problem, events_of, serving, upload, wait_until
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import assert_problem, events_of, serving, upload, wait_until
 
 CONFIRM_EVERY_S = 0.2
 EVENTS = "/v1/collections/default/events"

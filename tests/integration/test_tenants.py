@@ -16,9 +16,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.parts import Parts
 from ragkv.scopes import KEY_SCOPES
-from tests.issued_keys import issue_key_by_name
-from tests.openai_bodies import openai_bodies, openai_ids
-from tests.over_http import Client, upload
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.openai_bodies import openai_bodies, openai_ids
+from tests.support.over_http import Client, upload
 
 SECRET = b"# Treasure\n\nThe xanadu chest lies under the third palm of the western beach.\n"
 QUESTION = "Where does the xanadu chest lie?"

@@ -13,8 +13,8 @@ from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.queue import INGEST, QUEUE
 from ragkv.settings import Settings
-from tests.otlp_receiver import Received, receiving
-from tests.over_http import ADA, Client, upload
+from tests.support.otlp_receiver import Received, receiving
+from tests.support.over_http import ADA, Client, upload
 from workers.pulse import Pulse
 from workers.tasks import register_tasks
 

@@ -33,7 +33,7 @@ from ragkv.status import Status
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import rebuild_evicted
 from tests.integration.filled import add_documents
-from tests.scans import DRAGON, GEESE, picture, scanned_pdf
+from tests.support.scans import DRAGON, GEESE, picture, scanned_pdf
 from workers.pulse import Pulse
 from workers.tasks import register_tasks
 

@@ -21,10 +21,10 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.upkeep.backup import backup
 from ragkv.upkeep.restore import restore
-from tests import version_0_1_0 as old
 from tests.conftest import lend_models
-from tests.echo_engine import EchoEngine
-from tests.over_http import client_of, upload
+from tests.support import version_0_1_0 as old
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import client_of, upload
 
 AUTHORIZED = {"authorization": f"Bearer {old.KEY}"}
 

@@ -67,7 +67,7 @@ from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.admin import pin
 from ragkv.upkeep.cleaning import clean
 from ragkv.upkeep.rules import KVRulePatch, change_rule
-from tests.qdrant_server import QdrantServer
+from tests.support.qdrant_server import QdrantServer
 
 MOST_TRANSACTIONS = 40
 

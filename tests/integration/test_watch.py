@@ -12,7 +12,7 @@ from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.tenancy import CollectionRef
-from tests.wrong_clock import clock_ahead
+from tests.support.wrong_clock import clock_ahead
 
 
 def fail(database: Database, document_id: str) -> None:

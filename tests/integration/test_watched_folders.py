@@ -23,7 +23,7 @@ from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
-from tests.over_http import Client, wait_until
+from tests.support.over_http import Client, wait_until
 from workers.data_sources import DataSources
 from workers.watching import Watching
 

@@ -37,7 +37,7 @@ from ragkv.upkeep.pruning import prune
 from ragkv.webhooks import delivery
 from ragkv.webhooks.address import Target, resolve, target_of
 from ragkv.webhooks.delivery import AT_ONCE, DELAYS_S, OF_TENANT, Courier
-from tests.over_http import Client, assert_problem, upload
+from tests.support.over_http import Client, assert_problem, upload
 
 HERE = frozenset({"127.0.0.1", "localhost"})
 

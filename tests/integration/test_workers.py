@@ -28,10 +28,10 @@ from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import REREAD, Status
 from tests.conftest import ingest_over, lend_models
-from tests.documents import LONG, kv_files
-from tests.hostile_files import pdfs
-from tests.made_files import docx, paragraph
-from tests.over_http import ADA, wait_until
+from tests.support.documents import LONG, kv_files
+from tests.support.hostile_files import pdfs
+from tests.support.made_files import docx, paragraph
+from tests.support.over_http import ADA, wait_until
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:

@@ -10,9 +10,9 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unavailable
 from ragkv.parts import Parts
 from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
-from tests.issued_keys import issue_key_by_name
-from tests.made_writers import GOOD, card
-from tests.over_http import Client, assert_problem, client_of
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.made_writers import GOOD, card
+from tests.support.over_http import Client, assert_problem, client_of
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.engine.protocol import Generate
 from ragkv.errors import Unavailable
 from ragkv.span import Span
-from tests.echo_engine import EchoEngine
+from tests.support.echo_engine import EchoEngine
 
 STEP_S = 0.01
 

@@ -9,7 +9,7 @@ import pytest
 from ragkv.answer.cite import cite
 from ragkv.answer.sentences import MAX_CHARACTERS, sentences, statements
 from ragkv.chunk import Chunk, Passage
-from tests.hash_seeds import results_by_seed
+from tests.support.hash_seeds import results_by_seed
 
 START = 1000  # the chunks below begin at this character of their documents
 

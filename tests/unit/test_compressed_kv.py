@@ -20,7 +20,7 @@ from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.span import Span, tokens_within
 from ragkv.stitch.plan import StitchPlan
-from tests.made_kv import LAYOUT, TOKENS, chunk_kv
+from tests.support.made_kv import LAYOUT, TOKENS, chunk_kv
 
 LAQ = Compression(CompressionMethod.LAQ, 0.5)
 WHOLE = KeyMaker(b"s", "m", "bfloat16", (1, 2))

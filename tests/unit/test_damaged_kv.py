@@ -13,7 +13,7 @@ import torch
 
 from ragkv.kv.file import PlainKV
 from ragkv.kv.store import KVStore
-from tests.made_kv import LAYOUT, chunk_kv
+from tests.support.made_kv import LAYOUT, chunk_kv
 
 KEY, OTHER = "a" * 64, "b" * 64
 HEADER = struct.Struct("<Q")

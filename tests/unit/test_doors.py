@@ -61,7 +61,13 @@ ENVIRONMENT = (
     "workers/app.py",
 )
 NO_OPENING = re.compile(r"(Raises|Of|Those|What|Which|Where|How|Who|Whose|Whoever|Nobody|Somebody)\b")
-SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+BESIDE = ("bench/load/", "bench/measure/")  # measurements for development, like tests
+SOURCES = sorted(
+    path
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+    if not str(path.relative_to(ROOT)).startswith(BESIDE)
+)
 
 
 def imported(path):

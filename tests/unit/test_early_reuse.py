@@ -22,7 +22,7 @@ from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import FOLDER, AnnouncedBatch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
-from tests.made_kv import some_kv
+from tests.support.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
 TOKENS = 100

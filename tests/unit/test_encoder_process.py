@@ -17,7 +17,7 @@ from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.encoder_process import EncoderProcess
 from ragkv.settings import Settings
 from tests.conftest import CACHE
-from tests.over_http import wait_until
+from tests.support.over_http import wait_until
 from tests.unit.test_orphans import is_running
 
 TEXTS = ["Who wrote the first program?", "x" * 5000, "„Fragen“ auf Deutsch"]

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from ragkv.engine.family import Family, _files
-from tests.like_vllm import core
+from tests.support.like_vllm import core
 from tests.unit.test_orphans import is_running
 
 MAPS = """

@@ -62,7 +62,7 @@ from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.writer import ADAPTER, Card, Gate, write_card
-from tests.echo_engine import EchoEngine
+from tests.support.echo_engine import EchoEngine
 
 ROOT = Path(__file__).parents[2]
 KEYS = KeyMaker(b"k" * 32, "m", "bfloat16", (1, 2))

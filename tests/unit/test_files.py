@@ -7,7 +7,7 @@ import pytest
 
 from ragkv.errors import OutOfSpace
 from ragkv.files import FileStore
-from tests.synced import synced
+from tests.support.synced import synced
 
 
 def test_what_outgrows_memory_is_written_where_the_files_are_and_leaves_no_name(tmp_path: Path):

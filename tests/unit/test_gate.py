@@ -13,7 +13,7 @@ from ragkv.redis_client import connect
 from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from tests.conftest import copy_template
-from tests.issued_keys import issue_key_by_name
+from tests.support.issued_keys import issue_key_by_name
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from ragkv.kv.host import HostCache
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
-from tests.made_kv import LAYOUT, some_kv
+from tests.support.made_kv import LAYOUT, some_kv
 
 HEADER = 1024
 """Bytes of a file that are no tensor's, at most."""

@@ -10,7 +10,7 @@ from ingest.parse import Parsed
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import Rejected, TooLarge
-from tests.hostile_files import corpus, forms
+from tests.support.hostile_files import corpus, forms
 
 CORPUS = corpus()
 

@@ -22,8 +22,8 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
-from tests.made_kv import KEY, LAYOUT, some_kv
-from tests.synced import synced
+from tests.support.made_kv import KEY, LAYOUT, some_kv
+from tests.support.synced import synced
 
 
 def test_what_was_written_is_what_is_read(tmp_path):
@@ -193,8 +193,8 @@ from pathlib import Path
 from ragkv.kv.host import HostCache
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
-from tests.made_kv import KEY, LAYOUT, some_kv
-from tests.synced import synced
+from tests.support.made_kv import KEY, LAYOUT, some_kv
+from tests.support.synced import synced
 
 store = KVStore(Path(sys.argv[1]))
 store.put(KEY, some_kv(400))

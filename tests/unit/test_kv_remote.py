@@ -15,8 +15,8 @@ from ragkv.kv.file import write_kv
 from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
-from tests.faulty_remote import FaultyRemote, corrupt, cut_short
-from tests.made_kv import KEY, LAYOUT, some_kv
+from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short
+from tests.support.made_kv import KEY, LAYOUT, some_kv
 
 OTHER_KEY = "cd" * 32
 

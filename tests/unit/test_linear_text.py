@@ -12,7 +12,7 @@ from ragkv.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.normal_form import MAX_MARKS, normalised
 from ragkv.retrieve.links import TitledChunk, TitleLinks, names
 from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents
-from tests.growth import QUADRATIC, growth
+from tests.support.growth import QUADRATIC, growth
 
 HOSTILE = {
     "opening quotes that never close": "„",

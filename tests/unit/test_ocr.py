@@ -14,8 +14,8 @@ from ingest.sandbox.messages import KeptPages, Limits, OCRLimits, decode_kept, e
 from ingest.sandbox.parser import OCR_ENVIRONMENT, Parser, ReadInPart
 from ragkv.errors import Rejected, TooLarge, Unsupported
 from ragkv.ocr import NOT_INSTALLED, SWITCHED_OFF
-from tests.made_files import pdf
-from tests.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
+from tests.support.made_files import pdf
+from tests.support.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
 
 MAX_PAGES = 3
 

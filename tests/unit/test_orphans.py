@@ -28,7 +28,7 @@ time.sleep(60)
 """
 WITH_CORE = """
 import multiprocessing, time
-from tests.like_vllm import core
+from tests.support.like_vllm import core
 context = multiprocessing.get_context("spawn")
 ours, theirs = context.Pipe()
 process = context.Process(target=core, args=(theirs,))

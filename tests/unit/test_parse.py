@@ -9,7 +9,7 @@ from ingest.parse import parse
 from ingest.parse.sniff import _BY_SUFFIX, _NEVER_TEXT, SUPPORTED, Format, sniff
 from ragkv.errors import Rejected, Unsupported
 from ragkv.file_types import READ
-from tests.scans import encoded, picture
+from tests.support.scans import encoded, picture
 
 
 def archive(**parts: bytes) -> bytes:

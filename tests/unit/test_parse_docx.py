@@ -9,7 +9,7 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.archive import MAX_XML_BYTES
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import PACKAGE, RELATION, W, docx, paragraph
+from tests.support.made_files import PACKAGE, RELATION, W, docx, paragraph
 
 
 def test_styles_give_the_title_and_the_sections() -> None:

@@ -14,7 +14,7 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
-from tests.made_files import epub
+from tests.support.made_files import epub
 
 RUSSIAN = """Волга берёт начало на Валдайской возвышенности и впадает в Каспийское море. Весной река разливается, и \
 луга по её берегам на несколько недель уходят под воду. В середине прошлого века на ней построили водохранилища."""

@@ -7,8 +7,8 @@ import pytest
 from ingest.parse import Parsed, parse
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import Page
-from tests.growth import QUADRATIC, growth
-from tests.made_files import docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
+from tests.support.growth import QUADRATIC, growth
+from tests.support.made_files import docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
 
 
 def page(body: str) -> bytes:

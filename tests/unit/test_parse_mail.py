@@ -11,7 +11,7 @@ from ingest.parse import Attachment, parse
 from ingest.parse.compressed_rtf import decompress_rtf
 from ingest.parse.mail import Body, Mail, as_eml, written
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import Storage, ole
+from tests.support.made_files import Storage, ole
 
 
 def mail(text: str = "Some words.") -> EmailMessage:

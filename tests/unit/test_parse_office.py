@@ -7,7 +7,7 @@ import pytest
 
 from ingest.parse import parse
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import (
+from tests.support.made_files import (
     NAMES,
     ODF,
     RELATION,

@@ -6,8 +6,8 @@ import pytest
 
 from ingest.parse import Parsed, parse
 from ragkv.errors import Rejected, Unsupported
-from tests.made_files import pdf
-from tests.scans import picture, scanned_pdf
+from tests.support.made_files import pdf
+from tests.support.scans import picture, scanned_pdf
 
 
 def page_texts(parsed: Parsed) -> list[str]:

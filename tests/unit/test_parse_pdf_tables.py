@@ -7,8 +7,8 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.page_view import locate
 from ingest.parse.quotes import Locating, Quote
-from tests.hostile_files import FONTS, page, stream
-from tests.made_files import FONT
+from tests.support.hostile_files import FONTS, page, stream
+from tests.support.made_files import FONT
 
 ROWS = (
     ("City", "River", "People"),

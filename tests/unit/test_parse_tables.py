@@ -4,7 +4,7 @@ import pytest
 
 from ingest.parse import parse
 from ragkv.errors import Rejected, TooLarge
-from tests.made_files import sheet_cell, sheet_rows, xlsx
+from tests.support.made_files import sheet_cell, sheet_rows, xlsx
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])

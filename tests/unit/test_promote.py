@@ -21,8 +21,8 @@ from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import Place
 from ragkv.observe import metrics
-from tests.faulty_remote import FaultyRemote, corrupt, cut_short, fail
-from tests.made_kv import some_kv
+from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short, fail
+from tests.support.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
 

@@ -15,8 +15,8 @@ from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
-from tests.made_kv import chunk_kv
-from tests.made_writers import GOOD, card
+from tests.support.made_kv import chunk_kv
+from tests.support.made_writers import GOOD, card
 from tests.unit.test_compressed_kv import PASSAGES, some_of
 
 ASKED = Question("t", "c", "Who?")

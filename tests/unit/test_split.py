@@ -17,7 +17,7 @@ from ingest.split import split
 from ragkv.chunk import MIN_CHUNK_TOKENS, Chunk, prompt_text
 from ragkv.errors import Rejected, TooLarge
 from ragkv.tokenizer import Tokenizer
-from tests.growth import QUADRATIC, growth
+from tests.support.growth import QUADRATIC, growth
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample"
 ALPHABETS = ["abcdefghij", "äöüßéñ", "абвгд", "你好世界天地", "مرحبا", "😀🎉👩‍👧", "-_/.:", "0123456789"]

@@ -14,7 +14,7 @@ from ragkv.engine import supervisor
 from ragkv.engine.protocol import EngineLost, Generate
 from ragkv.engine.supervisor import Phase, SupervisedEngine, SupervisionTimes
 from ragkv.errors import Unavailable
-from tests.child_engine import POISON, ChildEngine
+from tests.support.child_engine import POISON, ChildEngine
 
 PACE = SupervisionTimes(silence=25.0, look=0.02, delays=(0.05, 0.1, 0.2), stable=60.0, patience=25.0)
 """A machine that is busy makes no core seem dead."""

@@ -15,7 +15,7 @@ import pytest
 from ragkv.data_sources import watching
 from ragkv.data_sources.folder import FolderFiles
 from ragkv.errors import Unavailable
-from tests.over_http import wait_until
+from tests.support.over_http import wait_until
 
 QUIET_MS = 50
 LONGER_S = 0.3

@@ -39,7 +39,7 @@ from ragkv.writer import (
     writer_before,
 )
 from ragkv.writer import STAND_INS as STAND_INS_FILE
-from tests.made_writers import GOOD, card
+from tests.support.made_writers import GOOD, card
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,

@@ -12,7 +12,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
-from tests.made_kv import chunk_kv
+from tests.support.made_kv import chunk_kv
 
 CHUNKS = [Chunk(str(i), "d", i, "", "", 0, 0, None, (i, i + 1)) for i in range(2)]
 PROMPT = Prompt(tuple(range(8)), Span(0, 2), (Span(2, 4), Span(4, 6)), Span(6, 8))

@@ -1,6 +1,6 @@
 """A data source of some hundred files through its life, and a sync of 10,000 that did not change.
 
-`python -m tests.measure_data_sources --files 300 --many 10000`, with `--store s3` over a real S3 protocol (moto). The
+`python -m bench.measure.data_sources --files 300 --many 10000`, with `--store s3` over a real S3 protocol (moto). The
 process of one sync is killed in its middle. Exits with 1 unless every count and every document is as it must be.
 """
 
@@ -103,7 +103,7 @@ class Life:
     def killed_sync(self, after: int) -> None:
         """A sync in a process of its own, killed once it has noted so many files. Its lease is made to lapse."""
         settings = msgspec.json.encode(self.parts.settings, enc_hook=str).decode()
-        command = [sys.executable, "-m", "tests.measure_data_sources", "--sync", self.source_id, "--settings", settings]
+        command = [sys.executable, "-m", "bench.measure.data_sources", "--sync", self.source_id, "--settings", settings]
         process = subprocess.Popen(command)
         while self.noted() < after and process.poll() is None:
             time.sleep(0.25)

@@ -12,6 +12,7 @@ from api.command import listen
 from api.http import interpreter
 from api.http.draining import Draining
 from api.http.server import Server, raise_descriptor_limit
+from bench.load.world import World
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import store_document
@@ -22,10 +23,9 @@ from ragkv.observe import logs
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.load.world import World
-from tests.over_http import ADA
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import ADA
 
 DOCUMENTS = 3
 """Of the honest tenant, ready; each hostile one has one."""

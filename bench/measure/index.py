@@ -1,7 +1,7 @@
 """Figures of search indexes over the same chunks: seconds to build, memory, milliseconds a search, exactness, a
 restart.
 
-`python -m tests.measure_index --points 100000 memory server`; the server is the one at RAGKV_TEST_QDRANT_URL. Each
+`python -m bench.measure.index --points 100000 memory server`; the server is the one at RAGKV_TEST_QDRANT_URL. Each
 index has a process of its own, and each question goes to one after the other, so that a machine that slows down slows
 all of them.
 

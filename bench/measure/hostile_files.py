@@ -1,4 +1,4 @@
-"""Measures the sandbox, as Markdown tables: `python -m tests.measure_hostile_files [corpus | reported | twenty | sample
+"""Measures the sandbox, as Markdown tables: `python -m bench.measure.hostile_files [corpus | reported | twenty | sample
 | FOLDER | formats FOLDER]`."""
 
 import sys
@@ -14,12 +14,12 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import RagKVError, Rejected
 from ragkv.settings import Settings
-from tests.hostile_files import Made, corpus, reported, twenty
+from tests.support.hostile_files import Made, corpus, reported, twenty
 
 ROUNDS = 10
 HOSTILE = {"corpus": corpus, "reported": reported, "twenty": twenty}
 ENDINGS = {"read": (" characters",), "crashed": ("crashed on it", "failed on it"), "hung": (" s to read",)}
-SAMPLE = Path(__file__).parents[1] / "docs" / "sample" / "documents"
+SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
 
 
 def hostile(files: dict[str, Made], parser: Parser) -> None:

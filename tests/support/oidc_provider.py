@@ -41,10 +41,12 @@ class OIDCProvider:
 
 @contextmanager
 def running(port: int) -> Iterator[OIDCProvider]:
-    from tests.over_http import wait_until  # which imports what the process itself does not need
+    from tests.support.over_http import wait_until  # which imports what the process itself does not need
 
     provider = OIDCProvider(f"http://127.0.0.1:{port}")
-    process = subprocess.Popen([sys.executable, "-m", "tests.oidc_process", str(port)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.oidc_process", str(port)], stderr=subprocess.DEVNULL
+    )
     try:
         wait_until(lambda: process.poll() is not None or _answers(provider))
         yield provider

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from tests.load.hostile import ATTACKS
-from tests.load.wire import NUMBER, Client, Wish, request
-from tests.load.world import World
+from bench.load.hostile import ATTACKS
+from bench.load.wire import NUMBER, Client, Wish, request
+from bench.load.world import World
 
 EVERY_S = 0.25
 """Between two requests of the honest tenant: four a second are below its limit."""
@@ -50,7 +50,7 @@ def main() -> None:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="ragkv-load-") as folder:
         service = subprocess.Popen(
-            [sys.executable, "-m", "tests.load.service", folder, *([options.database] if options.database else [])],
+            [sys.executable, "-m", "bench.load.service", folder, *([options.database] if options.database else [])],
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -70,7 +70,7 @@ async def _measure(world: World, pid: int, attack: str, seconds: float) -> Repor
     await _visits(world, WARM_UP * EVERY_S * len(ENDPOINTS))
     quiet = await _visits(world, QUIET_S)
     attackers = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.load.hostile", attack, msgspec.json.encode(world).decode(), str(seconds)),
+        *(sys.executable, "-m", "bench.load.hostile", attack, msgspec.json.encode(world).decode(), str(seconds)),
         stdout=asyncio.subprocess.PIPE,
     )
     assert attackers.stdout is not None

@@ -5,7 +5,7 @@ from io import BytesIO
 
 from PIL import Image, ImageDraw, ImageFont
 
-from tests.made_files import FONT, pdf_of
+from tests.support.made_files import FONT, pdf_of
 
 DRAGON = ["The dragon sleeps under", "the mountain of glass."]
 GEESE = ["Geese fly south in autumn", "and come back in spring."]

@@ -1,5 +1,5 @@
-"""oidc-provider-mock as a process: `python -m tests.oidc_process PORT`. It checks PKCE and the client's secret, and
-misbehaves as `PUT /faults` says (`tests.oidc_provider`)."""
+"""oidc-provider-mock as a process: `python -m tests.support.oidc_process PORT`. It checks PKCE and the client's secret,
+and misbehaves as `PUT /faults` says (`tests.support.oidc_provider`)."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ import flask
 import oidc_provider_mock
 from authlib import jose
 
-from tests.oidc_provider import CLIENT_SECRET
+from tests.support.oidc_provider import CLIENT_SECRET
 
 FAULTS: dict[str, Any] = {}
 CHALLENGES: dict[str, str] = {}

@@ -5,7 +5,7 @@ from typing import Any
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.requeue import stuck_ids
-from tests.over_http import Client
+from tests.support.over_http import Client
 
 SERVED = "SmolLM2-135M-Instruct"
 SECRET = b"# Reef\n\nThe wreck with the pearls lies east of the reef.\n"

@@ -1,7 +1,7 @@
 """Questions about documents whose KV is being computed: the first token with early reuse, without it, and once the
 document is ready.
 
-`python -m tests.measure_early_reuse CORPUS.jsonl --documents 10`, as a Markdown table. CORPUS has a JSON object of
+`python -m bench.measure.early_reuse CORPUS.jsonl --documents 10`, as a Markdown table. CORPUS has a JSON object of
 `title` and `text` a line. Two services with engine and worker are real; documents go to both in turns, one that waits
 for KV that a worker is computing and one that does not. Each document has a sentence of its own that the question asks
 for.
@@ -24,7 +24,7 @@ import httpx
 
 from ragkv.settings import PREFIX
 from tests.e2e.service import Service, environment, started
-from tests.over_http import free_port
+from tests.support.over_http import free_port
 
 QUESTION = "Who keeps the lighthouse of {place}?"
 SENTENCE = "The lighthouse of {place} is kept by {keeper}. It was built on the cliff above the harbour."

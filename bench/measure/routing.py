@@ -1,6 +1,6 @@
 """Several engines behind a router: share of prompt tokens found in an engine's cache, right answers, and kills.
 
-`python -m tests.measure_routing ARTICLES.md --service URL`, as a table. ARTICLES has articles below lines that begin
+`python -m bench.measure.routing ARTICLES.md --service URL`, as a table. ARTICLES has articles below lines that begin
 with `# ` (docs/writer/articles.md). A running `ragkv serve` reads contexts cut from them, a document each, and is asked
 about them as Zipf's law has it (1/rank), by clients each of which asks one question after the other.
 

@@ -1,4 +1,4 @@
-"""How often citations name the right passage: `python -m tests.measure_citation_precision FILE ... [--questions 200]`,
+"""How often citations name the right passage: `python -m bench.measure.citation_precision FILE ... [--questions 200]`,
 a Markdown table.
 
 A file has questions as lines of JSON, with their answers and with passages that say whether they lead to the answer:

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from functools import partial
 
-from tests.made_files import (
+from tests.support.made_files import (
     FONT,
     MAIN,
     NAMES,

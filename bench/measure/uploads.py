@@ -1,6 +1,6 @@
 """Many documents by many clients while the worker is killed every few seconds: each ready, none lost, none twice.
 
-`make soak`, or `python -m tests.measure_uploads --documents 50 --kill-every 15` for a short look. The service over
+`make soak`, or `python -m bench.measure.uploads --documents 50 --kill-every 15` for a short look. The service over
 HTTP, Redis, the database and the worker are real; the engine is not needed and not started. Exits with 1 unless every
 document is ready.
 """
@@ -35,8 +35,8 @@ from ragkv.settings import PREFIX, Settings
 from ragkv.status import JobStatus
 from ragkv.upkeep import leftovers
 from tests.conftest import CACHE
-from tests.echo_engine import EchoEngine
-from tests.over_http import serving
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import serving
 
 TRIES = 20
 NEWS_EVERY_S = 10.0

@@ -16,7 +16,7 @@ def results_by_seed(module: str, expression: str) -> set[str]:
         subprocess.run(
             [sys.executable, "-c", code],
             env=os.environ | {"PYTHONHASHSEED": seed},
-            cwd=Path(__file__).parents[1],
+            cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             check=True,
             text=True,

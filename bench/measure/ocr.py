@@ -1,4 +1,4 @@
-"""Measures OCR on real scans, as a Markdown table: `python -m tests.measure_ocr FOLDER`.
+"""Measures OCR on real scans, as a Markdown table: `python -m bench.measure.ocr FOLDER`.
 
 The character error rate is the edit distance to a transcription, for each of its characters; in any order, that of the
 sorted words. Seconds are those of one core.

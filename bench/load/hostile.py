@@ -11,8 +11,8 @@ from itertools import cycle, islice
 
 import msgspec
 
-from tests.load.wire import NUMBER, Client, Wish, request
-from tests.load.world import World
+from bench.load.wire import NUMBER, Client, Wish, request
+from bench.load.world import World
 
 PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
 WIDE_FILTER = {f"k{i}": list(range(15)) for i in range(64)}

@@ -16,9 +16,9 @@ from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
-from tests.echo_engine import EchoEngine
-from tests.issued_keys import issue_key_by_name
-from tests.over_http import serving
+from tests.support.echo_engine import EchoEngine
+from tests.support.issued_keys import issue_key_by_name
+from tests.support.over_http import serving
 
 MAX_UPLOAD_BYTES = 100_000
 

@@ -1,4 +1,4 @@
-"""Citations over all formats: `python -m tests.measure_citations FOLDER [--sentences 50] [--pictures FOLDER]`, a
+"""Citations over all formats: `python -m bench.measure.citations FOLDER [--sentences 50] [--pictures FOLDER]`, a
 Markdown table, and for whoever wants to see them the pages of PDF files, scans and images with the boxes drawn on them.
 
 Sentences are drawn evenly over the formats of the folder's files that can be read, and within each over files and their
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.v1.pages import PICTURED
+from bench.measure.ocr import distance
 from ingest.ocr.rapid import Recogniser
 from ingest.parse import Parsed, parse
 from ingest.parse.scan import OCR, Recognise
@@ -28,11 +29,10 @@ from ragkv.kv_rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
-from tests.cited_marks import citations_in, faults, read_under, save_lit
 from tests.conftest import CACHE
-from tests.echo_engine import EchoEngine
-from tests.measure_ocr import distance
-from tests.over_http import Client, client_of, upload
+from tests.support.cited_marks import citations_in, faults, read_under, save_lit
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import Client, client_of, upload
 
 _GOLDEN = 0.618034
 """Multiples of it, without the whole part, are spread evenly however many there are."""

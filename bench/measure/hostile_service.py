@@ -1,7 +1,7 @@
 """Hostile files uploaded to the service: each searchable or `failed` with a reason, the worker alive, the next document
 searchable.
 
-`python -m tests.measure_hostile_service --patience 300`, as a Markdown table. The service over HTTP, Redis, the
+`python -m bench.measure.hostile_service --patience 300`, as a Markdown table. The service over HTTP, Redis, the
 database, the Celery worker and its parsers are real and have the default limits; KV is not kept, and no engine is
 started. A document that is still in work when the patience ends is deleted. Exits with 1 unless every hostile document
 ended, none took the worker with it, and every honest one became searchable.
@@ -21,13 +21,13 @@ import httpx
 import psutil
 
 from api.worker_process import WorkerProcess
+from bench.measure.uploads import running
 from ragkv.kv_rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.settings import Settings
 from tests.conftest import CACHE
-from tests.hostile_files import Made, twenty
-from tests.measure_uploads import running
-from tests.over_http import upload
+from tests.support.hostile_files import Made, twenty
+from tests.support.over_http import upload
 
 HONEST_S = 120.0
 LOOKS_EVERY_S = 0.2

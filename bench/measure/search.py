@@ -1,4 +1,4 @@
-"""Every file found by words in it: `python -m tests.measure_search FOLDER`, a Markdown table by the ends of the names.
+"""Every file found by words in it: `python -m bench.measure.search FOLDER`, a Markdown table by the ends of the names.
 
 Each file is read as an upload is and all are in one collection. Then words of each are searched for: of a scan the
 transcription of `measure_ocr`, of another file those in the middle of what was read of it. A passage is the file's, or
@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.measure.ocr import TRUTH
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
@@ -21,9 +22,8 @@ from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE
-from tests.echo_engine import EchoEngine
-from tests.measure_ocr import TRUTH
-from tests.over_http import Client, client_of, upload
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import Client, client_of, upload
 
 NUM_WORDS = 10
 TOP_K = 5

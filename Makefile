@@ -112,7 +112,7 @@ COMPILE = $(BIN)/uv pip compile --python-version 3.11 --generate-hashes --no-emi
 BESIDE = $$(sed -nE 's/^([a-z0-9._-]+)==.*/--no-emit-package \1/p' requirements-$(1).txt)
 define lock_target
 	$(COMPILE) pyproject.toml --extra $(1) --extra embedded --extra ocr $(2) -o requirements-$(1).txt
-	$(COMPILE) pyproject.toml --extra $(1) --extra embedded --extra ocr --extra plot --extra dev $(2) \
+	$(COMPILE) pyproject.toml --extra $(1) --extra embedded --extra ocr --extra lab --extra dev $(2) \
 	  -c requirements-$(1).txt $(BESIDE) -o requirements-$(1)-dev.txt
 endef
 

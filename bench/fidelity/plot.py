@@ -26,7 +26,7 @@ _WIDTH = 2.0
 def check_can_plot() -> None:
     """Check for matplotlib. Raises Rejected, saying what to install, where matplotlib is missing."""
     if find_spec("matplotlib") is None:
-        raise Rejected("drawing needs matplotlib: pip install 'ragkv[plot]'")
+        raise Rejected("drawing needs matplotlib: pip install 'ragkv[lab]'")
 
 
 def plot(reports: Sequence[FidelityReport], file: Path) -> None:

@@ -22,7 +22,7 @@ _Draw = Callable[["Axes", Sequence[Any]], None]
 
 
 def can_plot() -> bool:
-    """Whether matplotlib is there (pip install 'ragkv[plot]')."""
+    """Whether matplotlib is there (pip install 'ragkv[lab]')."""
     return find_spec("matplotlib") is not None
 
 

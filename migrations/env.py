@@ -29,9 +29,9 @@ def run_migrations(connection: Connection) -> None:
         context.run_migrations()
 
 
-given: Connection | None = context.config.attributes.get("connection")
-if given is not None:
-    run_migrations(given)
+service_connection: Connection | None = context.config.attributes.get("connection")
+if service_connection is not None:
+    run_migrations(service_connection)
 else:
-    with open_engine(context.get_x_argument(as_dictionary=True)["url"]).begin() as opened:
-        run_migrations(opened)
+    with open_engine(context.get_x_argument(as_dictionary=True)["url"]).begin() as connection:
+        run_migrations(connection)

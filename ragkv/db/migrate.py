@@ -14,19 +14,24 @@ from sqlalchemy import Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from ragkv.db.database import open_engine
+from ragkv.db.dump import revision_of
 from ragkv.db.failures import may_pass, reason
-from ragkv.errors import Unavailable
+from ragkv.errors import Rejected, Unavailable
 
 _LOCK_ID = 0x7261676B76  # "ragkv"
 _WAITING = "SET statement_timeout = '15min'; SET lock_timeout = '15min'"
 """For another process that migrates."""
 _POSTGRES_LIMITS = ("SET LOCAL lock_timeout = '30s'", "SET LOCAL statement_timeout = '10min'")
+_UNRELEASED = [f"{number:04}" for number in range(8, 38)]
+"""Revisions between 0.1.0 and 0.2.0, whose migrations are one since."""
+_LAST_WITH_UNRELEASED = "0a15b553"
+"""The last commit with their migrations."""
 
 
 def migrate(url: str, revision: str = "head") -> None:
     """Upgrade to the newest schema, or to `revision`, unless that is reached already.
 
-    Raises Unavailable if the database is away.
+    Raises Unavailable if the database is away, Rejected for a schema that cannot be upgraded.
     """
     with _migrating(url) as config:
         command.upgrade(config, revision)
@@ -35,6 +40,20 @@ def migrate(url: str, revision: str = "head") -> None:
 def revisions() -> list[str]:
     """Every version of the schema that this code knows, newest first."""
     return [script.revision for script in ScriptDirectory.from_config(_scripts()).walk_revisions()]
+
+
+def check_known(revision: str | None, owner: str) -> None:
+    """Raises Rejected for a schema that no migration here starts from. owner: what has it, for the message."""
+    if revision is None or revision in revisions():
+        return
+    if revision in _UNRELEASED:
+        raise Rejected(
+            f"{owner} has the schema of an unreleased version between 0.1.0 and 0.2.0 ({revision}): upgrade it with "
+            f"commit {_LAST_WITH_UNRELEASED} of ragkv first, or restore a backup of 0.1.0 or of this version"
+        )
+    raise Rejected(
+        f"{owner} has a schema that this version does not know ({revision}): use the version of ragkv that wrote it"
+    )
 
 
 def downgrade(url: str, revision: str) -> None:
@@ -60,6 +79,7 @@ def _migrating(url: str) -> Iterator[Config]:
             if connection.dialect.name == "postgresql":
                 for statement in _POSTGRES_LIMITS:
                     connection.execute(text(statement))
+            check_known(revision_of(connection), "the database")
             config = _scripts()
             config.attributes["connection"] = connection
             logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -96,8 +116,8 @@ def _advisory_lock(engine: Engine) -> Iterator[None]:
 
 
 def _scripts() -> Config:
-    found = importlib.util.find_spec("migrations")
-    assert found is not None and found.submodule_search_locations, "the migrations package is not installed"
+    package = importlib.util.find_spec("migrations")
+    assert package is not None and package.submodule_search_locations, "the migrations package is not installed"
     config = Config()
-    config.set_main_option("script_location", found.submodule_search_locations[0].replace("%", "%%"))
+    config.set_main_option("script_location", package.submodule_search_locations[0].replace("%", "%%"))
     return config

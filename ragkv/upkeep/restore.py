@@ -17,7 +17,7 @@ from ragkv.catalog.originals import discard_all_unnamed
 from ragkv.db.audit import add_event_of_all_tenants
 from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
-from ragkv.db.migrate import migrate, revisions
+from ragkv.db.migrate import check_known, migrate, revisions
 from ragkv.db.outliving import reinstate, set_aside
 from ragkv.db.restored import UNHELD, make_consistent, versions
 from ragkv.disk import make_folder
@@ -67,11 +67,7 @@ def restore(
     """
     manifest = read_manifest(folder)
     check(folder, manifest)
-    if manifest.revision not in revisions():
-        raise Rejected(
-            f"{folder} was made by ragkv {manifest.ragkv}, whose database schema this version does not know "
-            f"({manifest.revision}): restore it with that version"
-        )
+    check_known(manifest.revision, f"{folder}, made by ragkv {manifest.ragkv},")
     make_folder(parts.settings.data_dir)
     parts.prepare_database()
     if parts.server_index is not None:  # vectors are written last: a server that is away must be known before that

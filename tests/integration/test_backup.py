@@ -221,13 +221,13 @@ def test_a_backup_with_a_damaged_byte_is_refused_and_nothing_changes(
     assert rows(empty)["documents"] == []
 
 
-def test_a_backup_of_a_newer_version_is_refused(parts: Parts, empty: Parts, tmp_path: Path):
+def test_a_backup_of_a_newer_or_unreleased_version_is_refused(parts: Parts, empty: Parts, tmp_path: Path):
     folder = _backup(parts, tmp_path)
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"revision": "9999", "ragkv": "7.0"}))
-
-    with pytest.raises(Rejected, match=r"restore it with that version"):
-        restore(folder, empty)
+    for revision, remedy in (("9999", "use the version of ragkv that wrote it"), ("0020", "upgrade it with commit")):
+        (folder / "manifest.json").write_text(json.dumps(manifest | {"revision": revision, "ragkv": "7.0"}))
+        with pytest.raises(Rejected, match=rf"made by ragkv 7\.0, has .*{remedy}"):
+            restore(folder, empty)
 
 
 def test_a_service_that_holds_data_is_restored_only_when_told_to_replace_it(source: Parts, make: Maker, tmp_path: Path):

@@ -119,6 +119,17 @@ class TestMigrations:
 
         check_drift(database_url)
 
+    def test_an_unreleased_or_newer_schema_is_refused_with_the_remedy(self, database_url: str):
+        migrate(database_url)
+        for revision, remedy in (
+            ("0037", "upgrade it with commit 0a15b553"),
+            ("0999", "use the version of ragkv that"),
+        ):
+            with open_engine(database_url).begin() as connection:
+                connection.execute(text("UPDATE alembic_version SET version_num = :to"), {"to": revision})
+            with pytest.raises(Rejected, match=remedy):
+                migrate(database_url)
+
     def test_no_upgrade_drops_a_table(self, sqlite_url: str):
         """SQLite would delete the rows that refer to one."""
         statements: list[str] = []

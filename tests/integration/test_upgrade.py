@@ -6,16 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import JSON, Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.listing import DocumentFilter, matching_ids
 from ragkv.catalog.requeue import refresh_outdated, stuck_ids
 from ragkv.db.dump import reflected, replacing, snapshot
-from ragkv.db.evaluations import next_question
 from ragkv.db.migrate import check_drift, downgrade, migrate
-from ragkv.db.tables import EvaluationRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -77,25 +75,6 @@ def test_rows_outlive_the_way_back_to_the_first_schema_with_keys_and_forth(parts
             assert [{name: row[name] for name in kept[0]} for row in others[table]] == kept
 
 
-def test_questions_of_evaluations_that_were_restored_as_measured_are_measured_now(parts: Parts):
-    migrate(parts.settings.database, "0035")
-    run: dict[str, Any] = {"id": "7" * 32, "tenant_id": old.TENANT, "collection_id": old.COLLECTION, "kind": "search"}
-    run |= {"source": "given", "state": "queued", "total": 1, "done": 0, "attempts": 0, "settings": JSON.NULL}
-    question = {"evaluation_id": run["id"], "ordinal": 0, "given": {"question": "null"}, "outcome": JSON.NULL}
-    with replacing(parts.database) as connection:
-        tables = {table.name: table for table in reflected(connection)}
-        connection.execute(insert(tables["evaluations"]), run | {"stepped_at": old.THEN, "created_at": old.THEN})
-        connection.execute(insert(tables["evaluation_questions"]), question)
-    with parts.database.reading() as session:
-        assert session.scalars(next_question(run["id"])).first() is None
-
-    migrate(parts.settings.database)
-    with parts.database.reading() as session:
-        found = session.scalars(next_question(run["id"])).one()
-        assert found.given == {"question": "null"}
-        assert session.scalars(select(EvaluationRow.id).where(EvaluationRow.settings.is_(None))).all() == [run["id"]]
-
-
 def test_documents_that_no_file_is_attached_as_are_taken_as_uploaded(parts: Parts):
     migrate(parts.settings.database)
     with snapshot(parts.database) as connection:
@@ -114,7 +93,7 @@ def test_filters_find_long_values_of_metadata_that_were_stored_before(parts: Par
     migrate(parts.settings.database)
     for url, found in (("u" * 512, old.READY), ("ü\n" * 150, old.FAILED)):
         assert matching_ids(DocumentFilter(old.TENANT, metadata={"url": url}), parts.database) == {found}
-    downgrade(parts.settings.database, "0034")
+    downgrade(parts.settings.database, old.REVISION)
     assert matching_ids(DocumentFilter(old.TENANT, metadata={"url": "u" * 512}), parts.database) == frozenset()
 
 

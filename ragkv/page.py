@@ -28,16 +28,12 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """At most `limit` items: the first of the list, or those just after or just before the item with an id.
-
-    position: of that item, where it is known: then the item itself need not be there any more.
-    """
+    """At most `limit` items: the first of the list, or those just after or just before the item with an id."""
 
     limit: int = 20
     newest_first: bool = True
     after: str | None = None
     before: str | None = None
-    position: tuple[datetime, str] | None = None
 
     @property
     def backwards(self) -> bool:
@@ -98,4 +94,4 @@ def _in_utc(position: T) -> T:
     """The position as the database takes it. Raises OverflowError for a moment that UTC has no year for."""
     if not isinstance(position, tuple):
         return position
-    return cast("T", tuple(one.astimezone(UTC) if isinstance(one, datetime) else one for one in position))
+    return cast("T", tuple(key.astimezone(UTC) if isinstance(key, datetime) else key for key in position))

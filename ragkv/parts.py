@@ -38,7 +38,6 @@ from ragkv.loading import Loading
 from ragkv.models import LineProgress, encoder_folder, model_folder, public_name, reranker_folder
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
-from ragkv.page_ends import PageEnds
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_client import connect, is_there, redis_url
 from ragkv.settings import Settings
@@ -248,10 +247,6 @@ class Parts:
     @cached_property
     def sessions(self) -> Sessions:
         return Sessions(self.redis)
-
-    @cached_property
-    def page_ends(self) -> PageEnds:
-        return PageEnds(self.redis)
 
     @cached_property
     def login_limit(self) -> RateLimit:

@@ -128,9 +128,7 @@ def files(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    read = partial(list_batch, store, batch_id, statuses=statuses_of(filter), database=parts.database)
-    found = parts.page_ends.read(store.collection_id, page, read, lambda entry: (entry.created_at, entry.file_id))
-    return StoreFilePage.of(found)
+    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), parts.database))
 
 
 def file_batches_router() -> Router:

@@ -129,8 +129,7 @@ def index(
 ) -> FilePage:
     """List the tenant's files."""
     page = PageRequest(limit, newest_first=order == "desc", after=after)
-    read = partial(list_files, caller.tenant_id, purpose=purpose, database=parts.database)
-    return FilePage.of(parts.page_ends.read(caller.tenant_id, page, read, lambda file: (file.created_at, file.id)))
+    return FilePage.of(list_files(caller.tenant_id, page, purpose, parts.database))
 
 
 @get(

@@ -97,9 +97,7 @@ def index(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    read = partial(list_entries, store, statuses=statuses_of(filter), database=parts.database)
-    found = parts.page_ends.read(store.collection_id, page, read, lambda entry: (entry.created_at, entry.file_id))
-    return StoreFilePage.of(found)
+    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), parts.database))
 
 
 @get(

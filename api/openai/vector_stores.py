@@ -97,9 +97,7 @@ def index(
     page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    read = partial(list_stores, caller.tenant_id, database=parts.database)
-    found = parts.page_ends.read(caller.tenant_id, page, read, lambda store: (store.created_at, store.id))
-    return VectorStorePage.of(found)
+    return VectorStorePage.of(list_stores(caller.tenant_id, page, parts.database))
 
 
 @get(

@@ -126,12 +126,12 @@ def entries_among(
 ) -> Page[Entry]:
     """One page of these files of a collection."""
 
-    def place_of(file_id: str) -> Position:
-        _, found_id, moment = _find(session, ref, file_id)
-        return moment, found_id
+    def position_of(file_id: str) -> Position:
+        _, row_id, moment = _find(session, ref, file_id)
+        return moment, row_id
 
-    found = rows_of(session, listed, ENTRY_KEYS, page, place_of)
-    return Page([to_entry(row) for row in found.items], found.more)
+    rows = rows_of(session, listed, ENTRY_KEYS, page, position_of)
+    return Page([to_entry(row) for row in rows.items], rows.more)
 
 
 def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:

@@ -41,16 +41,16 @@ def store_of(tenant_id: str, collection: str, database: Database) -> Store:
 
 
 def list_stores(tenant_id: str, page: PageRequest, database: Database) -> Page[Store]:
-    """A page of a tenant's collections with the progress of their files. Raises NotFound for a collection to begin at
-    that is not there."""
+    """A page of a tenant's collections with the progress of their files. Raises NotFound if the collection to begin at
+    does not exist."""
 
-    def place_of(collection_id: str) -> Position:
+    def position_of(collection_id: str) -> Position:
         _, row = find_collection(session, tenant_id, collection_id)
         return row.created_at, row.id
 
     with database.reading() as session:
-        found = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, page, place_of)
-        return Page(_stores(session, tenant_id, [row for (row,) in found.items]), found.more)
+        rows = rows_of(session, collections_by_age(tenant_id), COLLECTION_KEYS, page, position_of)
+        return Page(_stores(session, tenant_id, [row for (row,) in rows.items]), rows.more)
 
 
 def _stores(session: "Session", tenant_id: str, rows: Sequence[CollectionRow]) -> list[Store]:

@@ -66,12 +66,12 @@ def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database:
     """A page of a tenant's files. Raises NotFound if the file to begin at does not exist."""
     with database.reading() as session:
 
-        def place_of(file_id: str) -> Position:
+        def position_of(file_id: str) -> Position:
             row = find_file(session, tenant_id, file_id)
             return row.created_at, row.id
 
-        found = rows_of(session, files_of(tenant_id, purpose), FILE_KEYS, page, place_of)
-        return Page([file_view_of(row) for (row,) in found.items], found.more)
+        rows = rows_of(session, files_of(tenant_id, purpose), FILE_KEYS, page, position_of)
+        return Page([file_view_of(row) for (row,) in rows.items], rows.more)
 
 
 def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[Path, str]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVarTuple
 from sqlalchemy import ColumnElement, Row, Select, tuple_
 from sqlalchemy.orm import Session
 
+from ragkv.errors import NotFound
 from ragkv.page import Page, PageRequest
 
 Position = tuple[datetime, str]
@@ -26,19 +27,25 @@ def rows_behind(
 ) -> Page[Row[*Columns]]:
     """The first rows of a list that is ordered by `keys`, or the first behind a position: a value for each key."""
     if position is not None:
-        place, start = tuple_(*keys), tuple_(*position)
-        listed = listed.where(place < start if descending else place > start)
+        key, start = tuple_(*keys), tuple_(*position)
+        listed = listed.where(key < start if descending else key > start)
     ordered = listed.order_by(*(key.desc() if descending else key.asc() for key in keys))
     rows = list(session.execute(ordered.limit(limit + 1)))
     return Page(rows[:limit], more=len(rows) > limit)
 
 
 def rows_of(
-    session: Session, listed: Select[*Columns], keys: Keys, page: PageRequest, place_of: Callable[[str], Position]
+    session: Session, listed: Select[*Columns], keys: Keys, page: PageRequest, position_of: Callable[[str], Position]
 ) -> Page[Row[*Columns]]:
-    """The rows of one page. `place_of` gives the position of an item by its id, or raises NotFound."""
+    """The rows of one page. Raises NotFound if the item to begin at does not exist.
+
+    position_of: gives the position of an item by its id, or raises NotFound.
+    """
     anchor = page.before if page.backwards else page.after
-    position = page.position or (None if anchor is None else place_of(anchor))
+    try:
+        position = None if anchor is None else position_of(anchor)
+    except NotFound as error:
+        raise NotFound(f"{error}: it may have been deleted, so read the list from its start") from error
     descending = page.newest_first != page.backwards
-    found = rows_behind(session, listed, keys, page.limit, position, descending=descending)
-    return Page(found.items[::-1], found.more) if page.backwards else found
+    rows = rows_behind(session, listed, keys, page.limit, position, descending=descending)
+    return Page(rows.items[::-1], rows.more) if page.backwards else rows

@@ -86,7 +86,7 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
     parts = ingest.parts
     stored = store_path(parts.default_collection, file, parts)
     document_id = stored.document_id
-    if stored.before == "kept":
+    if stored.earlier == "kept":
         watch.note(f"{file}: it changed; what was made of it before stays, because other files or uploads have it too")
     earlier = document_view(parts.default_collection.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
@@ -95,12 +95,12 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
         raise Rejected(after.outdated or after.error or "it failed")
     if outcome is IngestOutcome.READY:
         tally.read += 1
-        tally.replaced += stored.before == "replaced"
+        tally.replaced += stored.earlier == "replaced"
     elif earlier.status == "ready" or earlier.kv_evicted:
         tally.known += 1
     else:
         raise Rejected(IN_HAND)
-    if stored.before == "replaced":
+    if stored.earlier == "replaced":
         watch.note(f"{file}: it changed, and replaces what was made of it before")
     _ingest_attachments(file, document_id, ingest, watch, tally)
 

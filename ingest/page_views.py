@@ -85,8 +85,8 @@ class PageViews:
         have another checksum (`ragkv.catalog.cited`)."""
         cited = cited_text(tenant_id, document_id, start, end, self._parts.database, checksum)
         quotes = tuple(Quote(piece.text, piece.start, piece.end) for piece in cited.pieces)
-        last = cited.first + MAX_PAGES_AT_ONCE - 1 if cited.last is None else cited.last
-        return self._located(tenant_id, document_id, Locating(cited.first, last, quotes))
+        last = cited.first_page + MAX_PAGES_AT_ONCE - 1 if cited.last_page is None else cited.last_page
+        return self._located(tenant_id, document_id, Locating(cited.first_page, last, quotes))
 
     def page(self, tenant_id: str, document_id: str, number: int) -> tuple[BoxedPage, int]:
         """A page without boxes, and how many there are."""

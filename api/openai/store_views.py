@@ -166,7 +166,7 @@ class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, batch: Batch) -> "FileBatch":
-        counts = FileCounts.of(batch.statuses, batch.gone)
+        counts = FileCounts.of(batch.statuses, batch.num_missing)
         status: FileStatus = "completed"
         if batch.cancelled:
             status = "cancelled"

@@ -55,7 +55,7 @@ class Look:
     vectors: Vectors
     name: RingName
     rule: CacheRule
-    found: "KeptAnswer | None" = None
+    hit: "KeptAnswer | None" = None
     may_keep: bool = True
 
 
@@ -85,12 +85,12 @@ class KeptAnswer:
     similarity: float
     passages: tuple[Passage, ...]
 
-    def as_answer(self, asked: Question, took_ms: float) -> Answer:
+    def as_answer(self, question: Question, took_ms: float) -> Answer:
         """The cached answer as the last event of a stream. No token ran through the model."""
-        earlier = self.body.question if asked.sees_kept_question else None
+        earlier = self.body.question if question.sees_kept_question else None
         age_s = max(time.time() - self.body.at, 0.0)
         return Answer(
-            id=asked.id,
+            id=question.id,
             text=self.body.answer,
             finish_reason=self.body.finish_reason,
             citations=self.body.citations,
@@ -144,12 +144,12 @@ class AnswerCache:
         name = RingName(question.tenant_id, question.collection_id, self._index_fingerprint, rule.generation)
         look = Look(self._embed(question.text), name, rule)
         try:
-            look = dataclasses.replace(look, found=self._find(question, look))
+            look = dataclasses.replace(look, hit=self._find(question, look))
         except Unavailable as error:
             self._note_absence(error)
             look = dataclasses.replace(look, may_keep=False)
-        metrics.answer_cache(hit=look.found is not None)
-        self._count(question, "hits" if look.found else "misses")
+        metrics.answer_cache(hit=look.hit is not None)
+        self._count(question, "hits" if look.hit else "misses")
         return look
 
     def keep(self, question: Question, look: Look, answer: Answer) -> None:

@@ -38,9 +38,9 @@ class CachingAnswerer:
         it is recorded nowhere but in the cache's counts."""
         began = time.perf_counter()
         generation, look = await self._threads.run(self._look, question)
-        if look is not None and look.found is not None:
-            yield Delta(look.found.body.answer)
-            answer = look.found.as_answer(question, (time.perf_counter() - began) * 1e3)
+        if look is not None and look.hit is not None:
+            yield Delta(look.hit.body.answer)
+            answer = look.hit.as_answer(question, (time.perf_counter() - began) * 1e3)
             await self._threads.run(self._recent.keep, question, answer, generation)
             yield answer
             return

@@ -94,8 +94,8 @@ class RecentAnswers:
     def collections(self) -> list[tuple[str, str]]:
         """(tenant, collection) of those that have answers. Raises Unavailable."""
         with reporting():
-            found = [str(name, "ascii") for name in self._redis.scan_iter(f"{_OF}*")]
-        return [(tenant, collection) for tenant, _, collection in (name[len(_OF) :].partition(":") for name in found)]
+            names = [str(name, "ascii") for name in self._redis.scan_iter(f"{_OF}*")]
+        return [(tenant, collection) for tenant, _, collection in (name[len(_OF) :].partition(":") for name in names)]
 
     def keep_only(self, tenant_id: str, collection_id: str, checksums: Callable[[list[str]], Mapping[str, int]]) -> int:
         """Remove the answers of a collection with a passage that is gone or changed; returns how many.
@@ -107,11 +107,15 @@ class RecentAnswers:
             keys: list[Any] = self._redis.zrange(place, 0, -1)
             packed: list[Any] = self._redis.mget(keys) if keys else []
         read = (
-            (key, msgspec.msgpack.decode(one, type=RecentAnswer)) for key, one in zip(keys, packed, strict=True) if one
+            (key, msgspec.msgpack.decode(body, type=RecentAnswer))
+            for key, body in zip(keys, packed, strict=True)
+            if body
         )
         answers = dict(read)
-        now = checksums(sorted({chunk_id for answer in answers.values() for chunk_id, _ in answer.chunks}))
-        stale = [key for key, one in answers.items() if any(now.get(chunk) != digest for chunk, digest in one.chunks)]
+        current = checksums(sorted({chunk_id for answer in answers.values() for chunk_id, _ in answer.chunks}))
+        stale = [
+            key for key, body in answers.items() if any(current.get(chunk) != digest for chunk, digest in body.chunks)
+        ]
         with reporting():
             self._remove(stale, place)
         return len(stale)

@@ -84,15 +84,15 @@ class AnswerRing:
     def bodies(self, name: RingName, slots: Sequence[int]) -> list[bytes | None]:
         """Bodies by the places of their records. A newer one may have taken the place meanwhile: compare ids."""
         with reporting():
-            found: list[bytes | None] = self._client.hmget(name.keys()[2], [str(slot) for slot in slots])  # type: ignore[assignment]
-        return found
+            bodies: list[bytes | None] = self._client.hmget(name.keys()[2], [str(slot) for slot in slots])  # type: ignore[assignment]
+        return bodies
 
     def put(self, name: RingName, record: bytes, body: bytes, ttl_s: int) -> bool:
         """Keep an answer. False if the collection has changed since, or if there is no room for its answers."""
         keys = [*name.keys(), floor_key(name.tenant_id, name.collection_id)]
-        given: list[Any] = [name.base, name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]
+        values: list[Any] = [name.base, name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]
         with reporting():
-            return bool(self._put(keys=keys, args=[*given, time.time(), self._room.tenant, self._room.all]))
+            return bool(self._put(keys=keys, args=[*values, time.time(), self._room.tenant, self._room.all]))
 
     def count(self, tenant_id: str, collection_id: str, outcome: str) -> None:
         with reporting():
@@ -122,13 +122,14 @@ class AnswerRing:
                 self._client.delete(*(f"{base}:{part}" for part in _PARTS))
         return len(bases)
 
-    def forget(self, tenant_id: str, collection_id: str, before: int) -> int:
-        """Remove the answers of generations before `before`, and take none of these for a day. Returns how many rings.
+    def forget(self, tenant_id: str, collection_id: str, generation: int) -> int:
+        """Remove the answers of generations before `generation`, and take none of these for a day. Returns how many
+        rings.
 
-        `before` GONE: the collection is deleted, and its counts go too.
+        `generation` GONE: the collection is deleted, and its counts go too.
         """
-        counts = _counts(tenant_id, collection_id) if before == GONE else ""
-        args: list[Any] = [tenant_id, _of(tenant_id, collection_id), before, LATE_S, counts]
+        counts = _counts(tenant_id, collection_id) if generation == GONE else ""
+        args: list[Any] = [tenant_id, _of(tenant_id, collection_id), generation, LATE_S, counts]
         with reporting():
             return int(self._forget(keys=[floor_key(tenant_id, collection_id)], args=args))
 

@@ -68,7 +68,7 @@ class Attach:
 
 
 def attach_files(
-    ref: CollectionRef, wanted: Sequence[Attach], parts: Parts, also: Callable[["Session"], None] = lambda session: None
+    ref: CollectionRef, files: Sequence[Attach], parts: Parts, also: Callable[["Session"], None] = lambda session: None
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
@@ -78,7 +78,7 @@ def attach_files(
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         known_collection(session, ref.collection_id)
-        waiting = _attach_all(session, ref, wanted, parts)
+        waiting = _attach_all(session, ref, files, parts)
         also(session)
         session.execute(collection_changed(ref.collection_id))
     for document_id in waiting:
@@ -162,8 +162,8 @@ def detach_file(
         if not document_goes:
             session.delete(session.scalars(attachment(document.id, file_id)).one())
             session.flush()
-            if (kept := session.execute(files_that_keep(document.id).limit(1)).first()) is not None:
-                if attribute(document, *kept):
+            if (holder := session.execute(files_that_keep(document.id).limit(1)).first()) is not None:
+                if attribute(document, *holder):
                     session.flush()
                     session.execute(collection_changed(document.collection_id))
             else:
@@ -171,8 +171,8 @@ def detach_file(
     if not document_goes:
         when_changed()
         return
-    gone = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id), when_changed)
-    if document.id not in gone:  # it became another file's meanwhile
+    deleted = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id), when_changed)
+    if document.id not in deleted:  # it became another file's meanwhile
         detach_file(ref, file_id, parts, when_changed)
 
 
@@ -209,27 +209,27 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
     return Entry(file_id, view_of(document), moment)
 
 
-def _attach_all(session: "Session", ref: CollectionRef, wanted: Sequence[Attach], parts: Parts) -> Sequence[str]:
+def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> Sequence[str]:
     """Returns the ids of the documents that are to be queued."""
-    files = [find_file(session, ref.tenant_id, one.file_id) for one in wanted]
-    there = documents_by_hash(ref.collection_id, [file.sha256 for file in files])
-    session.execute(ids_of(locked(there)))
+    rows = [find_file(session, ref.tenant_id, file.file_id) for file in files]
+    documents = documents_by_hash(ref.collection_id, [row.sha256 for row in rows])
+    session.execute(ids_of(locked(documents)))
     attached = (
-        _attach(session, ref, file, one.metadata, parts.index_fingerprint)
-        for file, one in zip(files, wanted, strict=True)
+        _attach(session, ref, row, file.metadata, parts.index_fingerprint)
+        for row, file in zip(rows, files, strict=True)
     )
     waiting = list(filter(None, attached))
-    if any(one.created for one in waiting):
+    if any(document.created for document in waiting):
         check_document_quota(session, ref.tenant_id, parts.settings)
-    return list(dict.fromkeys(one.document_id for one in waiting))
+    return list(dict.fromkeys(document.document_id for document in waiting))
 
 
 def _attach(
-    session: "Session", ref: CollectionRef, file: FileRow, given: Metadata | None, index_fingerprint: str
+    session: "Session", ref: CollectionRef, file: FileRow, attributes: Metadata | None, index_fingerprint: str
 ) -> Accepted | None:
     """Returns the document if it is to be queued."""
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
-    metadata = None if given is None else checked(given)
+    metadata = None if attributes is None else checked(attributes)
     if document is None:
         document_id = insert_document(session, ref, file.name, file, metadata or {})
         session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
@@ -261,10 +261,10 @@ def _find(
     session: "Session", ref: CollectionRef, file_id: str, *, lock: bool = False
 ) -> "Row[DocumentRow, str, datetime]":
     """The entry of a file, its document for the transaction to change alone with `lock`. Raises NotFound."""
-    found = entry_by_id(ref.tenant_id, ref.collection_id, file_id) if is_id(file_id) else None
-    if found is not None and lock:
-        found = found.with_for_update(of=DocumentRow)
-    row = None if found is None else session.execute(found).one_or_none()
+    statement = entry_by_id(ref.tenant_id, ref.collection_id, file_id) if is_id(file_id) else None
+    if statement is not None and lock:
+        statement = statement.with_for_update(of=DocumentRow)
+    row = None if statement is None else session.execute(statement).one_or_none()
     if row is None:
         raise NotFound(f"the collection has no file {file_id[:80]!r}")
     return row

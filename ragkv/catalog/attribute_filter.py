@@ -63,51 +63,51 @@ class _Facts:
 _Test = Callable[[_Facts], bool]
 
 
-def documents_that_match(ref: CollectionRef, wanted: AttributeFilter, database: Database) -> frozenset[str]:
+def documents_that_match(ref: CollectionRef, criteria: AttributeFilter, database: Database) -> frozenset[str]:
     """The ids of a collection's matching documents. The database tests what must be equal, this process the rest."""
-    labels = conditions({key: list(values) for key, values in _must_equal(wanted)})
+    labels = conditions({key: list(values) for key, values in _must_equal(criteria)})
     narrowed = documents_where(ref.tenant_id, ref.collection_id, labels=labels)
-    matches = predicate_of(wanted)
+    matches = predicate_of(criteria)
     matching: set[str] = set()
     with database.reading() as session:
-        for some in batched(session.scalars(ids_of(narrowed)).all()):  # all metadata at once would fill the memory
-            rows = session.execute(metadata_of(among(narrowed, some)))
+        for batch in batched(session.scalars(ids_of(narrowed)).all()):  # all metadata at once would fill the memory
+            rows = session.execute(metadata_of(among(narrowed, batch)))
             matching |= {document_id for document_id, metadata in rows if matches(metadata)}
     return frozenset(matching)
 
 
-def predicate_of(wanted: AttributeFilter) -> Callable[[Metadata], bool]:
+def predicate_of(criteria: AttributeFilter) -> Callable[[Metadata], bool]:
     """The filter made ready once for any number of documents' metadata."""
-    test = _test_of(wanted)
+    test = _test_of(criteria)
     return lambda metadata: test(_Facts(metadata))
 
 
-def _test_of(wanted: AttributeFilter) -> _Test:
-    if isinstance(wanted, Compound):
-        combine = all if wanted.combine == "and" else any
-        tests = [_test_of(part) for part in wanted.parts]
+def _test_of(criteria: AttributeFilter) -> _Test:
+    if isinstance(criteria, Compound):
+        combine = all if criteria.combine == "and" else any
+        tests = [_test_of(part) for part in criteria.parts]
         return lambda facts: combine(test(facts) for test in tests)
-    if wanted.comparator in _ORDER:
-        return lambda facts: any(_ordered(wanted, value) for value in facts.values(wanted.key))
+    if criteria.comparator in _ORDER:
+        return lambda facts: any(_ordered(criteria, value) for value in facts.values(criteria.key))
     # Equal as `ragkv.catalog.metadata` writes values: 1 and 1.0 are one value, 1 and true are two.
-    values = frozenset(conditions({wanted.key: list(wanted.values)})[0][1])
-    expected = wanted.comparator in ("eq", "in")
-    return lambda facts: values.isdisjoint(facts.labels(wanted.key)) != expected
+    values = frozenset(conditions({criteria.key: list(criteria.values)})[0][1])
+    expected = criteria.comparator in ("eq", "in")
+    return lambda facts: values.isdisjoint(facts.labels(criteria.key)) != expected
 
 
-def _ordered(wanted: Comparison, value: object) -> bool:
-    limit = wanted.values[0]
+def _ordered(comparison: Comparison, value: object) -> bool:
+    limit = comparison.values[0]
     if isinstance(value, bool) or isinstance(limit, bool):
         return False
     if isinstance(value, str) and isinstance(limit, str):
-        return _ORDER[wanted.comparator](value, limit)
+        return _ORDER[comparison.comparator](value, limit)
     numbers = isinstance(value, int | float) and isinstance(limit, int | float)
-    return numbers and _ORDER[wanted.comparator](value, limit)  # type: ignore[arg-type]
+    return numbers and _ORDER[comparison.comparator](value, limit)  # type: ignore[arg-type]
 
 
-def _must_equal(wanted: AttributeFilter) -> list[tuple[str, tuple[Value, ...]]]:
+def _must_equal(criteria: AttributeFilter) -> list[tuple[str, tuple[Value, ...]]]:
     """Keys with the values of which every match has one; each key once."""
-    if isinstance(wanted, Compound):
-        parts = wanted.parts if wanted.combine == "and" else ()
+    if isinstance(criteria, Compound):
+        parts = criteria.parts if criteria.combine == "and" else ()
         return list({key: values for part in parts for key, values in _must_equal(part)}.items())
-    return [(wanted.key, wanted.values)] if wanted.comparator in ("eq", "in") else []
+    return [(criteria.key, criteria.values)] if criteria.comparator in ("eq", "in") else []

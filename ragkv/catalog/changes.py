@@ -166,26 +166,28 @@ def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
     return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, parts)
 
 
-def queue_again(found: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, parts: Parts) -> Queued:
+def queue_again(documents: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, parts: Parts) -> Queued:
     """Queue documents again, each with a job of a kind. again: the statement that changes those with these ids, which
-    `found` then finds no more.
+    `documents` then matches no more.
 
     QUEUED_AT_ONCE messages are sent now, the others by the next sweep.
     """
     with parts.database.reading() as session:
-        batches = batched(session.scalars(ids_of(found)).all())
+        batches = batched(session.scalars(ids_of(documents)).all())
     queued: list[str] = []
 
     def batch() -> int:
-        if not (some := next(batches, ())):
+        if not (ids := next(batches, ())):
             return 0
         with parts.database.writing() as session:
-            still = locked(among(found, some))
+            still = locked(among(documents, ids))
             owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
             session.execute(again(*owners))
-            session.add_all(JobRow(tenant_id=owners[one], document_id=one, kind=kind) for one in owners)
+            session.add_all(
+                JobRow(tenant_id=owners[document_id], document_id=document_id, kind=kind) for document_id in owners
+            )
         queued.extend(owners)
-        return len(some)
+        return len(ids)
 
     in_batches(batch)
     for document_id in queued[:QUEUED_AT_ONCE]:

@@ -39,11 +39,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """The cited text, in the order of the text, behind other text of its first page. It lies on the pages from `first`
-    to `last`; `last` is None for the end of the document."""
+    """The cited text, in the order of the text, behind other text of its first page. It lies on the pages from
+    `first_page` to `last_page`, which is None for the end of the document."""
 
-    first: int
-    last: int | None
+    first_page: int
+    last_page: int | None
     pieces: tuple[Piece, ...]
 
 
@@ -81,16 +81,16 @@ def cited_page(
             raise Rejected(f"the document has no text at characters {start:,} to {end:,}")
         near = chunks_near(document_id, rows[0].ordinal - _NEIGHBOURS, rows[-1].ordinal + _NEIGHBOURS)
         chunks = [to_chunk(row, document.media_type) for row in session.scalars(near)]
-        first = to_chunk(rows[0], document.media_type)
+        first_chunk = to_chunk(rows[0], document.media_type)
     cited = _joined(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip()
     _check_words(cited, checksum)
-    offset = max(start - first.start, 0)
-    page = first.page_at(offset)
+    offset = max(start - first_chunk.start, 0)
+    page = first_chunk.page_at(offset)
     return CitedPage(
         document.earlier_name or document.name,
-        first.title,
+        first_chunk.title,
         page,
-        first.page_label_at(offset),
+        first_chunk.page_label_at(offset),
         _joined(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],
         cited,
         _joined(_parts(chunks, page, end, chunks[-1].end)).rstrip()[:_SIDE],
@@ -101,7 +101,7 @@ def cited_page(
 def _parts(chunks: "Sequence[Chunk]", page: int | None, start: int, end: int) -> "Iterator[str]":
     """Text of characters [start, end) of the document on a page, chunk by chunk; adjacent chunks yield an empty string,
     so that words are not joined."""
-    for chunk in (one for one in chunks if one.start <= end and one.end >= start):
+    for chunk in (candidate for candidate in chunks if candidate.start <= end and candidate.end >= start):
         left, right = chunk.on_page(page)
         yield chunk.text[max(left, start - chunk.start) : max(min(right, end - chunk.start), 0)]
 
@@ -119,14 +119,14 @@ def cited_text(
     with database.reading() as session:
         find_document(session, tenant_id, document_id)
         rows = list(session.scalars(chunks_between(document_id, start, end)))
-        first = rows[0].page if rows else None
-        if first is None:
+        first_page = rows[0].page if rows else None
+        if first_page is None:
             raise Rejected(f"the document has no text on pages at characters {start:,} to {end:,}")
         behind = session.scalars(chunk_at(document_id, rows[-1].ordinal + 1)).one_or_none()
-        before = _before(session, rows[0], first)
+        lead = _before(session, rows[0], first_page)
     pieces = tuple(_piece(row, start, end) for row in rows)
     _check_words("".join(piece.text[piece.start : piece.end] for piece in pieces), checksum)
-    return Cited(first, behind.page if behind else None, (*before, *pieces))
+    return Cited(first_page, behind.page if behind else None, (*lead, *pieces))
 
 
 def _check_range(start: int, end: int) -> None:

@@ -128,10 +128,10 @@ def add_data_source(
     with database.writing() as session:
         advisory_lock(session, f"data sources {tenant_id}")
         hold_collection(session, collection_id)
-        there = session.scalars(data_sources_of(tenant_id)).all()
-        if any((one.collection_id, one.location) == (collection_id, str(place)) for one in there):
+        sources = session.scalars(data_sources_of(tenant_id)).all()
+        if any((source.collection_id, source.location) == (collection_id, str(place)) for source in sources):
             raise Conflict(f"{place} is already a data source of this collection")
-        if len(there) >= MAX_DATA_SOURCES:
+        if len(sources) >= MAX_DATA_SOURCES:
             raise Conflict(f"the tenant already has {MAX_DATA_SOURCES} data sources: remove one")
         row = DataSourceRow(
             tenant_id=tenant_id,
@@ -165,8 +165,8 @@ def list_source_files(
     after = from_cursor(cursor, tuple[str])
     behind = None if after is None else (storable(after[0]),)
     with database.reading() as session:
-        found = files_in(_find(session, tenant_id, data_source_id).id, status)
-        files = rows_behind(session, found, (DataSourceFileRow.key.expression,), limit, behind)
+        statement = files_in(_find(session, tenant_id, data_source_id).id, status)
+        files = rows_behind(session, statement, (DataSourceFileRow.key.expression,), limit, behind)
         items = [_file_view(*row) for row in files.items]
     return SourceFilePage(items, files.next(lambda row: (row[0].key,)))
 
@@ -187,19 +187,19 @@ def change_data_source(
     """
     with database.writing() as session:
         row = _find(session, tenant_id, data_source_id, lock=True)
-        now = now_of(session)
+        moment = now_of(session)
         if interval_minutes is not None:
             _check_interval(interval_minutes)
             row.interval_minutes = interval_minutes
-            if row.next_at is None or row.next_at > now:
-                row.next_at = now + timedelta(minutes=interval_minutes) if interval_minutes else None
+            if row.next_at is None or row.next_at > moment:
+                row.next_at = moment + timedelta(minutes=interval_minutes) if interval_minutes else None
         if watch is not None:
             _check_watch(watch, location_of(row.location))
             row.watch, row.watch_error = watch, None
         if paused and not row.paused:
             row.lease_owner = row.lease_until = None
         if paused is False and row.paused:
-            row.next_at = now
+            row.next_at = moment
         row.paused = row.paused if paused is None else paused
         session.flush()
         return _views(session, [row])[0]
@@ -269,10 +269,10 @@ def _check_watch(watch: bool, location: Location) -> None:
 
 def _find(session: "Session", tenant_id: str, data_source_id: str, *, lock: bool = False) -> DataSourceRow:
     """The row of a data source, for the transaction to change alone with `lock`. Raises NotFound."""
-    found = data_source_by_id(tenant_id, data_source_id) if is_id(data_source_id) else None
-    if found is not None and lock:
-        found = found.with_for_update()
-    row = None if found is None else session.scalars(found).one_or_none()
+    statement = data_source_by_id(tenant_id, data_source_id) if is_id(data_source_id) else None
+    if statement is not None and lock:
+        statement = statement.with_for_update()
+    row = None if statement is None else session.scalars(statement).one_or_none()
     if row is None:
         raise NotFound(f"there is no data source {data_source_id[:80]!r}")
     return row
@@ -292,11 +292,11 @@ def _views(session: "Session", rows: list[DataSourceRow]) -> list[DataSourceView
     counts: dict[str, dict[str, int]] = {row.id: {} for row in rows}
     for data_source_id, status, number in session.execute(files_by_status(list(counts))):
         counts[data_source_id][status] = number
-    now = now_of(session)
-    return [_view(row, counts[row.id], now) for row in rows]
+    moment = now_of(session)
+    return [_view(row, counts[row.id], moment) for row in rows]
 
 
-def _view(row: DataSourceRow, counts: dict[str, int], now: datetime) -> DataSourceView:
+def _view(row: DataSourceRow, counts: dict[str, int], moment: datetime) -> DataSourceView:
     by_status: dict[str, Any] = {status.value: counts.get(status.value, 0) for status in FileStatus}
     return DataSourceView(
         id=row.id,
@@ -305,7 +305,7 @@ def _view(row: DataSourceRow, counts: dict[str, int], now: datetime) -> DataSour
         interval_minutes=row.interval_minutes,
         watch=row.watch,
         watch_error=row.watch_error,
-        status=_status(row, now),
+        status=_status(row, moment),
         error=row.error,
         held_deletions=row.held_deletions,
         listed=row.listed,
@@ -316,10 +316,10 @@ def _view(row: DataSourceRow, counts: dict[str, int], now: datetime) -> DataSour
     )
 
 
-def _status(row: DataSourceRow, now: datetime) -> SyncStatus:
+def _status(row: DataSourceRow, moment: datetime) -> SyncStatus:
     if row.paused:
         return "paused"
-    if row.lease_until is not None and row.lease_until > now:
+    if row.lease_until is not None and row.lease_until > moment:
         return "syncing"
     if row.held_deletions:
         return "held"

@@ -133,31 +133,31 @@ def store_document(
         with parts.database.writing() as session:
             advisory_lock(session, uploads_lock(ref.tenant_id))
             known_collection(session, ref.collection_id)
-            found = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
-            if found is None:
-                found_id = insert_document(
+            document = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
+            if document is None:
+                document_id = insert_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
                 )
                 check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
                 session.execute(collection_changed(ref.collection_id))
             else:
-                found_id, was_attachment = found.id, found.is_attachment
-                found.is_attachment = is_renamed = False
-                revive(session, found, parts.index_fingerprint)
+                document_id, was_attachment = document.id, document.is_attachment
+                document.is_attachment = is_renamed = False
+                revive(session, document, parts.index_fingerprint)
                 if origin is None:
-                    found.data_source_id, found.was_uploaded = None, True
+                    document.data_source_id, document.was_uploaded = None, True
                     if not by_path:
-                        session.execute(forget_paths_of(found_id))
-                elif was_attachment or found.data_source_id not in (None, origin.data_source_id):
-                    is_renamed = move(found, origin.data_source_id, origin.place)
-                is_relabelled = bool(labels) and labels != found.labels  # none leaves what there was
+                        session.execute(forget_paths_of(document_id))
+                elif was_attachment or document.data_source_id not in (None, origin.data_source_id):
+                    is_renamed = move(document, origin.data_source_id, origin.place)
+                is_relabelled = bool(labels) and labels != document.labels  # none leaves what there was
                 if is_relabelled:
-                    relabel(session, found, labels)
+                    relabel(session, document, labels)
                 if is_renamed or is_relabelled:
                     session.flush()
-                    session.execute(collection_changed(found.collection_id))
+                    session.execute(collection_changed(document.collection_id))
             parts.files.keep(ref.tenant_id, received)
-        return Accepted(found_id, created=found is None)
+        return Accepted(document_id, created=document is None)
 
 
 def document_view(tenant_id: str, document_id: str, database: Database) -> DocumentView:
@@ -189,10 +189,10 @@ def delete_document(
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     collection_id = document_view(tenant_id, document_id, parts.database).collection_id
-    gone = delete_documents(tenant_id, collection_id, [document_id], parts, when_changed=when_changed)
-    if document_id not in gone:
+    deleted = delete_documents(tenant_id, collection_id, [document_id], parts, when_changed=when_changed)
+    if document_id not in deleted:
         raise NotFound("the document was deleted in the meantime")
-    return gone
+    return deleted
 
 
 def delete_documents(
@@ -222,10 +222,10 @@ def remove_orphans(
 
     `when_changed` is called after each commit that removes something.
     """
-    gone = list[str]()
+    removed = list[str]()
     while orphans := _orphans(collection_id, parts.database):
-        gone += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan(), when_changed)
-    return gone
+        removed += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan(), when_changed)
+    return removed
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -243,13 +243,13 @@ def relabel(session: "Session", document: DocumentRow, metadata: Metadata) -> No
 
     To be called under `uploads_lock`. Raises Rejected for an attachment that would have too much metadata.
     """
-    before = document.labels
+    earlier = document.labels
     label(session, document, metadata)
-    changed = {key for key in before.keys() | metadata.keys() if _at(key, before) != _at(key, metadata)}
+    changed = {key for key in earlier.keys() | metadata.keys() if _at(key, earlier) != _at(key, metadata)}
     for attachment in session.scalars(attached_only_to(document.id)).all() if changed else ():
-        following = {key for key in changed if _at(key, attachment.labels) == _at(key, before)}
-        kept = {key: value for key, value in attachment.labels.items() if key not in following}
-        relabel(session, attachment, checked(kept | {key: metadata[key] for key in following & metadata.keys()}))
+        following = {key for key in changed if _at(key, attachment.labels) == _at(key, earlier)}
+        unchanged = {key: value for key, value in attachment.labels.items() if key not in following}
+        relabel(session, attachment, checked(unchanged | {key: metadata[key] for key in following & metadata.keys()}))
 
 
 def _at(key: str, metadata: Metadata) -> tuple[bool, Any]:
@@ -306,8 +306,8 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
 
 def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:
     """The row of a document, for the transaction to change alone with `lock`. Raises NotFound."""
-    found = document_by_id(tenant_id, document_id) if is_id(document_id) else None
-    document = None if found is None else session.scalars(locked(found) if lock else found).one_or_none()
+    statement = document_by_id(tenant_id, document_id) if is_id(document_id) else None
+    document = None if statement is None else session.scalars(locked(statement) if lock else statement).one_or_none()
     if document is None:
         raise NotFound(f"there is no document {document_id[:80]!r}")
     return document

@@ -57,22 +57,22 @@ def give_feedback(
     a passage of it is gone or changed; Conflict if its documents are being changed.
     """
     answer_id = plain_id(answer_id)
-    found = recent.find(tenant_id, answer_id) if is_id(answer_id) else None
-    passages = [] if found is None else _passages(tenant_id, answer_id, found, source)
-    given = {"rating": rating, "correction": _text(correction), "comment": _text(comment), "updated_at": utc_now()}
+    answer = recent.find(tenant_id, answer_id) if is_id(answer_id) else None
+    passages = [] if answer is None else _passages(tenant_id, answer_id, answer, source)
+    values = {"rating": rating, "correction": _text(correction), "comment": _text(comment), "updated_at": utc_now()}
     with database.writing() as session:
         row = session.scalar(feedback_on(tenant_id, answer_id).with_for_update())
         if row is None:
-            if found is None or session.get(CollectionRow, found.collection_id) is None:
+            if answer is None or session.get(CollectionRow, answer.collection_id) is None:
                 raise NotFound(TOO_LATE)
-            if len(passages) < len(found.chunks):
+            if len(passages) < len(answer.chunks):
                 raise NotFound(CHANGED)
             when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
-            row = _row(tenant_id, answer_id, found, when, given)
+            row = _row(tenant_id, answer_id, answer, when, values)
             add_feedback(session, row, passages)
             session.execute(unlist_deletion(FeedbackRow, answer_id))
         else:
-            for name, value in given.items():
+            for name, value in values.items():
                 setattr(row, name, value)
     return feedback_view(row)
 
@@ -94,7 +94,7 @@ def plain_id(answer_id: str) -> str:
     return answer_id
 
 
-def _row(tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, given: dict[str, Any]) -> FeedbackRow:
+def _row(tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, values: dict[str, Any]) -> FeedbackRow:
     return FeedbackRow(
         answer_id=answer_id,
         tenant_id=tenant_id,
@@ -103,7 +103,7 @@ def _row(tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, g
         answer=storable(answer.answer),
         num_passages=len(answer.chunks),
         asked_at=when,
-        **given,
+        **values,
     )
 
 
@@ -123,5 +123,5 @@ def _passages(tenant_id: str, answer_id: str, answer: RecentAnswer, source: Data
     ]
 
 
-def _text(given: str | None) -> str | None:
-    return storable(given.strip()) or None if given else None
+def _text(text: str | None) -> str | None:
+    return storable(text.strip()) or None if text else None

@@ -24,26 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Files by the state of their documents; `gone` are no longer in the collection."""
+    """Files by the state of their documents; `num_missing` are no longer in the collection."""
 
     id: str
     collection_id: str
     created_at: datetime
     cancelled: bool
     statuses: Counter[Status]
-    gone: int
+    num_missing: int
 
 
-def attach_batch(ref: CollectionRef, wanted: Sequence[Attach], parts: Parts) -> Batch:
+def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> Batch:
     """Attach all files, or none. Raises like `attach_files`."""
-    batch_id, file_ids = new_id(), dict.fromkeys(one.file_id for one in wanted)
+    batch_id, file_ids = new_id(), dict.fromkeys(file.file_id for file in files)
 
     def keep(session: "Session") -> None:
         session.add(FileBatchRow(id=batch_id, collection_id=ref.collection_id, created_at=utc_now()))
         session.flush()
         session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
 
-    attach_files(ref, wanted, parts, keep)
+    attach_files(ref, files, parts, keep)
     return batch_of(ref, batch_id, parts.database)
 
 
@@ -53,8 +53,8 @@ def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> Batch:
         row = _find(session, ref, batch_id)
         documents = session.execute(entries_of_batch(ref.tenant_id, row)).all()
         statuses = Counter(document.status for document, *_ in documents)
-        gone = (session.scalar(count_members(row.id)) or 0) - len(documents)
-        return Batch(row.id, row.collection_id, row.created_at, row.cancelled, statuses, gone)
+        num_missing = (session.scalar(count_members(row.id)) or 0) - len(documents)
+        return Batch(row.id, row.collection_id, row.created_at, row.cancelled, statuses, num_missing)
 
 
 def list_batch(
@@ -84,10 +84,10 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: 
 
 def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
     """The row of a batch, for the transaction to change alone with `lock`. Raises NotFound."""
-    found = batch_by_id(ref.tenant_id, ref.collection_id, batch_id) if is_id(batch_id) else None
-    if found is not None and lock:
-        found = found.with_for_update(of=FileBatchRow)
-    row = None if found is None else session.scalars(found).one_or_none()
+    statement = batch_by_id(ref.tenant_id, ref.collection_id, batch_id) if is_id(batch_id) else None
+    if statement is not None and lock:
+        statement = statement.with_for_update(of=FileBatchRow)
+    row = None if statement is None else session.scalars(statement).one_or_none()
     if row is None:
         raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")
     return row

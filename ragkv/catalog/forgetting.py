@@ -42,7 +42,9 @@ def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
     """
     held = answer_ring.collections()
     generations = _generations(held, database)
-    forgotten = sum(answer_ring.forget(tenant, one, generations.get(one, GONE)) for tenant, one in held)
+    forgotten = sum(
+        answer_ring.forget(tenant, collection, generations.get(collection, GONE)) for tenant, collection in held
+    )
     return forgotten + answer_ring.drop_unlisted()
 
 
@@ -53,7 +55,9 @@ def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -
     def checksums(tenant_id: str, chunk_ids: list[str]) -> dict[str, int]:
         return {chunk.id: checksum(chunk) for chunk in source.chunks(tenant_id, chunk_ids)}
 
-    return sum(recent.keep_only(tenant, one, partial(checksums, tenant)) for tenant, one in recent.collections())
+    return sum(
+        recent.keep_only(tenant, collection, partial(checksums, tenant)) for tenant, collection in recent.collections()
+    )
 
 
 class MemoryKeeper:
@@ -90,4 +94,8 @@ def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[s
     """Generation by collection, without deleted collections."""
     ids = [collection_id for _, collection_id in held]
     with database.reading() as session:
-        return {one: generation for some in batched(ids) for one, generation in session.execute(generations_of(some))}
+        return {
+            collection_id: generation
+            for batch in batched(ids)
+            for collection_id, generation in session.execute(generations_of(batch))
+        }

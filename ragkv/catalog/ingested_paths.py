@@ -16,39 +16,39 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
-Before = Literal["none", "replaced", "kept"]
-"""The text made of the same path before: there is none, or the same; it is replaced; it stays, because other paths, an
+EarlierOutcome = Literal["none", "replaced", "kept"]
+"""The text made of the same path earlier: there is none, or the same; it is replaced; it stays, because other paths, an
 attached file, a data source or a mail have its document too."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPath:
-    """The document of a path, and what becomes of the one before."""
+    """The document of a path, and the outcome for the earlier one."""
 
     document_id: str
-    before: Before
+    earlier: EarlierOutcome
 
 
 def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
     """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
     ingested by the caller. Raises like `store_document`, and OSError."""
     path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
-    before = _document_of(ref, path_sha256, parts.database)
-    if before is not None:
+    earlier_id = _document_of(ref, path_sha256, parts.database)
+    if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
-            if store_exchange(ref.tenant_id, before, None, body, parts, alone).is_new:
-                return StoredPath(before, "replaced")
+            if store_exchange(ref.tenant_id, earlier_id, None, body, parts, alone).is_new:
+                return StoredPath(earlier_id, "replaced")
             with parts.database.writing() as session:
-                revive(session, find_document(session, ref.tenant_id, before, lock=True), parts.index_fingerprint)
-            return StoredPath(before, "none")
+                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), parts.index_fingerprint)
+            return StoredPath(earlier_id, "none")
     with path.open("rb") as body:
         document_id = store_document(ref, path.name, body, parts, by_path=True).document_id
-    outcome: Before = "none"
-    if before is not None and before != document_id:
+    outcome: EarlierOutcome = "none"
+    if earlier_id is not None and earlier_id != document_id:
         still = is_of_path_alone(path_sha256)
-        gone = delete_documents(ref.tenant_id, ref.collection_id, [before], parts, still)
-        outcome = "replaced" if gone else "kept"
+        deleted = delete_documents(ref.tenant_id, ref.collection_id, [earlier_id], parts, still)
+        outcome = "replaced" if deleted else "kept"
     with parts.database.writing() as session:
         session.merge(
             IngestedPathRow(collection_id=ref.collection_id, path_sha256=path_sha256, document_id=document_id)

@@ -50,8 +50,8 @@ def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str 
 def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:
     """Numbers of a tenant's jobs by status, 0 included."""
     with database.reading() as session:
-        found = dict(session.execute(count_jobs(tenant_id)).all())
-    return {status: found.get(status, 0) for status in JobStatus}
+        counts = dict(session.execute(count_jobs(tenant_id)).all())
+    return {status: counts.get(status, 0) for status in JobStatus}
 
 
 def _view(job: JobRow, document: DocumentRow, collection: str) -> JobView:

@@ -71,19 +71,19 @@ class ChunkPage(msgspec.Struct, frozen=True):
     next: str | None
 
 
-def list_documents(wanted: DocumentFilter, limit: int, cursor: str | None, database: Database) -> DocumentPage:
+def list_documents(criteria: DocumentFilter, limit: int, cursor: str | None, database: Database) -> DocumentPage:
     """A page of documents, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        documents = rows_behind(session, listed(_found(wanted)), DOCUMENT_KEYS, limit, after, descending=True)
+        documents = rows_behind(session, listed(_found(criteria)), DOCUMENT_KEYS, limit, after, descending=True)
     items = [view_of(row) for row in documents.items]
     return DocumentPage(items, documents.next(lambda row: (row.created_at, row.id)))
 
 
-def matching_ids(wanted: DocumentFilter, database: Database) -> frozenset[str]:
+def matching_ids(criteria: DocumentFilter, database: Database) -> frozenset[str]:
     """The ids of all documents that are wanted."""
     with database.reading() as session:
-        return frozenset(session.scalars(ids_of(_found(wanted))))
+        return frozenset(session.scalars(ids_of(_found(criteria))))
 
 
 def list_chunks(
@@ -115,14 +115,14 @@ def chunks_from(tenant_id: str, document_id: str, char: int, database: Database)
 
 def chunks_before(page: ChunkPage, limit: int) -> str | None:
     """The cursor of the page before this one; None if that is the first page."""
-    first = page.items[0].ordinal if page.items else 0
-    return to_cursor(first - limit - 1) if first > limit else None
+    ordinal = page.items[0].ordinal if page.items else 0
+    return to_cursor(ordinal - limit - 1) if ordinal > limit else None
 
 
-def _found(wanted: DocumentFilter) -> "Select[DocumentRow]":
-    labels = conditions(wanted.metadata or {})
-    found = documents_where(wanted.tenant_id, wanted.collection_id, wanted.status, wanted.name, labels)
-    return found if wanted.ids is None else among(found, [i for i in wanted.ids if is_id(i)])
+def _found(criteria: DocumentFilter) -> "Select[DocumentRow]":
+    labels = conditions(criteria.metadata or {})
+    statement = documents_where(criteria.tenant_id, criteria.collection_id, criteria.status, criteria.name, labels)
+    return statement if criteria.ids is None else among(statement, [i for i in criteria.ids if is_id(i)])
 
 
 def _chunk_view(row: ChunkRow, media_type: str, store: KVStore, *, is_coming: bool) -> ChunkView:

@@ -105,28 +105,28 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
     for ordinal, (name, body) in enumerate(attached):
         files.setdefault(hashlib.sha256(body).hexdigest(), _File(ordinal, name, body))
     with parts.database.reading() as session:
-        known = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
+        rows = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
         place = _Place(*uploads_of(session, document.id, MAX_DEPTH)) if files else _Place(0, ())
-    if not files and not known:
+    if not files and not rows:
         return []
     ref = collection_ref(document.tenant_id, document.collection_id, parts.database)
-    due = [sha256 for sha256 in files if sha256 not in known or known[sha256].error is not None]
+    due = [sha256 for sha256 in files if sha256 not in rows or rows[sha256].error is not None]
     new = list[str]()
     for number, sha256 in enumerate(due, start=1):
         try:
-            new.append(_accept(ref, document, files[sha256], place, parts, is_known=sha256 in known))
+            new.append(_accept(ref, document, files[sha256], place, parts, is_known=sha256 in rows))
         except Rejected as refusal:
             is_last = isinstance(refusal, _NoMore)
-            others = f" (so are {len(due) - number:,} more files of this mail)" if is_last and number < len(due) else ""
+            more = f" (so are {len(due) - number:,} more files of this mail)" if is_last and number < len(due) else ""
             with parts.database.writing() as session:
                 _check_unchanged(session, document)
-                _note(session, document, sha256, files[sha256], error=f"{refusal}{others}")
+                _note(session, document, sha256, files[sha256], error=f"{refusal}{more}")
             if is_last:
                 break
-    if gone := list(known.keys() - files.keys()):
+    if removed := list(rows.keys() - files.keys()):
         with parts.database.writing() as session:
             _check_unchanged(session, document)
-            session.execute(forget_attachments([document.id], gone))
+            session.execute(forget_attachments([document.id], removed))
         remove_orphans(document.tenant_id, document.collection_id, parts)
     return new
 
@@ -172,16 +172,16 @@ def _insert(
     received: Received,
     parts: Parts,
 ) -> str:
-    found = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
-    if found is None:
+    document = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
+    if document is None:
         document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
         check_quota(session, mail.tenant_id, received.num_bytes, parts.settings)
         add_change(session, _addition(mail, document_id))
     else:
-        document_id = found.id
-        revive(session, found, parts.index_fingerprint)
+        document_id = document.id
+        revive(session, document, parts.index_fingerprint)
     _note(session, mail, received.sha256, file, document_id=document_id)
-    if found is None:
+    if document is None:
         session.execute(collection_changed(ref.collection_id))
     return document_id
 

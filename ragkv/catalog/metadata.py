@@ -79,15 +79,15 @@ def labels_of(metadata: Metadata) -> set[tuple[str, str]]:
     return {(key, label) for key, value in metadata.items() for label in _labels(value)}
 
 
-def conditions(wanted: MetadataFilter) -> list[tuple[str, list[str]]]:
+def conditions(criteria: MetadataFilter) -> list[tuple[str, list[str]]]:
     """Each key with the values of which a document must have one, as `labels_of` writes them.
 
     Raises Rejected for more than MAX_KEYS keys or MAX_FILTER_VALUES values.
     """
-    values = sum(len(value) if isinstance(value, list) else 1 for value in wanted.values())
-    if len(wanted) > MAX_KEYS or values > MAX_FILTER_VALUES:
+    values = sum(len(value) if isinstance(value, list) else 1 for value in criteria.values())
+    if len(criteria) > MAX_KEYS or values > MAX_FILTER_VALUES:
         raise Rejected(f"a metadata filter can have at most {MAX_KEYS} keys and {MAX_FILTER_VALUES:,} values in all")
-    return [(key, list(_labels(value))) for key, value in wanted.items()]
+    return [(key, list(_labels(value))) for key, value in criteria.items()]
 
 
 def _is_within(value: Any, depth: int) -> bool:
@@ -95,13 +95,13 @@ def _is_within(value: Any, depth: int) -> bool:
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value
-    return depth > 0 and all(_is_within(one, depth - 1) for one in inner)
+    return depth > 0 and all(_is_within(member, depth - 1) for member in inner)
 
 
 def _labels(value: Any) -> Iterator[str]:
-    for one in value if isinstance(value, list) else [value]:
-        if isinstance(one, Scalar):
-            yield _label(one)
+    for member in value if isinstance(value, list) else [value]:
+        if isinstance(member, Scalar):
+            yield _label(member)
 
 
 def _label(value: Scalar) -> str:

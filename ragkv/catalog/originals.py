@@ -26,7 +26,7 @@ def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], database: Databas
     with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
-        gone = [sha256 for sha256 in hashes if sha256 not in named]
-        for sha256 in gone:
+        unnamed = [sha256 for sha256 in hashes if sha256 not in named]
+        for sha256 in unnamed:
             files.delete(tenant_id, sha256)
-        return len(gone)
+        return len(unnamed)

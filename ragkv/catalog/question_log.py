@@ -20,8 +20,8 @@ def question_log(tenant_id: str, service_days: int, database: Database) -> Quest
     """`service_days`: 0 keeps questions for ever, as the setting has it."""
     with database.reading() as session:
         days = session.scalars(log_days_of(tenant_id)).one()
-    kept = service_days or None
-    return QuestionLog(days, kept, kept if days is None else min(days, kept or days))
+    service = service_days or None
+    return QuestionLog(days, service, service if days is None else min(days, service or days))
 
 
 def keep_question_log(tenant_id: str, days: int | None, service_days: int, database: Database) -> QuestionLog:

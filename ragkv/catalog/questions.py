@@ -57,12 +57,13 @@ class SetQuestion(msgspec.Struct, frozen=True):
     passages: tuple[SetPassage, ...]
 
 
-def list_questions(wanted: QuestionFilter, limit: int, cursor: str | None, database: Database) -> QuestionPage:
+def list_questions(criteria: QuestionFilter, limit: int, cursor: str | None, database: Database) -> QuestionPage:
     """A page of the question log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         parts = [
-            rows_behind(session, found, keys, limit, after, descending=True) for found, keys in logged_questions(wanted)
+            rows_behind(session, statement, keys, limit, after, descending=True)
+            for statement, keys in logged_questions(criteria)
         ]
         rows = sorted((row for part in parts for row in part.items), key=_position, reverse=True)
         items = [_view(row) for row in rows[:limit]]
@@ -76,9 +77,9 @@ class _SetPage:
     next: str | None
 
 
-def all_questions(wanted: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
+def all_questions(criteria: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
     """Every question of the log, newest first, read a page at a time."""
-    return all_pages(lambda cursor: list_questions(wanted, MAX_PAGE, cursor, database))
+    return all_pages(lambda cursor: list_questions(criteria, MAX_PAGE, cursor, database))
 
 
 def evaluation_set(ref: CollectionRef, database: Database) -> Iterator[SetQuestion | None]:
@@ -92,8 +93,8 @@ def evaluation_set(ref: CollectionRef, database: Database) -> Iterator[SetQuesti
         after = from_cursor(cursor, tuple[Moment, str])
         with database.reading() as session:
             page = rows_behind(session, known_answers(ref.tenant_id, ref.collection_id), _OLDEST_FIRST, MAX_PAGE, after)
-            made = [_set_question(row.FeedbackRow, session) for row in page.items]
-            return _SetPage(made, page.next(lambda row: (row.FeedbackRow.asked_at, row.FeedbackRow.answer_id)))
+            questions = [_set_question(row.FeedbackRow, session) for row in page.items]
+            return _SetPage(questions, page.next(lambda row: (row.FeedbackRow.asked_at, row.FeedbackRow.answer_id)))
 
     return all_pages(page_at)
 

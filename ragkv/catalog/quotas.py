@@ -26,9 +26,9 @@ def check_byte_quota(session: "Session", tenant_id: str, num_bytes: int, setting
     among them."""
     session.flush()
     most = settings.max_tenant_bytes  # 0 is no limit
-    if most and (kept := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
+    if most and (total := int(session.scalar(bytes_of_tenant(tenant_id)) or 0)) > most:
         raise QuotaExceeded(
-            f"the file has {plural(num_bytes, 'byte')}, but only {max(most - kept + num_bytes, 0):,} of the tenant's {most:,} "
+            f"the file has {plural(num_bytes, 'byte')}, but only {max(most - total + num_bytes, 0):,} of the tenant's {most:,} "
             "are left: delete documents or files, or raise RAGKV_MAX_TENANT_BYTES"
         )
 

@@ -35,8 +35,8 @@ def remove_documents(
     """
     with parts.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        found = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids, still)).all()
-        ids = [document_id for document_id, *_ in found]
+        rows = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids, still)).all()
+        ids = [document_id for document_id, *_ in rows]
         if ids and parts.server_index is not None:
             parts.server_index.delete_from_collection(tenant_id, collection_id, ids)
         keys = session.scalars(keys_of_documents(ids)).all()
@@ -49,7 +49,7 @@ def remove_documents(
         session.connection().execute(collection_lost_documents(collection_id))
     if ids:
         when_changed()
-    hashes = [sha256 for _, *both in found for sha256 in both if sha256 is not None]
+    hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
     discard_all_unnamed(tenant_id, hashes, parts.database, parts.files)
     parts.kv_store.delete(unused)
     return ids

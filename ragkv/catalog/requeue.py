@@ -27,13 +27,13 @@ def refresh_outdated(parts: Parts) -> int:
     present = parts.source.present
     with parts.database.writing() as session:
         lift_time_limits(session)
-        known = (parts.index_fingerprint, *parts.earlier_index_fingerprints)
-        session.execute(note_encoder(known, parts.encoder_fingerprint))
-        if others := session.scalar(count_of_other_encoders(*present)):
+        fingerprints = (parts.index_fingerprint, *parts.earlier_index_fingerprints)
+        session.execute(note_encoder(fingerprints, parts.encoder_fingerprint))
+        if count := session.scalar(count_of_other_encoders(*present)):
             log.warning(
                 "%d documents have vectors of another encoder: until a worker has read them again they are found by their "
                 "words alone; set RAGKV_ENCODER back to find them by meaning too",
-                others,
+                count,
             )
         chunks = session.connection().execute(read_outdated_again(parts.index_fingerprint)).rowcount
         return chunks + _refresh_outdated_kv(session, parts)

@@ -135,8 +135,8 @@ class _Sync:
         files = files_of(self._location, tenant_name(tenant_id, self._parts.database), self._parts.settings)
         ref = collection_ref(tenant_id, self._source.collection_id, self._parts.database)
         listed = files.listed()
-        while some := list(islice(listed, BATCH)):
-            self._compare(some, files, ref)
+        while batch := list(islice(listed, BATCH)):
+            self._compare(batch, files, ref)
         if files.gap is not None:
             self.tally.error = f"{files.gap}. Nothing was deleted: the files behind it may be there"
         elif self._may_delete():
@@ -145,30 +145,30 @@ class _Sync:
         if self._full is not None and self.tally.outcome == "done":
             self.tally.outcome, self.tally.error = "failed", str(self._full)
 
-    def _compare(self, some: Sequence[ListedFile], files: SourceFiles, ref: CollectionRef) -> None:
+    def _compare(self, batch: Sequence[ListedFile], files: SourceFiles, ref: CollectionRef) -> None:
         """One batch of the listing: what did not change is noted as seen, the rest is read, while the tenant has room.
         Without room what is known stays as it was; what is deleted at the end makes some for the next sync."""
         tally = self.tally
-        read = [file for file in some if is_read(file.key)]
-        known = self._lease.known([file.key for file in read])
-        changed = [file for file in read if not _is_same(file, known.get(file.key))]
+        read = [file for file in batch if is_read(file.key)]
+        rows = self._lease.known([file.key for file in read])
+        changed = [file for file in read if not _is_same(file, rows.get(file.key))]
         same = {file.key for file in read} - {file.key for file in changed}
-        tally.listed += len(some)
-        tally.skipped += len(some) - len(read)
+        tally.listed += len(batch)
+        tally.skipped += len(batch) - len(read)
         tally.unchanged += len(same)
         self._lease.saw(sorted(same), listed=tally.listed, skipped=tally.skipped)
         self._go_on()
-        for file in sorted(changed, key=lambda file: _was_away(known.get(file.key))):
+        for file in sorted(changed, key=lambda file: _was_away(rows.get(file.key))):
             if self._full is not None:
                 break
-            self._take(file, known.get(file.key), files, ref)
+            self._take(file, rows.get(file.key), files, ref)
             self._go_on()
         if self._full is not None:
-            self._lease.saw(sorted(known), listed=tally.listed, skipped=tally.skipped)
+            self._lease.saw(sorted(rows), listed=tally.listed, skipped=tally.skipped)
 
-    def _take(self, file: ListedFile, known: DataSourceFileRow | None, files: SourceFiles, ref: CollectionRef) -> None:
+    def _take(self, file: ListedFile, row: DataSourceFileRow | None, files: SourceFiles, ref: CollectionRef) -> None:
         """Read one new or changed file. One that cannot be read keeps the document of the version before."""
-        document_id = None if known is None else known.document_id
+        document_id = None if row is None else row.document_id
         version, error, outage = file.version, None, None
         self._lease.renew()
         try:
@@ -191,7 +191,7 @@ class _Sync:
         except Conflict:
             self._lease.distrust(file.key)  # who holds it now may have read a newer version before this one was kept
             raise
-        if outage is not None and not _was_away(known):
+        if outage is not None and not _was_away(row):
             self._outages += 1
             if self._outages == OUTAGES:
                 raise outage
@@ -205,30 +205,30 @@ class _Sync:
         if file.num_bytes > most:
             raise TooLarge(f"the file is larger than {most:,} bytes: split it, or raise RAGKV_MAX_UPLOAD_BYTES")
 
-    def _accepted(self, file: ListedFile, before: str | None, files: SourceFiles, ref: CollectionRef) -> str:
+    def _accepted(self, file: ListedFile, earlier_id: str | None, files: SourceFiles, ref: CollectionRef) -> str:
         """The document of a file's bytes: the one before with these in place, or another in place of that."""
-        if before is not None and not self._lease.is_shared(before, file.key):
+        if earlier_id is not None and not self._lease.is_shared(earlier_id, file.key):
             with files.open(file.key) as body, suppress(Conflict, NotFound):
                 own = is_kept_by(self._source.id)  # it may have been uploaded since, or attached
-                exchanged = exchange_file(ref.tenant_id, before, None, body, self._parts, own)
+                exchanged = exchange_file(ref.tenant_id, earlier_id, None, body, self._parts, own)
                 if exchanged.is_new:
                     self.tally.changed += 1
-                    self._note("Replace a document from a data source", [before])
-                    return before
+                    self._note("Replace a document from a data source", [earlier_id])
+                    return earlier_id
                 if exchanged.view.status is Status.FAILED:
-                    retry_document(ref.tenant_id, before, self._parts)
+                    retry_document(ref.tenant_id, earlier_id, self._parts)
                 self.tally.unchanged += 1
-                return before
+                return earlier_id
         origin = Origin(self._source.id, self._location.of_file(file.key))
         with files.open(file.key) as body:
             accepted = accept_document(ref, file.key, body, self._parts, origin=origin)
         if accepted.created:
             self._note("Add a document from a data source", [accepted.document_id])
-        if before is None:
+        if earlier_id is None:
             self.tally.added += 1
-        elif accepted.document_id != before:
+        elif accepted.document_id != earlier_id:
             self.tally.changed += 1
-            self._delete_documents(self._lease.documents_to_delete({file.key: before}))
+            self._delete_documents(self._lease.documents_to_delete({file.key: earlier_id}))
         else:
             self.tally.unchanged += 1
         return accepted.document_id
@@ -236,15 +236,15 @@ class _Sync:
     def _may_delete(self) -> bool:
         """Whether what was not listed may be deleted. If not, the tally says why."""
         missing, total = self._lease.missing()
-        before = total - self.tally.added
+        earlier = total - self.tally.added
         is_empty = self.tally.listed == self.tally.skipped
         if not missing or missing <= self._source.confirmed_deletions:
             return True
-        if not is_empty and (missing <= FEW or 2 * missing <= before):
+        if not is_empty and (missing <= FEW or 2 * missing <= earlier):
             return True
         self.tally.outcome, self.tally.held = "held", missing
         self.tally.error = (
-            f"{missing:,} of {before:,} files are no longer there. Their documents were not deleted: check the location, "
+            f"{missing:,} of {earlier:,} files are no longer there. Their documents were not deleted: check the location, "
             "then confirm the deletions"
         )
         return False
@@ -252,13 +252,13 @@ class _Sync:
     def _delete_missing(self, files: SourceFiles) -> None:
         """A listing may miss what is moved meanwhile: each file is looked for by itself."""
         behind = ""
-        while some := self._lease.some_missing(behind, DELETED_AT_ONCE):
+        while batch := self._lease.some_missing(behind, DELETED_AT_ONCE):
             self._go_on()
-            gone = {file.key: file.document_id for file in some if not files.exists(file.key)}
-            self._delete_documents(self._lease.documents_to_delete(gone))
-            self._lease.forget(list(gone))
-            self.tally.deleted += len(gone)
-            behind = some[-1].key
+            deleted = {file.key: file.document_id for file in batch if not files.exists(file.key)}
+            self._delete_documents(self._lease.documents_to_delete(deleted))
+            self._lease.forget(list(deleted))
+            self.tally.deleted += len(deleted)
+            behind = batch[-1].key
 
     def _delete_strays(self) -> None:
         while strays := self._lease.strays(DELETED_AT_ONCE):
@@ -270,8 +270,8 @@ class _Sync:
         if not document_ids:
             return
         place = self._source.tenant_id, self._source.collection_id
-        if gone := delete_documents(*place, document_ids, self._parts, is_kept_by(self._source.id)):
-            self._note("Delete a document that its data source lost", gone)
+        if deleted := delete_documents(*place, document_ids, self._parts, is_kept_by(self._source.id)):
+            self._note("Delete a document that its data source lost", deleted)
 
     def _go_on(self) -> None:
         if not self._told_to_go_on(self.tally):
@@ -286,17 +286,17 @@ class _Sync:
             log.error("a change was not recorded (%s): %s", error, change)  # noqa: TRY400 - the message says what to do
 
 
-def _is_same(file: ListedFile, known: DataSourceFileRow | None) -> bool:
+def _is_same(file: ListedFile, row: DataSourceFileRow | None) -> bool:
     """Whether nothing is to be done for a file. One whose document was deleted is read again."""
-    if known is None or file.version == UNSETTLED or file.version != known.version:
+    if row is None or file.version == UNSETTLED or file.version != row.version:
         return False
-    return known.document_id is not None or known.error is not None
+    return row.document_id is not None or row.error is not None
 
 
-def _was_away(known: DataSourceFileRow | None) -> bool:
+def _was_away(row: DataSourceFileRow | None) -> bool:
     """Whether it could not be read at the last sync because something was away. Such files come last, so that those
     behind them are read though they always fail."""
-    return known is not None and known.version == AWAY
+    return row is not None and row.version == AWAY
 
 
 def _owner() -> str:

@@ -77,13 +77,13 @@ class CollectionWatch:
 
     def look(self) -> list[DocumentProgress]:
         with self._database.reading() as session:
-            now = now_of(session)
-            whole = self._whole_at is None or now < self._whole_at or now - self._whole_at >= WHOLE_EVERY
-            found = self._read(session, (self._looked_at or now) - MARGIN, whole=whole)
-        news = [sight.progress for document_id, sight in found.items() if self._seen.get(document_id) != sight]
-        self._seen = found if whole else self._unfinished() | found
-        self._looked_at = now
-        self._whole_at = now if whole else self._whole_at
+            moment = now_of(session)
+            whole = self._whole_at is None or moment < self._whole_at or moment - self._whole_at >= WHOLE_EVERY
+            sights = self._read(session, (self._looked_at or moment) - MARGIN, whole=whole)
+        news = [sight.progress for document_id, sight in sights.items() if self._seen.get(document_id) != sight]
+        self._seen = sights if whole else self._unfinished() | sights
+        self._looked_at = moment
+        self._whole_at = moment if whole else self._whole_at
         return news
 
     def state(self) -> list[DocumentProgress]:
@@ -116,8 +116,8 @@ class DocumentWatch:
             row = session.execute(progress_of_document(*self._ids)).one_or_none()
         if row is None:
             raise NotFound("the document was deleted")
-        before, self._seen = self._seen, _sight(row).progress
-        return [] if before == self._seen else [self._seen]
+        earlier, self._seen = self._seen, _sight(row).progress
+        return [] if earlier == self._seen else [self._seen]
 
     def state(self) -> list[DocumentProgress]:
         return [self._seen] if self._seen else []

@@ -98,8 +98,8 @@ def list_deliveries(
     """A page of a webhook's deliveries, newest first. Raises NotFound, Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        found = deliveries_of(_find(session, tenant_id, webhook_id).id)
-        deliveries = rows_behind(session, found, DELIVERY_KEYS, limit, after, descending=True)
+        statement = deliveries_of(_find(session, tenant_id, webhook_id).id)
+        deliveries = rows_behind(session, statement, DELIVERY_KEYS, limit, after, descending=True)
         items = [_delivery(row) for (row,) in deliveries.items]
     return DeliveryPage(items, deliveries.next(lambda row: (row[0].created_at, row[0].id)))
 

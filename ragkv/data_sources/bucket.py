@@ -59,28 +59,28 @@ class BucketFiles:
         refuses."""
         with _asking():
             listed = iter(obstore.list(self._store, folder, offset=behind, chunk_size=LISTED_AT_ONCE))
-        while some := _next(listed):
-            yield from self._files(some)
+        while objects := _next(listed):
+            yield from self._files(objects)
 
     def _files(self, objects: Iterable[Any]) -> Iterator[ListedFile]:
-        for each in objects:
-            key = each["path"]
+        for meta in objects:
+            key = meta["path"]
             if len(key.encode()) > MAX_KEY_BYTES:
                 self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
             elif not any(map(is_hidden, key.split("/"))):
-                yield ListedFile(key, _version(each), each["size"])
+                yield ListedFile(key, _version(meta), meta["size"])
 
     @contextmanager
     def open(self, key: str) -> Iterator[Readable]:
         with _asking():
             try:
-                found = obstore.get(self._store, key)
+                response = obstore.get(self._store, key)
             except FileNotFoundError:
                 raise NotFound("the file is gone") from None
             except PermissionDeniedError as error:
                 raise Rejected(told_of(error)) from None
-            pieces = iter(found.stream(PIECE_BYTES))
-        yield _Object(pieces, found.meta["size"])
+            pieces = iter(response.stream(PIECE_BYTES))
+        yield _Object(pieces, response.meta["size"])
 
     def exists(self, key: str) -> bool:
         with _asking():
@@ -106,13 +106,13 @@ class _Object:
             self._missing -= len(self._rest)
             if not self._rest and self._missing:
                 raise Unavailable(f"object store: the connection ended {self._missing:,} bytes too early")
-        some, self._rest = self._rest[:size], self._rest[size:]
-        return some
+        piece, self._rest = self._rest[:size], self._rest[size:]
+        return piece
 
 
-def _version(each: Any) -> str:
-    name = each["e_tag"] or each["last_modified"].isoformat()
-    return f"{each['size']} {name}"[:200]
+def _version(meta: Any) -> str:
+    name = meta["e_tag"] or meta["last_modified"].isoformat()
+    return f"{meta['size']} {name}"[:200]
 
 
 def _next(pieces: Iterator[Any]) -> Any:
@@ -128,7 +128,7 @@ def _asking() -> Iterator[None]:
     except (NotFound, Rejected):
         raise
     except InvalidPathError as error:
-        told = first_line(error).removeprefix("Encountered object with invalid path: ")
-        raise Rejected(f"{told}: rename that object, because files next to it may be missed too") from None
+        name = first_line(error).removeprefix("Encountered object with invalid path: ")
+        raise Rejected(f"{name}: rename that object, because files next to it may be missed too") from None
     except (BaseError, ValueError, OSError) as error:
         raise Unavailable(told_of(error)) from None

@@ -93,7 +93,7 @@ def allowed_locations(setting: str) -> list[Allowed]:
 
 def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Location:
     """The allowed location that this one lies in. Raises Forbidden if the operator allows none to the tenant."""
-    mine = (one.root for one in allowed if one.tenant in (None, tenant))
+    mine = (rule.root for rule in allowed if rule.tenant in (None, tenant))
     root = next((root for root in mine if root.contains(location)), None)
     if root is None:
         raise Forbidden(

@@ -57,8 +57,8 @@ def watch(
             if isinstance(changes, str) or not any(_matters(kind, path, files.path) for kind, path in changes):
                 continue
             # With folders that are new. Opened before the others are closed: no change falls between them.
-            before, watched = watched, _watched(files, left_out)
-            before.close()
+            earlier, watched = watched, _watched(files, left_out)
+            earlier.close()
             changed()
     finally:
         watched.close()

@@ -18,18 +18,18 @@ def audit_of(
     until: datetime | None = None,
 ) -> Select[AuditRow, str | None]:
     """(event, name of its key) of a tenant: those about a resource, by a key, from `since` on, before `until`."""
-    found = (
+    statement = (
         select(AuditRow, ApiKeyRow.name)
         .outerjoin(ApiKeyRow, ApiKeyRow.id == AuditRow.key_id)
         .where(AuditRow.tenant_id == tenant_id)
     )
     if resource is not None:
-        found = found.where(or_(AuditRow.resource == resource, AuditRow.within == resource))
+        statement = statement.where(or_(AuditRow.resource == resource, AuditRow.within == resource))
     if key_id is not None:
-        found = found.where(AuditRow.key_id == key_id)
+        statement = statement.where(AuditRow.key_id == key_id)
     if since is not None:
-        found = found.where(AuditRow.at >= since)
-    return found if until is None else found.where(AuditRow.at < until)
+        statement = statement.where(AuditRow.at >= since)
+    return statement if until is None else statement.where(AuditRow.at < until)
 
 
 def add_event_of_all_tenants(connection: Connection, **event: str) -> None:
@@ -38,7 +38,7 @@ def add_event_of_all_tenants(connection: Connection, **event: str) -> None:
         connection.execute(insert(AuditRow).values(tenant_id=tenant_id, **event))
 
 
-def forget_audit(before: datetime, limit: int) -> Delete:
-    """Events from before the moment."""
-    old = select(AuditRow.id).where(AuditRow.at < before).order_by(AuditRow.at).limit(limit)
+def forget_audit(cutoff: datetime, limit: int) -> Delete:
+    """Events from before the cutoff."""
+    old = select(AuditRow.id).where(AuditRow.at < cutoff).order_by(AuditRow.at).limit(limit)
     return delete(AuditRow).where(AuditRow.id.in_(old))

@@ -78,9 +78,9 @@ def chunks_between(document_id: str, start: int, end: int) -> Select[ChunkRow]:
     return chunks_of(document_id).where(ChunkRow.end > start, ChunkRow.start < end).order_by(ChunkRow.ordinal)
 
 
-def chunks_near(document_id: str, first: int, last: int) -> Select[ChunkRow]:
+def chunks_near(document_id: str, start: int, end: int) -> Select[ChunkRow]:
     """The chunks of a document from one ordinal to another, in order, without their vectors."""
-    near = (ChunkRow.ordinal >= first, ChunkRow.ordinal <= last)
+    near = (ChunkRow.ordinal >= start, ChunkRow.ordinal <= end)
     return chunks_of(document_id).where(*near).order_by(ChunkRow.ordinal)
 
 
@@ -89,9 +89,9 @@ def chunk_at(document_id: str, ordinal: int) -> Select[ChunkRow]:
     return chunks_of(document_id).where(ChunkRow.ordinal == ordinal)
 
 
-def chunks_on_page(document_id: str, page: int, before: int) -> Select[ChunkRow]:
-    """The chunks that begin on a page of a document before the one at ordinal `before`, nearest first."""
-    on_page = chunks_of(document_id).where(ChunkRow.page == page, ChunkRow.ordinal < before)
+def chunks_on_page(document_id: str, page: int, ordinal: int) -> Select[ChunkRow]:
+    """The chunks that begin on a page of a document before an ordinal, nearest first."""
+    on_page = chunks_of(document_id).where(ChunkRow.page == page, ChunkRow.ordinal < ordinal)
     return on_page.order_by(ChunkRow.ordinal.desc()).limit(100)
 
 
@@ -100,7 +100,7 @@ def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[*tuple[Any,
     vectors. Ids of others find nothing."""
     whose = ChunkRow.tenant_id.concat("")  # no index of this: SQLite would read all chunks of the tenant for these few
     mine = (one_of(ChunkRow.id, chunk_ids), whose == tenant_id)
-    found = _chunks().add_columns(
+    statement = _chunks().add_columns(
         DocumentRow.media_type,
         DocumentRow.index_fingerprint,
         DocumentRow.is_replaced,
@@ -108,7 +108,7 @@ def chunks_by_id(tenant_id: str, chunk_ids: Sequence[str]) -> Select[*tuple[Any,
         DocumentRow.status,
         DocumentRow.error,
     )
-    return found.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
+    return statement.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
 
 
 def points_of(document_ids: Sequence[str], index_fingerprint: str, encoder_fingerprint: str) -> Select[ChunkRow, bool]:

@@ -28,8 +28,8 @@ def collection_facts(tenant_id: str) -> Select[CollectionRow, int, int, int, int
 
 def pins_of_collections(tenant_id: str) -> Select[str, str, bool]:
     """(id, name, whether its KV is pinned) of a tenant's collections."""
-    found = select(CollectionRow.id, CollectionRow.name, CollectionRow.kv_pinned)
-    return found.where(CollectionRow.tenant_id == tenant_id)
+    statement = select(CollectionRow.id, CollectionRow.name, CollectionRow.kv_pinned)
+    return statement.where(CollectionRow.tenant_id == tenant_id)
 
 
 def count_documents(tenant_id: str) -> Select[int]:
@@ -59,8 +59,8 @@ def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheR
     columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
     mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
     with database.reading() as session:
-        found = session.execute(select(*columns).where(*mine)).one_or_none()
-    return CacheRule(*found) if found is not None else None
+        row = session.execute(select(*columns).where(*mine)).one_or_none()
+    return CacheRule(*row) if row is not None else None
 
 
 def generation_of(database: Database, tenant_id: str, collection_id: str) -> int:
@@ -76,8 +76,8 @@ def document_ids_in(collection_id: str) -> Select[str]:
 
 def sizes_in(collection_id: str, limit: int) -> Select[str, int]:
     """(id, chunks) of the collection's documents, the oldest first."""
-    found = select(DocumentRow.id, DocumentRow.num_chunks).where(DocumentRow.collection_id == collection_id)
-    return found.order_by(DocumentRow.created_at).limit(limit)
+    statement = select(DocumentRow.id, DocumentRow.num_chunks).where(DocumentRow.collection_id == collection_id)
+    return statement.order_by(DocumentRow.created_at).limit(limit)
 
 
 def generations_of(collection_ids: Sequence[str]) -> Select[str, int]:

@@ -50,15 +50,15 @@ def lost_uploads(tenant_id: str, sha256: str) -> Select[str]:
 
 def fail_document(document_id: str, reason: str) -> tuple[Update, Update]:
     """Mark a document and its jobs as failed. A worker that holds the document loses it."""
-    gone = {"status": Status.FAILED, "error": reason, "stage": "", **RELEASED}
-    failed = update(DocumentRow).where(DocumentRow.id == document_id).values(gone)
+    values = {"status": Status.FAILED, "error": reason, "stage": "", **RELEASED}
+    failed = update(DocumentRow).where(DocumentRow.id == document_id).values(values)
     return failed, open_jobs(document_id, status=JobStatus.FAILED, error=reason)
 
 
 def ready_without_kv() -> Select[str]:
     """Documents that say they are ready, and have a chunk without KV."""
-    kept = exists().where(KVEntryRow.key == ChunkRow.kv_key)
-    bare = exists().where(ChunkRow.document_id == DocumentRow.id, ~kept)
+    has_kv = exists().where(KVEntryRow.key == ChunkRow.kv_key)
+    bare = exists().where(ChunkRow.document_id == DocumentRow.id, ~has_kv)
     return select(DocumentRow.id).where(DocumentRow.status == Status.READY, bare)
 
 
@@ -85,9 +85,9 @@ def release(document_ids: Sequence[str], lapsed_before: datetime, no_later_than:
     return update(DocumentRow).where(*stale).values(**RELEASED)
 
 
-def jobs_of_finished(before: datetime) -> Select[str]:
-    """Open jobs of documents that have been ready or failed since before the moment."""
-    finished = (DocumentRow.status.in_(FINISHED), DocumentRow.updated_at < before)
+def jobs_of_finished(cutoff: datetime) -> Select[str]:
+    """Open jobs of documents that have been ready or failed since before the cutoff."""
+    finished = (DocumentRow.status.in_(FINISHED), DocumentRow.updated_at < cutoff)
     return _jobs_with_documents().where(JobRow.status.in_(OPEN), *finished)
 
 

@@ -56,21 +56,21 @@ def files_by_status(data_source_ids: Sequence[str]) -> Select[str, str, int]:
 def files_in(data_source_id: str, status: FileStatus | None = None) -> Select[DataSourceFileRow, str, str | None]:
     """(file, its status, why its document failed)."""
     joined = _files_with_documents(DataSourceFileRow, _STATUS.label("file_status"), DocumentRow.error)
-    found = joined.where(DataSourceFileRow.data_source_id == data_source_id)
-    return found if status is None else found.where(_STATUS.in_([status.value]))
+    statement = joined.where(DataSourceFileRow.data_source_id == data_source_id)
+    return statement if status is None else statement.where(_STATUS.in_([status.value]))
 
 
-def due_data_source(now: datetime) -> Select[str]:
+def due_data_source(moment: datetime) -> Select[str]:
     """Ids of data sources to sync now, the longest due first; those of tenants that have none in work before others."""
     other = aliased(DataSourceRow)
-    is_served = exists().where(other.tenant_id == DataSourceRow.tenant_id, other.lease_until > now)
-    due = select(DataSourceRow.id).where(is_due(now), is_free(DataSourceRow.lease_until, now))
+    is_served = exists().where(other.tenant_id == DataSourceRow.tenant_id, other.lease_until > moment)
+    due = select(DataSourceRow.id).where(is_due(moment), is_free(DataSourceRow.lease_until, moment))
     return due.order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
 
 
-def is_due(now: datetime) -> ColumnElement[bool]:
+def is_due(moment: datetime) -> ColumnElement[bool]:
     """Whether a worker is to sync a data source."""
-    return and_(DataSourceRow.next_at <= now, ~DataSourceRow.paused)
+    return and_(DataSourceRow.next_at <= moment, ~DataSourceRow.paused)
 
 
 def watched_data_sources() -> Select[DataSourceRow]:
@@ -82,11 +82,11 @@ def watched_data_sources() -> Select[DataSourceRow]:
     return select(DataSourceRow).where(*is_watched).order_by(turn, *by_age)
 
 
-def data_source_changed(data_source_id: str, now: datetime) -> Update:
+def data_source_changed(data_source_id: str, moment: datetime) -> Update:
     """Make a sync due, if none is: also one after the running sync."""
-    is_waiting = and_(DataSourceRow.next_at <= now, DataSourceRow.lease_until.is_(None))
+    is_waiting = and_(DataSourceRow.next_at <= moment, DataSourceRow.lease_until.is_(None))
     mine = (DataSourceRow.id == data_source_id, DataSourceRow.watch, ~DataSourceRow.paused)
-    return update(DataSourceRow).where(*mine, or_(DataSourceRow.next_at.is_(None), ~is_waiting)).values(next_at=now)
+    return update(DataSourceRow).where(*mine, or_(DataSourceRow.next_at.is_(None), ~is_waiting)).values(next_at=moment)
 
 
 def note_watch(data_source_id: str, error: str | None) -> Update:
@@ -94,11 +94,11 @@ def note_watch(data_source_id: str, error: str | None) -> Update:
     return update(DataSourceRow).where(DataSourceRow.id == data_source_id).values(watch_error=error)
 
 
-def claim_data_source(data_source_id: str, owner: str, now: datetime, until: datetime) -> Update:
+def claim_data_source(data_source_id: str, owner: str, moment: datetime, until: datetime) -> Update:
     """Begin a sync. Changes no row while another process holds the lease."""
-    begun: dict[str, Any] = {"syncs": DataSourceRow.syncs + 1, "next_at": now, "listed": 0, "skipped": 0}
+    begun: dict[str, Any] = {"syncs": DataSourceRow.syncs + 1, "next_at": moment, "listed": 0, "skipped": 0}
     held = {"lease_owner": owner, "lease_until": until}
-    mine = (DataSourceRow.id == data_source_id, is_free(DataSourceRow.lease_until, now))
+    mine = (DataSourceRow.id == data_source_id, is_free(DataSourceRow.lease_until, moment))
     return update(DataSourceRow).where(*mine).values(**begun, **held)
 
 
@@ -111,10 +111,10 @@ def schedule_of(data_source_id: str) -> Select[int, datetime | None]:
     return select(DataSourceRow.interval_minutes, DataSourceRow.next_at).where(DataSourceRow.id == data_source_id)
 
 
-def confirmed_since(before: int) -> ColumnElement[int]:
-    """The deletions that were confirmed since there were `before`; 0 if none were."""
+def confirmed_since(number: int) -> ColumnElement[int]:
+    """The deletions that were confirmed since there were `number`; 0 if none were."""
     confirmed = DataSourceRow.confirmed_deletions
-    return case((confirmed == before, 0), else_=confirmed)
+    return case((confirmed == number, 0), else_=confirmed)
 
 
 def files_named(data_source_id: str, keys: Sequence[str]) -> Select[DataSourceFileRow]:
@@ -137,8 +137,8 @@ def files_missing(data_source_id: str, sync: int) -> Select[DataSourceFileRow]:
 
 def number_of_files(data_source_id: str, seen_before: int | None = None) -> Select[int]:
     """All files, or those that no sync listed from this one on."""
-    found = select(func.count()).where(DataSourceFileRow.data_source_id == data_source_id)
-    return found if seen_before is None else found.where(DataSourceFileRow.seen_in < seen_before)
+    statement = select(func.count()).where(DataSourceFileRow.data_source_id == data_source_id)
+    return statement if seen_before is None else statement.where(DataSourceFileRow.seen_in < seen_before)
 
 
 def forget_files(data_source_id: str, keys: Sequence[str]) -> Delete:

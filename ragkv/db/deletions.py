@@ -27,7 +27,7 @@ def unlist_deletion(kind: type[Base], row_id: str) -> Delete:
     return delete(DeletionRow).where(DeletionRow.kind == kind.__tablename__, DeletionRow.id == row_id)
 
 
-def forget_deletions(before: datetime, limit: int) -> Delete:
-    """Deletions from before the moment."""
-    old = select(DeletionRow.kind, DeletionRow.id).where(DeletionRow.at < before).order_by(DeletionRow.at).limit(limit)
+def forget_deletions(cutoff: datetime, limit: int) -> Delete:
+    """Deletions from before the cutoff."""
+    old = select(DeletionRow.kind, DeletionRow.id).where(DeletionRow.at < cutoff).order_by(DeletionRow.at).limit(limit)
     return delete(DeletionRow).where(tuple_(DeletionRow.kind, DeletionRow.id).in_(old))

@@ -100,32 +100,32 @@ def documents_where(
     labels: Sequence[tuple[str, Sequence[str]]] = (),
 ) -> Select[DocumentRow]:
     """A tenant's documents: of a collection, with a status, a part of the name in any case, one label of each key."""
-    found = select(DocumentRow).where(DocumentRow.tenant_id == tenant_id)
+    statement = select(DocumentRow).where(DocumentRow.tenant_id == tenant_id)
     for key, values in labels:
         label = (DocumentLabelRow.document_id == DocumentRow.id, DocumentLabelRow.key == storable(key))
-        found = found.where(exists().where(*label, one_of(DocumentLabelRow.value, values)))
+        statement = statement.where(exists().where(*label, one_of(DocumentLabelRow.value, values)))
     if collection_id is not None:
-        found = found.where(DocumentRow.collection_id == collection_id)
+        statement = statement.where(DocumentRow.collection_id == collection_id)
     if status is not None:
-        found = found.where(DocumentRow.status == status)
+        statement = statement.where(DocumentRow.status == status)
     if name is not None:
-        found = found.where(DocumentRow.name.icontains(storable(name), autoescape=True))
-    return found
+        statement = statement.where(DocumentRow.name.icontains(storable(name), autoescape=True))
+    return statement
 
 
-def listed(found: Select[DocumentRow]) -> Select[*tuple[Any, ...]]:
+def listed(documents: Select[DocumentRow]) -> Select[*tuple[Any, ...]]:
     """The columns of documents that lists show."""
-    return found.with_only_columns(*_LISTED)
+    return documents.with_only_columns(*_LISTED)
 
 
-def among(found: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:
+def among(documents: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:
     """Restrict documents to these ids."""
-    return found.where(one_of(DocumentRow.id, document_ids))
+    return documents.where(one_of(DocumentRow.id, document_ids))
 
 
-def locked(found: Select[DocumentRow]) -> Select[DocumentRow]:
+def locked(documents: Select[DocumentRow]) -> Select[DocumentRow]:
     """The same documents; on PostgreSQL their rows are locked, in the order in which all transactions lock several."""
-    return found.order_by(DocumentRow.id).with_for_update()
+    return documents.order_by(DocumentRow.id).with_for_update()
 
 
 def ids_among(document_ids: Sequence[str]) -> Select[str]:
@@ -133,17 +133,17 @@ def ids_among(document_ids: Sequence[str]) -> Select[str]:
     return select(DocumentRow.id).where(one_of(DocumentRow.id, document_ids))
 
 
-def ids_of(found: Select[DocumentRow]) -> Select[str]:
-    return found.with_only_columns(DocumentRow.id)
+def ids_of(documents: Select[DocumentRow]) -> Select[str]:
+    return documents.with_only_columns(DocumentRow.id)
 
 
-def number_of(found: Select[DocumentRow]) -> Select[int]:
-    return found.with_only_columns(func.count())
+def number_of(documents: Select[DocumentRow]) -> Select[int]:
+    return documents.with_only_columns(func.count())
 
 
-def metadata_of(found: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
+def metadata_of(documents: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
     """(id, metadata) of the documents."""
-    return found.with_only_columns(DocumentRow.id, DocumentRow.labels)
+    return documents.with_only_columns(DocumentRow.id, DocumentRow.labels)
 
 
 def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_too: bool) -> Select[*tuple[Any, ...]]:
@@ -152,9 +152,9 @@ def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_t
     Columns, not rows: a collection that is being read may have thousands of them.
     """
     recent = DocumentRow.updated_at >= moment
-    chosen = or_(unfinished(), recent) if unfinished_too else recent
+    condition = or_(unfinished(), recent) if unfinished_too else recent
     mine = DocumentRow.collection_id == collection_id
-    return select(*_PROGRESS).where(mine, chosen).order_by(DocumentRow.updated_at, DocumentRow.id)
+    return select(*_PROGRESS).where(mine, condition).order_by(DocumentRow.updated_at, DocumentRow.id)
 
 
 def progress_of_document(tenant_id: str, document_id: str) -> Select[*tuple[Any, ...]]:
@@ -178,9 +178,9 @@ def hashes_to_remove(
 ) -> Select[str, str, str | None]:
     """(id, SHA-256, that of the earlier file) of those documents of the tenant's collection of which `still` holds.
     They are `locked`."""
-    found = among(documents_where(tenant_id, collection_id), document_ids)
-    found = found if still is None else found.where(still)
-    return locked(found).with_only_columns(DocumentRow.id, DocumentRow.sha256, DocumentRow.earlier_sha256)
+    documents = among(documents_where(tenant_id, collection_id), document_ids)
+    documents = documents if still is None else documents.where(still)
+    return locked(documents).with_only_columns(DocumentRow.id, DocumentRow.sha256, DocumentRow.earlier_sha256)
 
 
 def forget_documents(document_ids: Sequence[str]) -> Delete:
@@ -221,16 +221,16 @@ def is_of_encoder(index_fingerprint: str, encoder_fingerprint: str) -> ColumnEle
     )
 
 
-def stuck_documents(now: datetime) -> Select[str]:
+def stuck_documents(moment: datetime) -> Select[str]:
     """Ids of documents that wait, oldest first; the sweep queues them again."""
-    return select(DocumentRow.id).where(waiting(now)).order_by(DocumentRow.created_at)
+    return select(DocumentRow.id).where(waiting(moment)).order_by(DocumentRow.created_at)
 
 
-def claim(document_id: str, owner: str, now: datetime, until: datetime) -> Update:
+def claim(document_id: str, owner: str, moment: datetime, until: datetime) -> Update:
     """Take the lease and count an attempt. Matches one row, or none: gone, finished or held by another."""
     return (
         update(DocumentRow)
-        .where(DocumentRow.id == document_id, unfinished(), is_free(DocumentRow.lease_until, now))
+        .where(DocumentRow.id == document_id, unfinished(), is_free(DocumentRow.lease_until, moment))
         .values(lease_owner=owner, lease_until=until, attempts=DocumentRow.attempts + 1)
     )
 
@@ -261,10 +261,10 @@ def read_outdated_again(index_fingerprint: str) -> Update:
 
 def note_encoder(index_fingerprints: Sequence[str], encoder_fingerprint: str) -> Update:
     """Record the encoder of documents that have none recorded and were made with one of these."""
-    made = (DocumentRow.encoder_fingerprint == "", DocumentRow.index_fingerprint.in_(index_fingerprints))
+    unrecorded = (DocumentRow.encoder_fingerprint == "", DocumentRow.index_fingerprint.in_(index_fingerprints))
     return (
         update(DocumentRow)
-        .where(*made)
+        .where(*unrecorded)
         .values(encoder_fingerprint=encoder_fingerprint, updated_at=DocumentRow.updated_at)
     )
 
@@ -283,10 +283,10 @@ def precompute_again(*document_ids: str) -> Update:
     return update(DocumentRow).where(these, is_whole).values(status=Status.SEARCHABLE, **FRESH)
 
 
-def waiting(now: datetime) -> ColumnElement[bool]:
+def waiting(moment: datetime) -> ColumnElement[bool]:
     """Whether a document is unfinished and due, and no worker holds it."""
-    due = or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= now)
-    return and_(unfinished(), is_free(DocumentRow.lease_until, now), due)
+    due = or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= moment)
+    return and_(unfinished(), is_free(DocumentRow.lease_until, moment), due)
 
 
 def unfinished() -> ColumnElement[bool]:

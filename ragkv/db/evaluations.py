@@ -19,11 +19,11 @@ RUN_KEYS: Keys = (EvaluationRow.created_at.expression, EvaluationRow.id.expressi
 
 def runs_of(tenant_id: str, collection_id: str | None = None) -> Select[EvaluationRow, str]:
     """(run, its collection's name) of a tenant, or of one of its collections."""
-    found = select(EvaluationRow, CollectionRow.name).join(
+    statement = select(EvaluationRow, CollectionRow.name).join(
         CollectionRow, CollectionRow.id == EvaluationRow.collection_id
     )
-    found = found.where(EvaluationRow.tenant_id == tenant_id)
-    return found if collection_id is None else found.where(EvaluationRow.collection_id == collection_id)
+    statement = statement.where(EvaluationRow.tenant_id == tenant_id)
+    return statement if collection_id is None else statement.where(EvaluationRow.collection_id == collection_id)
 
 
 def run_by_id(tenant_id: str, run_id: str) -> Select[EvaluationRow, str]:
@@ -40,9 +40,9 @@ def any_open() -> Select[str]:
     return select(EvaluationRow.id).where(EvaluationRow.state.in_(OPEN)).limit(1)
 
 
-def next_run(now: datetime) -> Select[EvaluationRow]:
+def next_run(moment: datetime) -> Select[EvaluationRow]:
     """The open run that no process holds and whose last question is longest ago: runs take turns. It is locked."""
-    is_waiting = (EvaluationRow.state.in_(OPEN), is_free(EvaluationRow.leased_until, now))
+    is_waiting = (EvaluationRow.state.in_(OPEN), is_free(EvaluationRow.leased_until, moment))
     waiting = select(EvaluationRow).where(*is_waiting)
     ordered = waiting.order_by(EvaluationRow.stepped_at, EvaluationRow.id).limit(1)
     return ordered.with_for_update(skip_locked=True)
@@ -57,8 +57,8 @@ def change_held(run_id: str, holder: str, **changes: Any) -> Update:
 def next_question(run_id: str) -> Select[EvaluationQuestionRow]:
     """The first question of a run without an outcome."""
     left = (EvaluationQuestionRow.outcome.is_(None), EvaluationQuestionRow.error.is_(None))
-    found = select(EvaluationQuestionRow).where(EvaluationQuestionRow.evaluation_id == run_id, *left)
-    return found.order_by(EvaluationQuestionRow.ordinal).limit(1)
+    statement = select(EvaluationQuestionRow).where(EvaluationQuestionRow.evaluation_id == run_id, *left)
+    return statement.order_by(EvaluationQuestionRow.ordinal).limit(1)
 
 
 def questions_of(run_id: str) -> Select[EvaluationQuestionRow, FeedbackRow | None, str | None]:
@@ -84,37 +84,37 @@ def outcomes_of(run_id: str) -> Select[dict[str, Any]]:
 
 
 def record_outcome(session: Session, run_id: str, ordinal: int, **values: Any) -> None:
-    one = (EvaluationQuestionRow.evaluation_id == run_id, EvaluationQuestionRow.ordinal == ordinal)
-    session.execute(update(EvaluationQuestionRow).where(*one).values(**values))
+    mine = (EvaluationQuestionRow.evaluation_id == run_id, EvaluationQuestionRow.ordinal == ordinal)
+    session.execute(update(EvaluationQuestionRow).where(*mine).values(**values))
 
 
 def forget_runs_about(collection_id: str, limit: int) -> Delete:
-    some = select(EvaluationRow.id).where(EvaluationRow.collection_id == collection_id).limit(limit)
-    return delete(EvaluationRow).where(EvaluationRow.id.in_(some))
+    ids = select(EvaluationRow.id).where(EvaluationRow.collection_id == collection_id).limit(limit)
+    return delete(EvaluationRow).where(EvaluationRow.id.in_(ids))
 
 
 def forget_answers_compared(limit: int) -> Update:
     """Answers of runs to questions of which neither the record nor feedback is kept any more."""
     mine = EvaluationQuestionRow.question_id
-    gone = (
+    forgotten = (
         ~exists().where(QuestionRow.id == mine, QuestionRow.text != ""),
         ~exists().where(FeedbackRow.answer_id == mine),
     )
-    some = _keys().where(mine.is_not(None), EvaluationQuestionRow.answers.is_not(None), *gone).limit(limit)
-    return update(EvaluationQuestionRow).where(_is_one_of(some)).values(answers=null())
+    keys = _keys().where(mine.is_not(None), EvaluationQuestionRow.answers.is_not(None), *forgotten).limit(limit)
+    return update(EvaluationQuestionRow).where(_is_one_of(keys)).values(answers=null())
 
 
-def forget_given(before: datetime, limit: int) -> Update:
-    """Questions that were given with runs that ended before the moment, and the answers to them."""
-    old = select(EvaluationRow.id).where(EvaluationRow.state.not_in(OPEN), EvaluationRow.created_at < before)
-    some = _keys().where(EvaluationQuestionRow.given.is_not(None), EvaluationQuestionRow.evaluation_id.in_(old))
-    return update(EvaluationQuestionRow).where(_is_one_of(some.limit(limit))).values(given=null(), answers=null())
+def forget_given(cutoff: datetime, limit: int) -> Update:
+    """Questions that were given with runs that ended before the cutoff, and the answers to them."""
+    old = select(EvaluationRow.id).where(EvaluationRow.state.not_in(OPEN), EvaluationRow.created_at < cutoff)
+    keys = _keys().where(EvaluationQuestionRow.given.is_not(None), EvaluationQuestionRow.evaluation_id.in_(old))
+    return update(EvaluationQuestionRow).where(_is_one_of(keys.limit(limit))).values(given=null(), answers=null())
 
 
-def forget_older_given(tenant_id: str, kept: int) -> Update:
-    """Questions that were given with a tenant's ended runs, and the answers to them, but those of the `kept` newest."""
+def forget_older_given(tenant_id: str, limit: int) -> Update:
+    """Questions given with a tenant's ended runs, and the answers to them, except those of the `limit` newest."""
     ended = (EvaluationRow.tenant_id == tenant_id, EvaluationRow.source == "given", EvaluationRow.state.not_in(OPEN))
-    older = select(EvaluationRow.id).where(*ended).order_by(*(key.desc() for key in RUN_KEYS)).offset(kept)
+    older = select(EvaluationRow.id).where(*ended).order_by(*(key.desc() for key in RUN_KEYS)).offset(limit)
     mine = (EvaluationQuestionRow.evaluation_id.in_(older), EvaluationQuestionRow.given.is_not(None))
     return update(EvaluationQuestionRow).where(*mine).values(given=null(), answers=null())
 

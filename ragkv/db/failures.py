@@ -96,9 +96,9 @@ def _discard_broken(context: ExceptionContext) -> None:
     raised, fields = context.sqlalchemy_exception, _fields_of(error)
     if raised is not None and fields:  # leave out the values of the row or the parameter that PostgreSQL names
         shown = ("S", "C") if str(fields.get("C")).startswith(_DATA) else ("S", "C", "M")
-        kept = {field: fields[field] for field in shown if field in fields}
-        raised.args = (str(raised.args[0]).replace(str(fields), str(kept)),)
-        error.args = (kept,)
+        safe = {field: fields[field] for field in shown if field in fields}
+        raised.args = (str(raised.args[0]).replace(str(fields), str(safe)),)
+        error.args = (safe,)
         if str(fields.get("C")).startswith(_CONSTRAINT):  # the driver tells so of duplicates alone
             raise IntegrityError(raised.statement, raised.params, error, raised.hide_parameters)
 

@@ -50,7 +50,7 @@ def asked_at(tenant_id: str, question_id: str) -> Select[datetime]:
     return select(QuestionRow.created_at).where(QuestionRow.id == question_id, QuestionRow.tenant_id == tenant_id)
 
 
-def logged_questions(wanted: QuestionFilter) -> list[tuple[Select[*tuple[Any, ...]], Keys]]:
+def logged_questions(criteria: QuestionFilter) -> list[tuple[Select[*tuple[Any, ...]], Keys]]:
     """Statements with the keys of their order, which find every question once, together: (id, text, asked at, mode,
     finish reason, first-token ms, total ms, collection's id and name, feedback).
 
@@ -61,20 +61,20 @@ def logged_questions(wanted: QuestionFilter) -> list[tuple[Select[*tuple[Any, ..
         select(QuestionRow.id, QuestionRow.text, QuestionRow.created_at.label("asked_at"), *_FACTS)
         .join(CollectionRow, CollectionRow.id == QuestionRow.collection_id)
         .outerjoin(FeedbackRow, FeedbackRow.answer_id == QuestionRow.id)
-        .where(QuestionRow.text != "", *_matching(wanted, QuestionRow, QuestionRow.text, QuestionRow.created_at))
+        .where(QuestionRow.text != "", *_matching(criteria, QuestionRow, QuestionRow.text, QuestionRow.created_at))
     )
     rated = (
         select(FeedbackRow.answer_id.label("id"), FeedbackRow.question.label("text"), FeedbackRow.asked_at, *_FACTS)
         .join(CollectionRow, CollectionRow.id == FeedbackRow.collection_id)
         .outerjoin(QuestionRow, FeedbackRow.answer_id == QuestionRow.id)
-        .where(*_matching(wanted, FeedbackRow, FeedbackRow.question, FeedbackRow.asked_at))
+        .where(*_matching(criteria, FeedbackRow, FeedbackRow.question, FeedbackRow.asked_at))
     )
-    if wanted.rating == "none":
+    if criteria.rating == "none":
         return [(recorded.where(FeedbackRow.answer_id.is_(None)), _RECORDED)]
-    if wanted.rating == "any":
+    if criteria.rating == "any":
         return [(rated, _RATED)]
-    if wanted.rating is not None:
-        return [(rated.where(FeedbackRow.rating == wanted.rating), _RATED)]
+    if criteria.rating is not None:
+        return [(rated.where(FeedbackRow.rating == criteria.rating), _RATED)]
     return [(recorded, _RECORDED), (rated.where(or_(QuestionRow.id.is_(None), QuestionRow.text == "")), _RATED)]
 
 
@@ -86,8 +86,8 @@ def known_answers(tenant_id: str, collection_id: str) -> Select[FeedbackRow]:
 
 def passages_of(answer_id: str) -> Select[str, str]:
     """(title, text) of an answer's passages that are left, in the prompt's order."""
-    kept = select(FeedbackPassageRow.title, FeedbackPassageRow.text)
-    return kept.where(FeedbackPassageRow.answer_id == answer_id).order_by(FeedbackPassageRow.ordinal)
+    statement = select(FeedbackPassageRow.title, FeedbackPassageRow.text)
+    return statement.where(FeedbackPassageRow.answer_id == answer_id).order_by(FeedbackPassageRow.ordinal)
 
 
 _RECORDED: Keys = (QuestionRow.created_at.expression, QuestionRow.id.expression)
@@ -99,18 +99,18 @@ _FACTS = (
 
 
 def _matching(
-    wanted: QuestionFilter,
+    criteria: QuestionFilter,
     kind: type[QuestionRow | FeedbackRow],
     text: SQLColumnExpression[str],
-    asked: SQLColumnExpression[datetime],
+    asked_at: SQLColumnExpression[datetime],
 ) -> list[ColumnElement[bool]]:
-    found: list[ColumnElement[bool]] = [kind.tenant_id == wanted.tenant_id]
-    if wanted.collection_id is not None:
-        found.append(kind.collection_id == wanted.collection_id)
-    if wanted.since is not None:
-        found.append(asked >= wanted.since)
-    if wanted.until is not None:
-        found.append(asked < wanted.until)
-    if wanted.text is not None:
-        found.append(text.icontains(storable(wanted.text), autoescape=True))
-    return found
+    conditions: list[ColumnElement[bool]] = [kind.tenant_id == criteria.tenant_id]
+    if criteria.collection_id is not None:
+        conditions.append(kind.collection_id == criteria.collection_id)
+    if criteria.since is not None:
+        conditions.append(asked_at >= criteria.since)
+    if criteria.until is not None:
+        conditions.append(asked_at < criteria.until)
+    if criteria.text is not None:
+        conditions.append(text.icontains(storable(criteria.text), autoescape=True))
+    return conditions

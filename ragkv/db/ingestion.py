@@ -68,11 +68,11 @@ class Lease:
     def take_next(cls, database: Database, owner: str) -> "Lease | None":
         """A hold on the document whose turn it is. None when none waits."""
         with database.writing() as session:
-            now = now_of(session)
-            document_id = next_waiting(session, now)
-            if document_id is None or not _claimed(session, document_id, owner, now):
+            moment = now_of(session)
+            document_id = next_waiting(session, moment)
+            if document_id is None or not _claimed(session, document_id, owner, moment):
                 return None
-            session.execute(served(document_id, now), execution_options={"synchronize_session": False})
+            session.execute(served(document_id, moment), execution_options={"synchronize_session": False})
         return cls(database, document_id, owner)
 
     def others_wait(self) -> bool:
@@ -101,7 +101,7 @@ class Lease:
         with self.database.reading() as session:
             if session.get(DocumentRow, self.document_id) is not None:
                 return set()
-            used = {key for some in batched(keys) for key in session.scalars(keys_in_use(some))}
+            used = {key for batch in batched(keys) for key in session.scalars(keys_in_use(batch))}
             return set(keys) - used
 
     def renew(self) -> None:
@@ -152,10 +152,10 @@ class Lease:
     def chunks_to_keep(self, rule: KVRule) -> list[Chunk]:
         """The chunks whose KV the rule wants; all of them if the document's KV was requested."""
         with self.database.reading() as session:
-            wanted = chunks_of(self.document_id).order_by(*CHUNK_KEYS)
+            statement = chunks_of(self.document_id).order_by(*CHUNK_KEYS)
             if rule.when is not KVWhen.UPLOAD and session.scalars(open_kind(self.document_id, REBUILD)).first() is None:
-                wanted = wanted.where(is_to_keep(rule))
-            return [to_chunk(row) for row in session.scalars(wanted)]
+                statement = statement.where(is_to_keep(rule))
+            return [to_chunk(row) for row in session.scalars(statement)]
 
     def kv_keys(self) -> set[str]:
         """KV keys that the document's chunks use already."""
@@ -164,7 +164,7 @@ class Lease:
 
     def finish(
         self,
-        kept: Sequence[KeptKV],
+        entries: Sequence[KeptKV],
         kv_fingerprint: str,
         rule: KVRule | None = None,
         default: KVRule | None = None,
@@ -180,7 +180,7 @@ class Lease:
         ended = {"status": Status.READY if is_whole else Status.SEARCHABLE, "kv_evicted": not is_whole, "stage": ""}
         with self.database.writing() as session:
             self._change(session)
-            _keep(session, self._row(session).tenant_id, kept)
+            _keep(session, self._row(session).tenant_id, entries)
             # From here on the collection's row is locked: its rule changes before this look or after the commit.
             session.execute(collection_of_document_changed(self.document_id))
             if default is not None and self._kv_rule(session, default) != rule:
@@ -193,13 +193,13 @@ class Lease:
             session.execute(open_jobs(self.document_id, status=JobStatus.DONE, error=None))
             return True
 
-    def keep(self, kept: Sequence[KeptKV]) -> None:
+    def keep(self, entries: Sequence[KeptKV]) -> None:
         """Record KV that is in the store. The first KV of a chunk is progress: attempts begin anew."""
         with self.database.writing() as session:
-            named = dict(session.execute(kv_names([kv.chunk_id for kv in kept])).all())
-            is_new = any(named.get(kv.chunk_id) != kv.key for kv in kept)  # evicted KV made again is no progress
+            named = dict(session.execute(kv_names([kv.chunk_id for kv in entries])).all())
+            is_new = any(named.get(kv.chunk_id) != kv.key for kv in entries)  # evicted KV made again is no progress
             self._change(session, **({"attempts": 1} if is_new else {}))
-            _keep(session, self._row(session).tenant_id, kept)
+            _keep(session, self._row(session).tenant_id, entries)
 
     def end_turn(self) -> None:
         """Release the document until its turn comes again. It has made progress: attempts begin anew."""
@@ -218,9 +218,9 @@ class Lease:
     def keep_earlier(self, reason: str) -> None:
         """End a re-read that failed for good, with the reason: the earlier chunks go on answering, with the KV they
         have. The next re-read is the one that is asked for."""
-        kept = {"status": Status.SEARCHABLE, "kv_evicted": True}
+        values = {"status": Status.SEARCHABLE, "kv_evicted": True}
         with self.database.writing() as session:
-            self._change(session, **kept, error=reason, stage="", **RELEASED)
+            self._change(session, **values, error=reason, stage="", **RELEASED)
             session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
             announce(session, self.document_id, FAILED_EVENT)
 
@@ -269,20 +269,20 @@ def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
     """Forget those of `keys` that no chunk uses any longer. Returns them: their files can go."""
     unused: list[str] = []
     with database.writing() as session:
-        for some in batched(keys):
-            used = set(session.scalars(keys_in_use(some)))
-            unused += (gone := [key for key in some if key not in used])
-            session.execute(forget_entries(gone))
+        for batch in batched(keys):
+            used = set(session.scalars(keys_in_use(batch)))
+            unused += (stale := [key for key in batch if key not in used])
+            session.execute(forget_entries(stale))
     return unused
 
 
-def _claimed(session: Session, document_id: str, owner: str, now: datetime) -> bool:
+def _claimed(session: Session, document_id: str, owner: str, moment: datetime) -> bool:
     """Whether `owner` holds the document now. A lease that had lapsed means that its worker was lost, and is noted."""
     lost = session.scalar(select(DocumentRow.lease_owner).where(DocumentRow.id == document_id)) is not None
-    if not num_changed(session, claim(document_id, owner, now, now + LEASE)):
+    if not num_changed(session, claim(document_id, owner, moment, moment + LEASE)):
         return False
     attempts = JobRow.attempts + int(lost)
-    session.execute(open_jobs(document_id, status=JobStatus.RUNNING, attempts=attempts, updated_at=now))
+    session.execute(open_jobs(document_id, status=JobStatus.RUNNING, attempts=attempts, updated_at=moment))
     return True
 
 
@@ -290,15 +290,14 @@ def _later(session: Session, failures: int) -> datetime:
     return now_of(session) + timedelta(seconds=retry_delay_s(failures))
 
 
-def _keep(session: Session, tenant_id: str, kept: Sequence[KeptKV]) -> None:
-    if not kept:
+def _keep(session: Session, tenant_id: str, entries: Sequence[KeptKV]) -> None:
+    if not entries:
         return
-    session.connection().execute(name_kv(), [{"chunk": kv.chunk_id, "key": kv.key} for kv in kept])
-    entries = {kv.key: kv for kv in kept}.values()
+    session.connection().execute(name_kv(), [{"chunk": kv.chunk_id, "key": kv.key} for kv in entries])
+    by_key = {kv.key: kv for kv in entries}.values()
     rows = [
-        {"key": kv.key, "tenant_id": tenant_id, "num_tokens": kv.num_tokens, "num_bytes": kv.num_bytes}
-        for kv in entries
+        {"key": kv.key, "tenant_id": tenant_id, "num_tokens": kv.num_tokens, "num_bytes": kv.num_bytes} for kv in by_key
     ]
-    for some in batched(rows):
-        session.execute(keep_entries(session.get_bind().dialect.name, some))
-        session.connection().execute(recall_uses([str(row["key"]) for row in some]))
+    for batch in batched(rows):
+        session.execute(keep_entries(session.get_bind().dialect.name, batch))
+        session.connection().execute(recall_uses([str(row["key"]) for row in batch]))

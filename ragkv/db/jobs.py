@@ -46,13 +46,13 @@ def count_all_jobs() -> Select[JobStatus, int]:
 
 def jobs_of_tenant(tenant_id: str, status: JobStatus | None = None) -> Select[JobRow, DocumentRow, str]:
     """(job, its document, the name of the document's collection) of a tenant's jobs, or of those with one status."""
-    found = (
+    statement = (
         select(JobRow, DocumentRow, CollectionRow.name)
         .join(DocumentRow, DocumentRow.id == JobRow.document_id)
         .join(CollectionRow, CollectionRow.id == DocumentRow.collection_id)
         .where(JobRow.tenant_id == tenant_id)
     )
-    return found if status is None else found.where(JobRow.status == status)
+    return statement if status is None else statement.where(JobRow.status == status)
 
 
 def count_jobs(tenant_id: str) -> Select[JobStatus, int]:

@@ -28,7 +28,7 @@ def some_key() -> Select[str]:
     return select(ApiKeyRow.id).limit(1)
 
 
-def mark_used(key_id: str, now: datetime, before: datetime) -> Update:
-    """Note a use, unless one after `before` is noted already."""
-    stale = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < before)
-    return update(ApiKeyRow).where(ApiKeyRow.id == key_id, stale).values(last_used_at=now)
+def mark_used(key_id: str, moment: datetime, cutoff: datetime) -> Update:
+    """Note a use, unless one after the cutoff is noted already."""
+    stale = or_(ApiKeyRow.last_used_at.is_(None), ApiKeyRow.last_used_at < cutoff)
+    return update(ApiKeyRow).where(ApiKeyRow.id == key_id, stale).values(last_used_at=moment)

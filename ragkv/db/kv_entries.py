@@ -78,9 +78,9 @@ def keys_of_chunks(chunk_ids: Sequence[str]) -> Select[str]:
     return select(KVEntryRow.key).where(_used_by_chunks(chunk_ids))
 
 
-def locked_entries(found: Select[str]) -> Select[str]:
+def locked_entries(keys: Select[str]) -> Select[str]:
     """The same keys; on PostgreSQL their entries are locked, in the order in which all transactions lock several."""
-    return found.order_by(KVEntryRow.key).with_for_update()
+    return keys.order_by(KVEntryRow.key).with_for_update()
 
 
 def forget_entries(keys: Sequence[str]) -> Delete:
@@ -100,8 +100,8 @@ def kv_by_tier() -> Select[str, int, int]:
 def kv_of(owner: KVOwner, tier: str | None = None) -> Select[int, int, int, datetime | None]:
     """(files, bytes, tokens, last use) of the KV that an owner's chunks use; of those entries alone that are of a
     tier."""
-    found = select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
-    return found if tier is None else found.where(KVEntryRow.tier == tier)
+    statement = select(*_SUMS, func.max(KVEntryRow.last_used_at)).where(_used_by(owner))
+    return statement if tier is None else statement.where(KVEntryRow.tier == tier)
 
 
 def kv_by_collection(collection_ids: Sequence[str]) -> Select[str, int, int, int]:
@@ -113,8 +113,8 @@ def kv_by_collection(collection_ids: Sequence[str]) -> Select[str, int, int, int
         .distinct()
         .subquery()
     )
-    found = select(used.c.collection_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
-    return found.group_by(used.c.collection_id)
+    statement = select(used.c.collection_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
+    return statement.group_by(used.c.collection_id)
 
 
 def kv_by_tenant() -> Select[str, int, int, int]:
@@ -135,8 +135,8 @@ def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
         .distinct()
         .subquery()
     )
-    found = select(used.c.document_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
-    return found.group_by(used.c.document_id)
+    statement = select(used.c.document_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
+    return statement.group_by(used.c.document_id)
 
 
 def entries_of(owner: KVOwner) -> Select[str, int]:
@@ -161,8 +161,8 @@ def all_entries() -> Select[str, int]:
 
 def entries_only_of(owner: KVOwner) -> Select[str, int]:
     """(key, bytes) of what an owner's chunks use and no others do."""
-    others = and_(ChunkRow.kv_key == KVEntryRow.key, DocumentRow.tenant_id == owner.tenant_id, ~_belongs(owner))
-    elsewhere = exists().where(ChunkRow.document_id == DocumentRow.id, others)
+    used_elsewhere = and_(ChunkRow.kv_key == KVEntryRow.key, DocumentRow.tenant_id == owner.tenant_id, ~_belongs(owner))
+    elsewhere = exists().where(ChunkRow.document_id == DocumentRow.id, used_elsewhere)
     return entries_of(owner).where(~elsewhere)
 
 
@@ -176,18 +176,18 @@ def warmer(
     warm_until: SQLColumnExpression[float], moment: datetime, half_life_s: float, uses: int
 ) -> ColumnElement[float]:
     """`ragkv.eviction.warmer` as SQL."""
-    now = moment.timestamp()
+    timestamp = moment.timestamp()
     lowest, highest = HALF_LIVES
-    half_lives = _at_most(_at_least((warm_until - now) / half_life_s, lowest), highest)
+    half_lives = _at_most(_at_least((warm_until - timestamp) / half_life_s, lowest), highest)
     count = func.exp(half_lives * math.log(2)) + uses
-    return _at_least(now + half_life_s / math.log(2) * func.ln(count), warm_until)
+    return _at_least(timestamp + half_life_s / math.log(2) * func.ln(count), warm_until)
 
 
 def remember_uses(keys: Sequence[str]) -> Update:
     """Chunks whose KV is about to be evicted keep the count of its uses."""
     entry = select(KVEntryRow.warm_until).where(KVEntryRow.key == ChunkRow.kv_key).scalar_subquery()
-    kept = exists().where(KVEntryRow.key == ChunkRow.kv_key)
-    return update(ChunkRow).where(one_of(ChunkRow.kv_key, keys), kept).values(kv_warm_until=entry)
+    has_entry = exists().where(KVEntryRow.key == ChunkRow.kv_key)
+    return update(ChunkRow).where(one_of(ChunkRow.kv_key, keys), has_entry).values(kv_warm_until=entry)
 
 
 def recall_uses(keys: Sequence[str]) -> Update:
@@ -198,13 +198,13 @@ def recall_uses(keys: Sequence[str]) -> Update:
     )
 
 
-def used_in_the_future(now: datetime, tolerance: timedelta, half_life_s: float) -> Update:
+def used_in_the_future(moment: datetime, tolerance: timedelta, half_life_s: float) -> Update:
     """Entries that a wrong clock has marked as used later than now, or more often than can be, count as used once,
     now."""
-    warmest = now.timestamp() + HALF_LIVES[1] * half_life_s
-    wrong = or_(KVEntryRow.last_used_at > now + tolerance, KVEntryRow.warm_until > warmest)
-    warm_until = _at_most(KVEntryRow.warm_until, now.timestamp())
-    return update(KVEntryRow).where(wrong).values(last_used_at=now, warm_until=warm_until)
+    warmest = moment.timestamp() + HALF_LIVES[1] * half_life_s
+    wrong = or_(KVEntryRow.last_used_at > moment + tolerance, KVEntryRow.warm_until > warmest)
+    warm_until = _at_most(KVEntryRow.warm_until, moment.timestamp())
+    return update(KVEntryRow).where(wrong).values(last_used_at=moment, warm_until=warm_until)
 
 
 def kv_bytes_by_tenant() -> Select[str, int]:
@@ -244,8 +244,8 @@ def first_to_go(
     """(key, bytes) of `evictable` KV in the order of a policy of the table, by its `worth` as SQL."""
     worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": _warm_for_its_cost(half_life_s)}
     assert worth.keys() == EVICTION.keys()
-    found = evictable(tenant_id, spared).with_only_columns(KVEntryRow.key, KVEntryRow.num_bytes)
-    return found.order_by(worth[policy], KVEntryRow.key).limit(limit)
+    statement = evictable(tenant_id, spared).with_only_columns(KVEntryRow.key, KVEntryRow.num_bytes)
+    return statement.order_by(worth[policy], KVEntryRow.key).limit(limit)
 
 
 def _warm_for_its_cost(half_life_s: float) -> ColumnElement[float]:
@@ -272,10 +272,10 @@ def _pinned() -> ColumnElement[bool]:
     )
 
 
-def orphans(before: datetime) -> Select[str]:
-    """Keys made before a moment that no chunk uses."""
+def orphans(cutoff: datetime) -> Select[str]:
+    """Keys created before the cutoff that no chunk uses."""
     in_use = exists().where(ChunkRow.kv_key == KVEntryRow.key)
-    return select(KVEntryRow.key).where(KVEntryRow.created_at < before, ~in_use)
+    return select(KVEntryRow.key).where(KVEntryRow.created_at < cutoff, ~in_use)
 
 
 def lose_readiness(keys: Sequence[str]) -> Update:
@@ -297,9 +297,9 @@ def evicted_documents(owner: KVOwner) -> Select[DocumentRow]:
 
 def chunks_by_kv(owner: KVOwner) -> Select[int, int]:
     """(chunks, those whose KV is kept)."""
-    kept = func.count(KVEntryRow.key)
+    with_kv = func.count(KVEntryRow.key)
     return (
-        select(func.count(ChunkRow.id), kept)
+        select(func.count(ChunkRow.id), with_kv)
         .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
         .outerjoin(KVEntryRow, KVEntryRow.key == ChunkRow.kv_key)
         .where(_belongs(owner))

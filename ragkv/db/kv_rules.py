@@ -95,8 +95,8 @@ def documents_with_hot_chunks(default: KVRule) -> Select[str, str]:
 def is_to_upload(default: KVRule, moment: datetime, half_life_s: float) -> ColumnElement[bool]:
     """Whether the rule of a collection that uses an entry has it uploaded by now."""
     uses = func.coalesce(CollectionRow.kv_uses, default.uses)
-    now = moment.timestamp()
-    often = now + half_life_s / math.log(2) * func.ln(uses + _BEFORE_USES)
+    timestamp = moment.timestamp()
+    often = timestamp + half_life_s / math.log(2) * func.ln(uses + _BEFORE_USES)
     is_due = case(
         {
             KVWrite.BACK: KVEntryRow.created_at < moment - BACK_AFTER,

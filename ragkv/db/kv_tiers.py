@@ -33,8 +33,8 @@ def tenants_with_remote() -> Select[str]:
 def on_disk_alone(after: str, limit: int) -> Select[str, str, int]:
     """(key, tenant, bytes) of KV that was not uploaded: a page of it by key."""
     waiting = (KVEntryRow.tier == DISK, KVEntryRow.key > after)
-    found = select(KVEntryRow.key, KVEntryRow.tenant_id, KVEntryRow.num_bytes).where(*waiting)
-    return found.order_by(KVEntryRow.key).limit(limit)
+    statement = select(KVEntryRow.key, KVEntryRow.tenant_id, KVEntryRow.num_bytes).where(*waiting)
+    return statement.order_by(KVEntryRow.key).limit(limit)
 
 
 def moved(keys: Sequence[str], tier: str) -> Update:

@@ -9,9 +9,9 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 
 
-def is_free(until: InstrumentedAttribute[datetime | None], now: datetime) -> ColumnElement[bool]:
+def is_free(until: InstrumentedAttribute[datetime | None], moment: datetime) -> ColumnElement[bool]:
     """Whether nobody holds the row. until: when its lease ends."""
-    return or_(until.is_(None), until < now)
+    return or_(until.is_(None), until < moment)
 
 
 def num_changed(session: Session, statement: Update) -> int:

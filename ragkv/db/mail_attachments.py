@@ -23,18 +23,20 @@ def attachments_with_documents(mail_id: str) -> Select[MailAttachmentRow, Docume
 
 def attached_only_to(mail_id: str) -> Select[DocumentRow]:
     """The documents that came as attachments of this mail alone."""
-    others = aliased(MailAttachmentRow)
+    other = aliased(MailAttachmentRow)
     mine = exists().where(MailAttachmentRow.document_id == DocumentRow.id, MailAttachmentRow.mail_id == mail_id)
-    in_another = exists().where(others.document_id == DocumentRow.id, others.mail_id != mail_id)
+    in_another = exists().where(other.document_id == DocumentRow.id, other.mail_id != mail_id)
     return select(DocumentRow).where(DocumentRow.is_attachment, mine, ~in_another).order_by(DocumentRow.id)
 
 
 def mails_of(document_id: str) -> Select[str, str]:
     """(id, name) of the mails that a document is attached to, oldest first."""
-    found = select(DocumentRow.id, DocumentRow.name).join(
+    statement = select(DocumentRow.id, DocumentRow.name).join(
         MailAttachmentRow, MailAttachmentRow.mail_id == DocumentRow.id
     )
-    return found.where(MailAttachmentRow.document_id == document_id).order_by(DocumentRow.created_at, DocumentRow.id)
+    return statement.where(MailAttachmentRow.document_id == document_id).order_by(
+        DocumentRow.created_at, DocumentRow.id
+    )
 
 
 def forget_attachments(mail_ids: Sequence[str], hashes: Sequence[str] | None = None) -> Delete:

@@ -43,7 +43,7 @@ def revisions() -> list[str]:
 
 
 def check_known(revision: str | None, owner: str) -> None:
-    """Raises Rejected for a schema that no migration here starts from. owner: what has it, for the message."""
+    """Check that migrations start from a schema. Raises Rejected. owner: the holder of the schema, for the message."""
     if revision is None or revision in revisions():
         return
     if revision in _UNRELEASED:

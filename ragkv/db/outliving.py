@@ -69,8 +69,8 @@ def reinstate(connection: Connection, copies: Mapping[str, Table], *, with_delet
         return _delete_again(connection, tables)
     for table in _deletable(tables):
         (row_id,) = table.primary_key.columns
-        there = select(row_id)
-        connection.execute(delete(DeletionRow).where(DeletionRow.kind == table.name, DeletionRow.id.in_(there)))
+        present = select(row_id)
+        connection.execute(delete(DeletionRow).where(DeletionRow.kind == table.name, DeletionRow.id.in_(present)))
     return []
 
 

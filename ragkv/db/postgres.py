@@ -55,8 +55,8 @@ def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: 
         connection: Any = dialect.connect(*args, **options)
         sock: socket.socket = connection._usock  # noqa: SLF001 - pg8000 hands its socket out no other way
         sock.settimeout(None)
-        known = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
-        for name in known if sock.family != socket.AF_UNIX else ():
+        supported = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
+        for name in supported if sock.family != socket.AF_UNIX else ():
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
         connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()) + DURABLE)
     except OSError as error:

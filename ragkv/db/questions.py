@@ -71,8 +71,8 @@ def keep_log(tenant_id: str, days: int | None) -> Update:
     return update(TenantRow).where(TenantRow.id == tenant_id).values(question_log_days=days)
 
 
-def forget_texts(tenant_id: str, before: datetime, limit: int) -> Update:
-    """Texts of a tenant's questions that were asked before the moment."""
-    old = (QuestionRow.tenant_id == tenant_id, QuestionRow.created_at < before, QuestionRow.text != "")
-    some = select(QuestionRow.id).where(*old).order_by(QuestionRow.created_at).limit(limit)
-    return update(QuestionRow).where(QuestionRow.id.in_(some)).values(text="")
+def forget_texts(tenant_id: str, cutoff: datetime, limit: int) -> Update:
+    """Texts of a tenant's questions that were asked before the cutoff."""
+    old = (QuestionRow.tenant_id == tenant_id, QuestionRow.created_at < cutoff, QuestionRow.text != "")
+    ids = select(QuestionRow.id).where(*old).order_by(QuestionRow.created_at).limit(limit)
+    return update(QuestionRow).where(QuestionRow.id.in_(ids)).values(text="")

@@ -46,8 +46,8 @@ def make_consistent(connection: Connection, earlier: Mapping[str, int]) -> None:
     if changed:
         by_id = update(DocumentRow.__table__).where(DocumentRow.id == bindparam("document"))  # type: ignore[arg-type]
         connection.execute(by_id.values(version=bindparam("larger")), changed)
-    now = int(time.time())
-    newest = case((CollectionRow.generation < now, now), else_=CollectionRow.generation + 1)
+    timestamp = int(time.time())
+    newest = case((CollectionRow.generation < timestamp, timestamp), else_=CollectionRow.generation + 1)
     connection.execute(update(CollectionRow).values(generation=newest))
 
 

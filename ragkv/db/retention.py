@@ -12,26 +12,26 @@ from ragkv.status import JobStatus
 _ENDED = (JobStatus.DONE, JobStatus.FAILED)
 
 
-def forget_questions(before: datetime, limit: int) -> Delete:
-    """Questions that were asked before the moment."""
-    old = select(QuestionRow.id).where(QuestionRow.created_at < before).order_by(QuestionRow.created_at).limit(limit)
+def forget_questions(cutoff: datetime, limit: int) -> Delete:
+    """Questions that were asked before the cutoff."""
+    old = select(QuestionRow.id).where(QuestionRow.created_at < cutoff).order_by(QuestionRow.created_at).limit(limit)
     return delete(QuestionRow).where(QuestionRow.id.in_(old))
 
 
 def forget_questions_about(collection_id: str, limit: int) -> Delete:
-    some = select(QuestionRow.id).where(QuestionRow.collection_id == collection_id).limit(limit)
-    return delete(QuestionRow).where(QuestionRow.id.in_(some))
+    ids = select(QuestionRow.id).where(QuestionRow.collection_id == collection_id).limit(limit)
+    return delete(QuestionRow).where(QuestionRow.id.in_(ids))
 
 
-def forget_jobs(before: datetime, limit: int) -> Delete:
-    """Jobs that ended before the moment."""
-    ended = (JobRow.status.in_(_ENDED), JobRow.updated_at < before)
+def forget_jobs(cutoff: datetime, limit: int) -> Delete:
+    """Jobs that ended before the cutoff."""
+    ended = (JobRow.status.in_(_ENDED), JobRow.updated_at < cutoff)
     old = select(JobRow.id).where(*ended).order_by(JobRow.updated_at).limit(limit)
     return delete(JobRow).where(JobRow.id.in_(old))
 
 
 def keys_ended_before(moment: datetime, limit: int) -> Select[ApiKeyRow]:
-    """API keys that were revoked or expired before the moment, but for the newest of all keys and for those that made
+    """API keys that were revoked or expired before the cutoff, but for the newest of all keys and for those that made
     or revoked one that did not end so long ago."""
     other = aliased(ApiKeyRow)
     named = or_(other.created_by == ApiKeyRow.id, other.revoked_by == ApiKeyRow.id)

@@ -72,11 +72,11 @@ class DatabaseSource:
         with self._database.reading() as session:
             statements = [chunks_by_id(tenant_id, ids) for ids in batched(chunk_ids)]
             rows = [row for statement in statements for row in session.execute(statement)]
-            found = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
+            chunks = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
             present = self.present.index_fingerprint
-            otherwise = [found[row[0].id] for row in rows if row.index_fingerprint != present]
-            found |= self._encoded_anew(otherwise)
-        return [found[chunk_id] for chunk_id in chunk_ids if chunk_id in found]
+            otherwise = [chunks[row[0].id] for row in rows if row.index_fingerprint != present]
+            chunks |= self._encoded_anew(otherwise)
+        return [chunks[chunk_id] for chunk_id in chunk_ids if chunk_id in chunks]
 
     def titles(
         self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
@@ -131,21 +131,25 @@ class _Versions:
         self.of_other_encoders: frozenset[str] = frozenset()
         self.outdated: frozenset[str] = frozenset()
 
-    def update(self, known: "_Versions", written: Iterable[tuple[str, int, bool, bool, bool]]) -> None:
-        """Take over what was known with what was written since; in copies, for others read those that were given
-        out."""
-        by_document, others, replaced = dict(known.by_document), set(known.of_other_encoders), set(known.outdated)
+    def update(self, earlier: "_Versions", written: Iterable[tuple[str, int, bool, bool, bool]]) -> None:
+        """Take over `earlier` with what was written since; in copies, because other threads read those handed out."""
+        by_document, replaced = dict(earlier.by_document), set(earlier.outdated)
+        of_other_encoders = set(earlier.of_other_encoders)
         for document_id, version, is_indexed, of_encoder, is_replaced in written:
             by_document.pop(document_id, None)
-            others.discard(document_id)
+            of_other_encoders.discard(document_id)
             replaced.discard(document_id)
             if is_indexed:
                 by_document[document_id] = version
             if is_indexed and not of_encoder:
-                others.add(document_id)
+                of_other_encoders.add(document_id)
             if is_indexed and is_replaced:
                 replaced.add(document_id)
-        self.by_document, self.of_other_encoders, self.outdated = by_document, frozenset(others), frozenset(replaced)
+        self.by_document, self.of_other_encoders, self.outdated = (
+            by_document,
+            frozenset(of_other_encoders),
+            frozenset(replaced),
+        )
 
     def since(self, generation: int, marked: int) -> int | None:
         """The generation since which all changes are marked;

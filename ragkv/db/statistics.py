@@ -75,16 +75,16 @@ def full_series(tenant_id: str, since: datetime, width_s: int, costs: Costs) -> 
 def full_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:
     """(tokens computed, tokens cached, engine's milliseconds) of the latest questions in full to a model."""
     timed = (QuestionRow.mode == "full", QuestionRow.model == model, QuestionRow.computed_tokens > 0)
-    found = select(QuestionRow.computed_tokens, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)
-    return found.where(*_mine(tenant_id, since), *timed).order_by(QuestionRow.created_at.desc()).limit(limit)
+    statement = select(QuestionRow.computed_tokens, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)
+    return statement.where(*_mine(tenant_id, since), *timed).order_by(QuestionRow.created_at.desc()).limit(limit)
 
 
 def unstitched_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:
     """`full_runs`, of questions that were to be stitched and were not: no KV, or all of it recomputed."""
     ran = QuestionRow.recomputed_tokens + QuestionRow.computed_tokens
     timed = (_STITCHED, QuestionRow.model == model, QuestionRow.stitched_tokens == 0, QuestionRow.recomputed_tokens > 0)
-    found = select(ran, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)
-    return found.where(*_mine(tenant_id, since), *timed).order_by(QuestionRow.created_at.desc()).limit(limit)
+    statement = select(ran, QuestionRow.cached_tokens, QuestionRow.engine_ttft_ms)
+    return statement.where(*_mine(tenant_id, since), *timed).order_by(QuestionRow.created_at.desc()).limit(limit)
 
 
 def latest_questions(tenant_id: str, limit: int) -> Select[QuestionRow, str]:
@@ -97,8 +97,8 @@ def latest_questions(tenant_id: str, limit: int) -> Select[QuestionRow, str]:
 def unfinished_jobs(tenant_id: str, failed_since: datetime) -> Select[JobStatus, int]:
     """(status, how many): what waits, what runs, and what failed lately."""
     failed = and_(JobRow.status == JobStatus.FAILED, JobRow.updated_at >= failed_since)
-    wanted = or_(JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)), failed)
-    return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id, wanted).group_by(JobRow.status)
+    is_shown = or_(JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)), failed)
+    return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id, is_shown).group_by(JobRow.status)
 
 
 _TOKENS = (

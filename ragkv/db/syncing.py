@@ -53,8 +53,8 @@ class SyncLease:
     def take(cls, database: Database, data_source_id: str, owner: str) -> "SyncLease | None":
         """None while another process holds it. Raises NotFound if it is gone, Conflict while it is paused."""
         with database.writing() as session:
-            now = now_of(session)
-            claimed = num_changed(session, claim_data_source(data_source_id, owner, now, now + LEASE))
+            moment = now_of(session)
+            claimed = num_changed(session, claim_data_source(data_source_id, owner, moment, moment + LEASE))
             source = session.get(DataSourceRow, data_source_id, populate_existing=True)
             if source is None:
                 raise NotFound("the data source was removed in the meantime")
@@ -71,8 +71,8 @@ class SyncLease:
         if due is None:
             return None
         with database.writing() as session:
-            now = now_of(session)
-            claim = claim_data_source(due, owner, now, now + LEASE).where(is_due(now))
+            moment = now_of(session)
+            claim = claim_data_source(due, owner, moment, moment + LEASE).where(is_due(moment))
             source = session.get_one(DataSourceRow, due) if num_changed(session, claim) else None
         return None if source is None else cls(database, source, owner)
 
@@ -95,7 +95,7 @@ class SyncLease:
 
     def record(self, key: str, version: str, num_bytes: int, document_id: str | None, error: str | None) -> None:
         """Note what became of a file that is new or changed."""
-        found = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
+        values = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
         with self.database.writing() as session:
             self._hold_on(session)
             row = session.get(DataSourceFileRow, (self.source.id, key))
@@ -103,7 +103,7 @@ class SyncLease:
                 row = DataSourceFileRow(data_source_id=self.source.id, key=key, tenant_id=self.source.tenant_id)
                 session.add(row)
             row.seen_in = self.source.syncs
-            for name, value in found.items():
+            for name, value in values.items():
                 setattr(row, name, value)
 
     def distrust(self, key: str) -> None:
@@ -140,25 +140,25 @@ class SyncLease:
                 else:
                     location = session.get_one(DataSourceRow, other.data_source_id).location
                     is_renamed |= attribute(document, other, location)
-            gone = _without_those_of_mails(session, going)
+            unneeded = _without_those_of_mails(session, going)
             if is_renamed:
                 session.flush()
                 session.execute(collection_changed(self.source.collection_id))
-            return gone
+            return unneeded
 
     def strays(self, limit: int) -> list[str]:
         """Documents made from files that were never noted: the process was killed, and the file is gone since."""
         with self.database.writing() as session:
             self._hold_on(session)
-            found = documents_without_source_file(self.source.collection_id, self.source.id).limit(limit)
-            return _without_those_of_mails(session, session.scalars(found).all())
+            statement = documents_without_source_file(self.source.collection_id, self.source.id).limit(limit)
+            return _without_those_of_mails(session, session.scalars(statement).all())
 
     def is_shared(self, document_id: str, key: str) -> bool:
         """Whether the document is not this file's alone: another file has its bytes, or they were uploaded."""
         with self.database.reading() as session:
             is_synced = session.scalars(documents_synced([document_id])).first() is not None
-            others = session.scalars(other_files_of(document_id, self.source.id, [key]).limit(1)).first()
-            return not is_synced or others is not None
+            other = session.scalars(other_files_of(document_id, self.source.id, [key]).limit(1)).first()
+            return not is_synced or other is not None
 
     def forget(self, keys: Sequence[str]) -> None:
         with self.database.writing() as session:
@@ -169,12 +169,15 @@ class SyncLease:
         """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one
         began. is_whole: the listing came to its end. Deletions that were confirmed before it are so no longer."""
         with self.database.writing() as session:
-            now = now_of(session)
+            moment = now_of(session)
             interval, next_at = session.execute(schedule_of(self.source.id)).one_or_none() or (0, None)
-            if next_at is None or next_at <= (self.source.next_at or now):
-                next_at = now + timedelta(minutes=interval) if interval else None
+            if next_at is None or next_at <= (self.source.next_at or moment):
+                next_at = moment + timedelta(minutes=interval) if interval else None
             if is_whole:
-                changes |= {"synced_at": now, "confirmed_deletions": confirmed_since(self.source.confirmed_deletions)}
+                changes |= {
+                    "synced_at": moment,
+                    "confirmed_deletions": confirmed_since(self.source.confirmed_deletions),
+                }
             self._change(session, next_at=next_at, **changes, **RELEASED)
 
     def give_back(self) -> None:

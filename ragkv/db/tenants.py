@@ -59,10 +59,10 @@ def find_collection_ref(
     """The ids of a tenant and its collection, by their names. Raises NotFound for a tenant without such a
     collection."""
     with database.reading() as session:
-        found = session.execute(collection_by_names(tenant, collection)).one_or_none()
-        if found is None:
+        row = session.execute(collection_by_names(tenant, collection)).one_or_none()
+        if row is None:
             raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
-        owner, members = found
+        owner, members = row
         return CollectionRef(owner.id, members.id, owner.secret)
 
 
@@ -93,10 +93,10 @@ def collection_ref(tenant_id: str, collection: str, database: Database) -> Colle
 
 def find_collection(session: Session, tenant_id: str, collection: str) -> tuple[bytes, CollectionRow]:
     """(the tenant's secret, its collection, by its id or its name). Raises NotFound."""
-    found = session.execute(collection_of(tenant_id, collection)).one_or_none()
-    if found is None:
+    row = session.execute(collection_of(tenant_id, collection)).one_or_none()
+    if row is None:
         raise NotFound(f"there is no collection {collection[:80]!r}")
-    secret, members = found
+    secret, members = row
     return secret, members
 
 
@@ -110,8 +110,8 @@ def known_collection(session: Session, collection_id: str, *, lock: bool = False
 
 def hold_collection(session: Session, collection_id: str) -> None:
     """Keep a collection from being deleted until this transaction ends. Raises NotFound if it is gone."""
-    there = select(CollectionRow.id).where(CollectionRow.id == collection_id)
-    if session.scalar(there.with_for_update(read=True, key_share=True)) is None:
+    statement = select(CollectionRow.id).where(CollectionRow.id == collection_id)
+    if session.scalar(statement.with_for_update(read=True, key_share=True)) is None:
         raise NotFound(_GONE)
 
 

@@ -40,12 +40,12 @@ def entries_of(
     tenant_id: str, collection_id: str, statuses: Sequence[Status] | None = None
 ) -> Select[DocumentRow, str, datetime]:
     """(document, id, moment) of each file in a collection: attached files, and documents that are no file's."""
-    found = (
+    statement = (
         select(DocumentRow, ENTRY_ID, ENTRY_MOMENT)
         .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
         .where(DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     )
-    return found if statuses is None else found.where(DocumentRow.status.in_(statuses))
+    return statement if statuses is None else statement.where(DocumentRow.status.in_(statuses))
 
 
 def entry_by_id(tenant_id: str, collection_id: str, file_id: str) -> Select[DocumentRow, str, datetime]:

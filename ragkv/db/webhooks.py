@@ -61,13 +61,13 @@ def deliveries_of(webhook_id: str) -> Select[WebhookDeliveryRow]:
     return select(WebhookDeliveryRow).where(WebhookDeliveryRow.webhook_id == webhook_id)
 
 
-def due_deliveries(now: datetime, of_tenant: int, limit: int) -> Select[WebhookDeliveryRow, WebhookRow]:
+def due_deliveries(moment: datetime, of_tenant: int, limit: int) -> Select[WebhookDeliveryRow, WebhookRow]:
     """(delivery, its webhook) of messages to be sent now, some of each tenant: all tenants' longest due first, then
     their second."""
     place = func.row_number().over(
         partition_by=WebhookDeliveryRow.tenant_id, order_by=(WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
     )
-    is_due = (WebhookDeliveryRow.status == PENDING, WebhookDeliveryRow.next_at <= now)
+    is_due = (WebhookDeliveryRow.status == PENDING, WebhookDeliveryRow.next_at <= moment)
     ranked = select(WebhookDeliveryRow.id, place.label("place")).where(*is_due).subquery()
     return (
         select(WebhookDeliveryRow, WebhookRow)
@@ -94,9 +94,9 @@ def record_attempt(delivery_id: str, **changes: Any) -> Update:
     )
 
 
-def forget_deliveries(before: datetime, limit: int) -> Delete:
-    """Deliveries from before the moment that ended."""
-    ended = (WebhookDeliveryRow.status != PENDING, WebhookDeliveryRow.created_at < before)
+def forget_deliveries(cutoff: datetime, limit: int) -> Delete:
+    """Deliveries from before the cutoff that ended."""
+    ended = (WebhookDeliveryRow.status != PENDING, WebhookDeliveryRow.created_at < cutoff)
     old = select(WebhookDeliveryRow.id).where(*ended).order_by(WebhookDeliveryRow.created_at).limit(limit)
     return delete(WebhookDeliveryRow).where(WebhookDeliveryRow.id.in_(old))
 

@@ -68,9 +68,9 @@ async def resolve(target: Target, trusted: frozenset[str], lookups: Executor) ->
     Raises Rejected if any address of the host is private, OSError if there is none.
     """
     loop = asyncio.get_running_loop()
-    asked = partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
-    found = await loop.run_in_executor(lookups, asked)
-    addresses = [str(place[0]).partition("%")[0] for *_, place in found]
+    lookup = partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
+    results = await loop.run_in_executor(lookups, lookup)
+    addresses = [str(place[0]).partition("%")[0] for *_, place in results]
     if target.host not in trusted:
         for address in addresses:
             refuse_private(ipaddress.ip_address(address))
@@ -116,5 +116,5 @@ def _literal(host: str) -> IPAddress | None:
 
 def _is_inside(host: str) -> bool:
     """Whether the name alone says that it leads to no host on the internet."""
-    rest, _, last = host.rstrip(".").lower().rpartition(".")
-    return not rest or last in _NAMES_INSIDE
+    parent, _, last = host.rstrip(".").lower().rpartition(".")
+    return not parent or last in _NAMES_INSIDE

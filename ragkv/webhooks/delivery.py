@@ -58,12 +58,12 @@ class Courier:
     def deliver_due(self) -> int:
         """Send what is due, several messages at a time. Returns how many were tried. Raises Unavailable."""
         with self._database.writing() as session:
-            now = now_of(session)
-            due = session.execute(due_deliveries(now, OF_TENANT, AT_ONCE)).all()
+            moment = now_of(session)
+            due = session.execute(due_deliveries(moment, OF_TENANT, AT_ONCE)).all()
             mine = [
                 (delivery, webhook)
                 for delivery, webhook in due
-                if session.connection().execute(claim_delivery(delivery, now + CLAIM)).rowcount
+                if session.connection().execute(claim_delivery(delivery, moment + CLAIM)).rowcount
             ]
             session.expunge_all()
         if mine:
@@ -75,7 +75,7 @@ class Courier:
         lookups = ThreadPoolExecutor(len(due), "webhook-names")  # one for each: a slow name holds up no other
         try:
             async with httpx.AsyncClient(verify=verify, trust_env=False, timeout=ATTEMPT_S) as client:
-                outcomes = await asyncio.gather(*(self._attempt(client, lookups, *one) for one in due))
+                outcomes = await asyncio.gather(*(self._attempt(client, lookups, *message) for message in due))
         finally:
             lookups.shutdown(wait=False)  # nobody waits for an answer that comes after its attempt
         for (delivery, _), outcome in zip(due, outcomes, strict=True):

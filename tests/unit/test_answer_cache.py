@@ -55,7 +55,7 @@ def cache_of(ring: AnswerRing, rule: CacheRule | None = RULE, basis: str = "b") 
 
 def serves(cache: AnswerCache, question: Question) -> bool:
     look = cache.look(question)
-    return look is not None and look.found is not None
+    return look is not None and look.hit is not None
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def cached(ring: AnswerRing, request: pytest.FixtureRequest) -> tuple[AnswerCach
     asked = replace(ASKED, collection_id=request.node.name)
     cache = cache_of(ring)
     look = cache.look(asked)
-    assert isinstance(look, Look) and look.found is None
+    assert isinstance(look, Look) and look.hit is None
     cache.keep(asked, look, ANSWER)
     assert serves(cache, asked)
     return cache, asked

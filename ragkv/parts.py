@@ -586,9 +586,9 @@ class Parts:
 
     @cached_property
     def answer_ring(self) -> "AnswerRing":
-        from ragkv.answer_cache.ring import AnswerRing, Room
+        from ragkv.answer_cache.ring import AnswerRing, AnswerRoom
 
-        room = Room(self.settings.max_tenant_answer_bytes, self.settings.max_answer_bytes)
+        room = AnswerRoom(self.settings.max_tenant_answer_bytes, self.settings.max_answer_bytes)
         return AnswerRing(self.redis, room)
 
     @cached_property
@@ -605,7 +605,7 @@ class Parts:
 
         rule_of = partial(cache_rule, self.database)
         basis = _digest(self.model_fingerprint, self.kv_fingerprint(self.settings.kv_rule), self.answer_digest)
-        return AnswerCache(self.answer_ring, rule_of, self.source, self.embed, self.index_fingerprint, basis)
+        return AnswerCache(self.answer_ring, rule_of, self.source.chunks, self.embed, self.index_fingerprint, basis)
 
 
 def _digest(*values: object) -> str:

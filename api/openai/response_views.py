@@ -10,7 +10,7 @@ from msgspec import UNSET, UnsetType
 from api.openai.fields import TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.question import Answer, Question, Usage
-from ragkv.catalog.attachments import Entry
+from ragkv.catalog.attachments import StoreEntry
 from ragkv.ids import new_id
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
@@ -160,7 +160,7 @@ class ResponseDraft:
         return cls(initial, question.text, question.collection_id, with_results, f"fs_{new_id()}", f"msg_{new_id()}")
 
 
-def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> ResponseObject:
+def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntry]) -> ResponseObject:
     cut_off = answer.finish_reason == "length"
     return msgspec.structs.replace(
         draft.initial,
@@ -172,7 +172,7 @@ def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry])
     )
 
 
-def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> FileSearchCall:
+def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntry]) -> FileSearchCall:
     """The file search, passages best first."""
     results = None
     if draft.with_results:
@@ -193,13 +193,13 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -
     return FileSearchCall(id=draft.search_id, queries=[draft.question], status="completed", results=results)
 
 
-def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, Entry]) -> OutputMessage:
+def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntry]) -> OutputMessage:
     text = OutputText(text=answer.text, annotations=annotations_of(answer, sources))
     status: Literal["completed", "incomplete"] = "incomplete" if answer.finish_reason == "length" else "completed"
     return OutputMessage(id=draft.message_id, status=status, content=[text])
 
 
-def annotations_of(answer: Answer, sources: dict[str, Entry]) -> list[Annotation]:
+def annotations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[Annotation]:
     """Citations, one for each file and position, in the order of the text."""
     cited = {(one.answer_end, one.file_id): one for one in citations_of(answer, sources)}
     return [

@@ -5,7 +5,7 @@ import msgspec
 from api.v1.ask import AnswerView, UsageView
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
-from ragkv.catalog.attachments import Entry, entries_by_document
+from ragkv.catalog.attachments import StoreEntry, entries_by_document
 from ragkv.catalog.metadata import Metadata
 from ragkv.db.database import Database
 
@@ -42,13 +42,13 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
     cached_answer: CachedAnswer | None
 
 
-def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, Entry]:
+def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, StoreEntry]:
     """Files of the answer's passages, by document id, without those deleted meanwhile."""
     document_ids = {passage.chunk.document_id for passage in answer.passages}
     return entries_by_document(tenant_id, sorted(document_ids), database)
 
 
-def citations_of(answer: Answer, sources: dict[str, Entry]) -> list[FileCitation]:
+def citations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[FileCitation]:
     return [
         FileCitation(
             file_id=sources[one.document_id].file_id,

@@ -7,8 +7,8 @@ import msgspec
 
 from api.openai.paging import page_fields
 from api.openai.sources import attributes_of
-from ragkv.catalog.attachments import Entry
-from ragkv.catalog.file_batches import Batch
+from ragkv.catalog.attachments import StoreEntry
+from ragkv.catalog.file_batches import BatchProgress
 from ragkv.catalog.stores import Store
 from ragkv.page import Page
 from ragkv.status import ANSWERING, UNREAD, Status
@@ -117,7 +117,7 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["vector_store.file"] = "vector_store.file"
 
     @classmethod
-    def of(cls, entry: Entry) -> "StoreFile":
+    def of(cls, entry: StoreEntry) -> "StoreFile":
         document, status = entry.document, _STATUS[entry.document.status]
         return cls(
             id=entry.file_id,
@@ -141,7 +141,7 @@ class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Page[Entry]) -> "StoreFilePage":
+    def of(cls, found: Page[StoreEntry]) -> "StoreFilePage":
         data = [StoreFile.of(entry) for entry in found.items]
         return cls(data=data, **page_fields([file.id for file in data], found.more))
 
@@ -165,7 +165,7 @@ class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["vector_store.files_batch"] = "vector_store.files_batch"
 
     @classmethod
-    def of(cls, batch: Batch) -> "FileBatch":
+    def of(cls, batch: BatchProgress) -> "FileBatch":
         counts = FileCounts.of(batch.statuses, batch.num_missing)
         status: FileStatus = "completed"
         if batch.cancelled:

@@ -45,8 +45,8 @@ from api.schema.examples import (
     TEXT,
 )
 from ragkv.answer.question import Answer, Usage
-from ragkv.catalog.attachments import Entry
-from ragkv.catalog.file_batches import Batch
+from ragkv.catalog.attachments import StoreEntry
+from ragkv.catalog.file_batches import BatchProgress
 from ragkv.catalog.stores import Store
 from ragkv.catalog.uploads import FileView
 from ragkv.chunk import Chunk, Passage
@@ -63,7 +63,7 @@ ATTRIBUTES: dict[str, str | int | float | bool] = {"year": 1843, "draft": False}
 FILTER = {"type": "gte", "key": "year", "value": 1843}
 NUM_BYTES = DOCUMENT.bytes
 
-ENTRY = Entry(FILE_ID, msgspec.structs.replace(DOCUMENT, metadata=ATTRIBUTES), MOMENT)
+ENTRY = StoreEntry(FILE_ID, msgspec.structs.replace(DOCUMENT, metadata=ATTRIBUTES), MOMENT)
 SOURCES = {DOCUMENT_ID: ENTRY}
 ANSWERED = Answer(
     id=DONE.id,
@@ -94,7 +94,7 @@ DRAFT = ResponseDraft(
 
 FILE = FileObject.of(FileView(id=FILE_ID, name="ada.md", bytes=NUM_BYTES, purpose=PURPOSE, created_at=MOMENT))
 STORE = Store(COLLECTION_ID, COLLECTION.name, MOMENT, Counter({Status.READY: 12}), COLLECTION.bytes)
-BATCH = Batch(BATCH_ID, COLLECTION_ID, MOMENT, False, Counter({Status.INDEXING: 1, Status.READY: 1}), 0)
+BATCH = BatchProgress(BATCH_ID, COLLECTION_ID, MOMENT, False, Counter({Status.INDEXING: 1, Status.READY: 1}), 0)
 SERVED = ModelView(id=MODEL, created=CREATED)
 
 EXAMPLES: dict[Any, object] = {

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -65,7 +64,7 @@ class _PassageOf(msgspec.Struct, frozen=True, array_like=True):
     hop: int
 
 
-class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class _AnswerBody(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """The kept part of an answer. Text of documents stays in the database, quotations aside."""
 
     id: bytes
@@ -81,7 +80,7 @@ class _Body(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class KeptAnswer:
     """A cached answer with its passages."""
 
-    body: _Body
+    body: _AnswerBody
     similarity: float
     passages: tuple[Passage, ...]
 
@@ -101,16 +100,11 @@ class KeptAnswer:
         )
 
 
-class ChunkSource(Protocol):
-    """The database's side."""
-
-    def chunks(self, tenant_id: str, chunk_ids: list[str]) -> list[Chunk]: ...
-
-
 class AnswerCache:
     """Looks for answers and keeps them. Every call blocks; none raises because of Redis.
 
     rule_of: a collection's rule, by tenant and collection; None where answers are not kept.
+    chunks_of: a tenant's chunks by their ids, without those that are gone.
     index_fingerprint: names the encoder. basis: names whatever else of the service answers depend on.
     """
 
@@ -118,14 +112,14 @@ class AnswerCache:
         self,
         ring: AnswerRing,
         rule_of: Callable[[str, str], CacheRule | None],
-        chunks: ChunkSource,
+        chunks_of: Callable[[str, list[str]], list[Chunk]],
         embed: Callable[[str], Vectors],
         index_fingerprint: str,
         basis: str,
     ) -> None:
         self._ring = ring
         self._rule_of = rule_of
-        self._chunks = chunks
+        self._chunks_of = chunks_of
         self._embed = embed
         self._index_fingerprint = index_fingerprint
         self._basis = basis
@@ -156,7 +150,7 @@ class AnswerCache:
         """Keep an answer for later, unless the collection has changed since the look."""
         if not (look.may_keep and answer.text and answer.finish_reason in WHOLE):
             return
-        body = _Body(
+        body = _AnswerBody(
             id=new_record_id(),
             at=time.time(),
             question=question.text,
@@ -185,14 +179,14 @@ class AnswerCache:
         near = [(int(slots[i]), float(cosines[i])) for i in nearest]
         bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
         for (slot, similarity), packed in zip(near, bodies, strict=True):
-            body = None if packed is None else msgspec.msgpack.decode(packed, type=_Body)
+            body = None if packed is None else msgspec.msgpack.decode(packed, type=_AnswerBody)
             if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
                 return self._with_passages(question.tenant_id, body, similarity)
         return None
 
-    def _with_passages(self, tenant_id: str, body: _Body, similarity: float) -> KeptAnswer | None:
+    def _with_passages(self, tenant_id: str, body: _AnswerBody, similarity: float) -> KeptAnswer | None:
         """None if a passage is gone."""
-        chunks = {c.id: c for c in self._chunks.chunks(tenant_id, [p.chunk_id for p in body.passages])}
+        chunks = {c.id: c for c in self._chunks_of(tenant_id, [p.chunk_id for p in body.passages])}
         if any(p.chunk_id not in chunks for p in body.passages):
             return None
         passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)

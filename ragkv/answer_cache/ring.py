@@ -49,7 +49,7 @@ class RingName:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class AnswerRoom:
     """Bytes that kept answers may take: of one tenant, and of all together."""
 
     tenant: int
@@ -62,7 +62,7 @@ class AnswerRing:
     Every method raises Unavailable when Redis is away.
     """
 
-    def __init__(self, client: "redis.Redis", room: Room) -> None:
+    def __init__(self, client: "redis.Redis", room: AnswerRoom) -> None:
         self._client = client
         self._room = room
         self._put = client.register_script(PUT)

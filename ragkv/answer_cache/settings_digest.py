@@ -7,7 +7,7 @@ import msgspec
 from ragkv.settings import Settings
 
 WITHOUT_INFLUENCE = frozenset({
-    # The bytes of models have fingerprints of their own.
+    # The bytes of models have separate fingerprints.
     "model", "model_revision", "encoder", "encoder_revision",
     # Where things are, and how to get at them.
     "data_dir", "database_url", "redis_url", "engine_api_key", "qdrant_api_key", "host", "port", "public_url", "webhook_hosts",

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoreEntry:
     """A file in a collection: `file_id` is the document's own id where it was no file's."""
 
     file_id: str
@@ -100,7 +100,7 @@ def make_collection_of(tenant_id: str, name: str, file_ids: Sequence[str], parts
     return ref.collection_id
 
 
-def entry_of(ref: CollectionRef, file_id: str, database: Database) -> Entry:
+def entry_of(ref: CollectionRef, file_id: str, database: Database) -> StoreEntry:
     """One file in a collection. Raises NotFound."""
     with database.reading() as session:
         return to_entry(_find(session, ref, file_id))
@@ -115,7 +115,7 @@ def texts_of(ref: CollectionRef, file_id: str, database: Database) -> list[str]:
 
 def list_entries(
     ref: CollectionRef, page: PageRequest, statuses: Sequence[Status] | None, database: Database
-) -> Page[Entry]:
+) -> Page[StoreEntry]:
     """A collection's files. Raises NotFound if the one to begin at does not exist."""
     with database.reading() as session:
         return entries_among(session, ref, entries_of(ref.tenant_id, ref.collection_id, statuses), page)
@@ -123,7 +123,7 @@ def list_entries(
 
 def entries_among(
     session: "Session", ref: CollectionRef, listed: "Select[DocumentRow, str, datetime]", page: PageRequest
-) -> Page[Entry]:
+) -> Page[StoreEntry]:
     """One page of these files of a collection."""
 
     def position_of(file_id: str) -> Position:
@@ -134,7 +134,7 @@ def entries_among(
     return Page([to_entry(row) for row in rows.items], rows.more)
 
 
-def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> Entry:
+def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database: Database) -> StoreEntry:
     """Give a file of a collection this metadata in place of what it had. Raises NotFound, Rejected for too much."""
     with database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
@@ -198,15 +198,15 @@ def delete_file(tenant_id: str, file_id: str, parts: Parts, when_changed: Callab
     discard_unnamed(tenant_id, sha256, parts.database, parts.files)
 
 
-def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, Entry]:
+def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, StoreEntry]:
     """Documents that are still there, each as its oldest file."""
     with database.reading() as session:
         return {row[0].id: to_entry(row) for row in session.execute(entries_of_documents(tenant_id, document_ids))}
 
 
-def to_entry(row: "Row[DocumentRow, str, datetime]") -> Entry:
+def to_entry(row: "Row[DocumentRow, str, datetime]") -> StoreEntry:
     document, file_id, moment = row
-    return Entry(file_id, view_of(document), moment)
+    return StoreEntry(file_id, view_of(document), moment)
 
 
 def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> Sequence[str]:
@@ -261,10 +261,10 @@ def _find(
     session: "Session", ref: CollectionRef, file_id: str, *, lock: bool = False
 ) -> "Row[DocumentRow, str, datetime]":
     """The entry of a file, its document for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = entry_by_id(ref.tenant_id, ref.collection_id, file_id) if is_id(file_id) else None
-    if statement is not None and lock:
+    statement = entry_by_id(ref.tenant_id, ref.collection_id, file_id)
+    if lock:
         statement = statement.with_for_update(of=DocumentRow)
-    row = None if statement is None else session.execute(statement).one_or_none()
+    row = session.execute(statement).one_or_none() if is_id(file_id) else None
     if row is None:
         raise NotFound(f"the collection has no file {file_id[:80]!r}")
     return row

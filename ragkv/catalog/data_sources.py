@@ -269,10 +269,10 @@ def _check_watch(watch: bool, location: Location) -> None:
 
 def _find(session: "Session", tenant_id: str, data_source_id: str, *, lock: bool = False) -> DataSourceRow:
     """The row of a data source, for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = data_source_by_id(tenant_id, data_source_id) if is_id(data_source_id) else None
-    if statement is not None and lock:
+    statement = data_source_by_id(tenant_id, data_source_id)
+    if lock:
         statement = statement.with_for_update()
-    row = None if statement is None else session.scalars(statement).one_or_none()
+    row = session.scalars(statement).one_or_none() if is_id(data_source_id) else None
     if row is None:
         raise NotFound(f"there is no data source {data_source_id[:80]!r}")
     return row

@@ -306,8 +306,10 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
 
 def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:
     """The row of a document, for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = document_by_id(tenant_id, document_id) if is_id(document_id) else None
-    document = None if statement is None else session.scalars(locked(statement) if lock else statement).one_or_none()
+    statement = document_by_id(tenant_id, document_id)
+    if lock:
+        statement = locked(statement)
+    document = session.scalars(statement).one_or_none() if is_id(document_id) else None
     if document is None:
         raise NotFound(f"there is no document {document_id[:80]!r}")
     return document

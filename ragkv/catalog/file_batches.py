@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ragkv.catalog.attachments import Attach, Entry, attach_files, detach_if_there, entries_among
+from ragkv.catalog.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class BatchProgress:
     """Files by the state of their documents; `num_missing` are no longer in the collection."""
 
     id: str
@@ -34,7 +34,7 @@ class Batch:
     num_missing: int
 
 
-def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> Batch:
+def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> BatchProgress:
     """Attach all files, or none. Raises like `attach_files`."""
     batch_id, file_ids = new_id(), dict.fromkeys(file.file_id for file in files)
 
@@ -47,26 +47,26 @@ def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> B
     return batch_of(ref, batch_id, parts.database)
 
 
-def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> Batch:
+def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> BatchProgress:
     """A batch with the progress of its files. Raises NotFound."""
     with database.reading() as session:
         row = _find(session, ref, batch_id)
         documents = session.execute(entries_of_batch(ref.tenant_id, row)).all()
         statuses = Counter(document.status for document, *_ in documents)
         num_missing = (session.scalar(count_members(row.id)) or 0) - len(documents)
-        return Batch(row.id, row.collection_id, row.created_at, row.cancelled, statuses, num_missing)
+        return BatchProgress(row.id, row.collection_id, row.created_at, row.cancelled, statuses, num_missing)
 
 
 def list_batch(
     ref: CollectionRef, batch_id: str, page: PageRequest, statuses: Sequence[Status] | None, database: Database
-) -> Page[Entry]:
+) -> Page[StoreEntry]:
     """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
     with database.reading() as session:
         listed = entries_of_batch(ref.tenant_id, _find(session, ref, batch_id), statuses)
         return entries_among(session, ref, listed, page)
 
 
-def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: Callable[[], None]) -> Batch:
+def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: Callable[[], None]) -> BatchProgress:
     """Take out of the collection those of the batch's files that are not searchable yet.
 
     `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
@@ -84,10 +84,10 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: 
 
 def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
     """The row of a batch, for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = batch_by_id(ref.tenant_id, ref.collection_id, batch_id) if is_id(batch_id) else None
-    if statement is not None and lock:
+    statement = batch_by_id(ref.tenant_id, ref.collection_id, batch_id)
+    if lock:
         statement = statement.with_for_update(of=FileBatchRow)
-    row = None if statement is None else session.scalars(statement).one_or_none()
+    row = session.scalars(statement).one_or_none() if is_id(batch_id) else None
     if row is None:
         raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")
     return row

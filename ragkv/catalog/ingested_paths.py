@@ -9,7 +9,6 @@ from typing import Literal
 
 from ragkv.catalog.changes import store_exchange
 from ragkv.catalog.documents import delete_documents, find_document, revive, store_document
-from ragkv.db.database import Database
 from ragkv.db.file_tables import IngestedPathRow
 from ragkv.db.ingested_paths import document_of_path, is_of_path_alone
 from ragkv.errors import Conflict, NotFound
@@ -33,7 +32,8 @@ def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
     """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
     ingested by the caller. Raises like `store_document`, and OSError."""
     path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
-    earlier_id = _document_of(ref, path_sha256, parts.database)
+    with parts.database.reading() as session:
+        earlier_id = session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()
     if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
@@ -54,8 +54,3 @@ def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
             IngestedPathRow(collection_id=ref.collection_id, path_sha256=path_sha256, document_id=document_id)
         )
     return StoredPath(document_id, outcome)
-
-
-def _document_of(ref: CollectionRef, path_sha256: str, database: Database) -> str | None:
-    with database.reading() as session:
-        return session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()

@@ -71,7 +71,7 @@ class _NoMore(TooLarge):
     """Neither the file nor any other of the mail can be kept."""
 
 
-class _Place(NamedTuple):
+class _MailPlace(NamedTuple):
     """The place of a mail: the number of mails around it, and the ids of the uploaded ones."""
 
     depth: int
@@ -106,7 +106,7 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
         files.setdefault(hashlib.sha256(body).hexdigest(), _File(ordinal, name, body))
     with parts.database.reading() as session:
         rows = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
-        place = _Place(*uploads_of(session, document.id, MAX_DEPTH)) if files else _Place(0, ())
+        place = _MailPlace(*uploads_of(session, document.id, MAX_DEPTH)) if files else _MailPlace(0, ())
     if not files and not rows:
         return []
     ref = collection_ref(document.tenant_id, document.collection_id, parts.database)
@@ -138,7 +138,9 @@ def waiting_attachments(mail_id: str, database: Database) -> Sequence[str]:
         return [document.id for _, document in rows if document is not None and document.status is Status.ACCEPTED]
 
 
-def _accept(ref: CollectionRef, mail: DocumentRow, file: _File, place: _Place, parts: Parts, *, is_known: bool) -> str:
+def _accept(
+    ref: CollectionRef, mail: DocumentRow, file: _File, place: _MailPlace, parts: Parts, *, is_known: bool
+) -> str:
     """The id of the document. Raises Rejected if it cannot be kept. is_known: it is among the mail's attachments."""
     if place.depth == MAX_DEPTH:
         raise _NoMore(f"it is nested more than {MAX_DEPTH} mails deep: upload it separately")

@@ -99,13 +99,10 @@ def _is_within(value: Any, depth: int) -> bool:
 
 
 def _labels(value: Any) -> Iterator[str]:
+    """Each scalar of a value as JSON, or as a digest of that, which begins as no JSON does."""
     for member in value if isinstance(value, list) else [value]:
         if isinstance(member, Scalar):
-            yield _label(member)
-
-
-def _label(value: Scalar) -> str:
-    """The value as JSON, or a digest of that, which begins as no JSON does."""
-    encoded = msgspec.json.encode(int(value) if isinstance(value, float) and value.is_integer() else value)
-    label = encoded.decode()
-    return label if len(label) <= MAX_LABEL_CHARS else f"#{hashlib.sha256(encoded).hexdigest()}"
+            scalar = int(member) if isinstance(member, float) and member.is_integer() else member
+            encoded = msgspec.json.encode(scalar)
+            label = encoded.decode()
+            yield label if len(label) <= MAX_LABEL_CHARS else f"#{hashlib.sha256(encoded).hexdigest()}"

@@ -1,7 +1,7 @@
 """Keeps a collection in sync with a data source: accepts new files, replaces changed ones, removes deleted ones.
 
 A listing is compared with what is known of the files, some at a time; deletions come last, and only after a whole
-listing. Each file is one step of its own: a sync that is interrupted anywhere is gone on with by the next.
+listing. Each file is a separate step: a sync that is interrupted anywhere is gone on with by the next.
 """
 
 import logging
@@ -44,7 +44,7 @@ found the same do not count."""
 CLIENT = "data source"
 """In the audit log, in place of an address."""
 
-Outcome = Literal["done", "held", "failed", "interrupted"]
+SyncOutcome = Literal["done", "held", "failed", "interrupted"]
 GoOn = Callable[["SyncTally"], bool]
 """Told of the progress; whether to go on."""
 
@@ -57,7 +57,7 @@ class _Interrupted(Exception):
 class SyncTally:
     """The files of one sync, by what became of them. held: deletions that wait to be confirmed."""
 
-    outcome: Outcome = "done"
+    outcome: SyncOutcome = "done"
     error: str | None = None
     listed: int = 0
     skipped: int = 0

@@ -68,7 +68,8 @@ class BucketFiles:
             if len(key.encode()) > MAX_KEY_BYTES:
                 self.gap = f"{key[:80]}...: its name is longer than {MAX_KEY_BYTES:,} bytes"
             elif not any(map(is_hidden, key.split("/"))):
-                yield ListedFile(key, _version(meta), meta["size"])
+                name = meta["e_tag"] or meta["last_modified"].isoformat()
+                yield ListedFile(key, f"{meta['size']} {name}"[:200], meta["size"])
 
     @contextmanager
     def open(self, key: str) -> Iterator[Readable]:
@@ -108,11 +109,6 @@ class _Object:
                 raise Unavailable(f"object store: the connection ended {self._missing:,} bytes too early")
         piece, self._rest = self._rest[:size], self._rest[size:]
         return piece
-
-
-def _version(meta: Any) -> str:
-    name = meta["e_tag"] or meta["last_modified"].isoformat()
-    return f"{meta['size']} {name}"[:200]
 
 
 def _next(pieces: Iterator[Any]) -> Any:

@@ -16,7 +16,9 @@ def files_of(location: Location, tenant: str, settings: Settings) -> SourceFiles
     tenant."""
     root = root_of(location, tenant, allowed_locations(settings.data_sources_allowed))
     if location.scheme == FOLDER:
-        _refuse_own(location, settings.data_dir)
+        folder, own = Path(str(location)).resolve(), settings.data_dir.resolve()
+        if folder.is_relative_to(own) or own.is_relative_to(folder):
+            raise Forbidden(f"{location} overlaps the service's own data folder: connect another folder")
         return FolderFiles(Path(str(root)), location.names[len(root.names) :])
     if location.scheme != "s3":
         return BucketFiles(Place(location.url))
@@ -29,9 +31,3 @@ def files_of(location: Location, tenant: str, settings: Settings) -> SourceFiles
             settings.data_sources_secret_key,
         )
     )
-
-
-def _refuse_own(location: Location, data_dir: Path) -> None:
-    folder, own = Path(str(location)).resolve(), data_dir.resolve()
-    if folder.is_relative_to(own) or own.is_relative_to(folder):
-        raise Forbidden(f"{location} overlaps the service's own data folder: connect another folder")

@@ -79,7 +79,8 @@ def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
     except FileNotFoundError:
         raise Unavailable("a folder vanished in the meantime") from None
     except (OSError, RuntimeError) as error:
-        raise Unavailable(f"{_reason(error)}: raise fs.inotify.max_user_watches and max_user_instances") from None
+        cause = str(error).partition(" about [")[0].strip() or type(error).__name__
+        raise Unavailable(f"{cause}: raise fs.inotify.max_user_watches and max_user_instances") from None
 
 
 def _is_utf8(folder: Path) -> bool:
@@ -114,7 +115,3 @@ def kind_of_disk(folder: Path, mounts: Iterable[str]) -> str:
 def _unescaped(place: str) -> str:
     r"""Spaces and the like are written as \040 there."""
     return place.replace(r"\040", " ").replace(r"\011", "\t").replace(r"\012", "\n").replace(r"\134", "\\")
-
-
-def _reason(error: Exception) -> str:
-    return str(error).partition(" about [")[0].strip() or type(error).__name__

@@ -27,9 +27,9 @@ from sqlalchemy import (
 )
 
 from ragkv.db.database import Database, lift_time_limits
+from ragkv.db.migrate import VERSION_TABLE, revision_of
 from ragkv.errors import Rejected
 
-VERSION_TABLE = "alembic_version"
 LEFT_OUT = (VERSION_TABLE, "kv_entries")
 """Beside the schema's version, what names KV files: KV is made again from the documents."""
 BATCH = 200
@@ -69,14 +69,6 @@ def replacing(database: Database) -> Iterator[Connection]:
         yield connection
 
 
-def revision_of(connection: Connection) -> str | None:
-    """The schema's version; None for a database that was never migrated."""
-    if not connection.dialect.has_table(connection, VERSION_TABLE):
-        return None
-    revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608 - a constant
-    return revision
-
-
 def tables_of(connection: Connection) -> list[Table]:
     """The tables as they stand, whatever the schema's version; those that are referred to first."""
     return [table for table in reflected(connection) if table.name not in LEFT_OUT]
@@ -114,7 +106,7 @@ def load(
 ) -> None:
     """Insert what `dump` wrote. Raises Rejected for ids that could be paths.
 
-    `fixed` has the values, by table and column, that every row gets instead of its own.
+    `fixed` has the values, by table and column, that replace those of every row.
     """
     by_name = {dumped.name: dumped for dumped in dumps}
     for table in tables_of(connection):

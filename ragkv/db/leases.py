@@ -10,7 +10,7 @@ RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 
 
 def is_free(until: InstrumentedAttribute[datetime | None], moment: datetime) -> ColumnElement[bool]:
-    """Whether nobody holds the row. until: when its lease ends."""
+    """Whether the row is not held. until: when its lease ends."""
     return or_(until.is_(None), until < moment)
 
 

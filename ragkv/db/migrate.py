@@ -10,14 +10,14 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import DBAPIError
 
 from ragkv.db.database import open_engine
-from ragkv.db.dump import revision_of
 from ragkv.db.failures import may_pass, reason
 from ragkv.errors import Rejected, Unavailable
 
+VERSION_TABLE = "alembic_version"
 _LOCK_ID = 0x7261676B76  # "ragkv"
 _WAITING = "SET statement_timeout = '15min'; SET lock_timeout = '15min'"
 """For another process that migrates."""
@@ -40,6 +40,14 @@ def migrate(url: str, revision: str = "head") -> None:
 def revisions() -> list[str]:
     """Every version of the schema that this code knows, newest first."""
     return [script.revision for script in ScriptDirectory.from_config(_scripts()).walk_revisions()]
+
+
+def revision_of(connection: Connection) -> str | None:
+    """The schema's version; None for a database that was never migrated."""
+    if not connection.dialect.has_table(connection, VERSION_TABLE):
+        return None
+    revision: str | None = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608 - a constant
+    return revision
 
 
 def check_known(revision: str | None, owner: str) -> None:

@@ -63,7 +63,7 @@ def log_days_of(tenant_id: str) -> Select[int | None]:
 
 
 def tenants_with_log_days() -> Select[str, int | None]:
-    """(id, days) of tenants that keep texts of questions for days of their own."""
+    """(id, days) of tenants with a setting for how many days texts of questions are kept."""
     return select(TenantRow.id, TenantRow.question_log_days).where(TenantRow.question_log_days.is_not(None))
 
 

@@ -39,8 +39,8 @@ def open_sqlite(url: URL) -> Engine:
 
 
 def empty_write_ahead_log(path: str) -> None:
-    """Write all changes into the database file, and leave nothing of deleted rows beside it. While somebody reads for
-    long it stays as it is. Raises Unavailable."""
+    """Write all changes into the database file, and leave nothing of deleted rows beside it. While a connection reads
+    for long it stays as it is. Raises Unavailable."""
     try:
         with closing(sqlite3.connect(path, timeout=EMPTYING_TIMEOUT_S)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

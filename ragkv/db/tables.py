@@ -476,13 +476,13 @@ class DataSourceRow(Base):
     """A folder or a prefix of an object store that a collection is kept in sync with. A process syncs it only while it
     holds the lease.
 
-    interval_minutes: from one sync to the next; 0: only when somebody asks for it.
+    interval_minutes: from one sync to the next; 0: only on request.
     watch: whether a sync is due at once when the folder changes; watch_error: why no worker can tell.
     next_at: when the next sync is due; None: none is. It stays in the past during a sync, so that another goes on if it
         is lost.
     syncs: counts those that began. `listed`, `skipped`: files of the last one, and those that ingestion does not read.
     error: why the last one did not end well.
-    held_deletions: deletions that wait for somebody to confirm them; confirmed_deletions: how many may be made.
+    held_deletions: deletions that wait to be confirmed; confirmed_deletions: how many may be made.
     """
 
     __tablename__ = "data_sources"

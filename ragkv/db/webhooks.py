@@ -26,7 +26,8 @@ def announce(session: Session, document_id: str, event: str) -> None:
     """Queue a message about a document, as it now is, to every webhook of its collection or tenant."""
     session.expire_all()
     row = session.get_one(DocumentRow, document_id)
-    webhooks = session.scalars(_webhooks_about(row.tenant_id, row.collection_id)).all()
+    about = or_(WebhookRow.collection_id.is_(None), WebhookRow.collection_id == row.collection_id)
+    webhooks = session.scalars(select(WebhookRow.id).where(WebhookRow.tenant_id == row.tenant_id, about)).all()
     if not webhooks:
         return
     data = {
@@ -104,8 +105,3 @@ def forget_deliveries(cutoff: datetime, limit: int) -> Delete:
 def forget_deliveries_about(document_ids: Sequence[str]) -> Delete:
     """Messages about the documents, with their names and errors, sent or not. No message tells of a deletion."""
     return delete(WebhookDeliveryRow).where(one_of(WebhookDeliveryRow.document_id, document_ids))
-
-
-def _webhooks_about(tenant_id: str, collection_id: str) -> Select[str]:
-    of_all = or_(WebhookRow.collection_id.is_(None), WebhookRow.collection_id == collection_id)
-    return select(WebhookRow.id).where(WebhookRow.tenant_id == tenant_id, of_all)

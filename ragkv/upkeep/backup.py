@@ -14,7 +14,8 @@ import msgspec
 
 from ragkv.clock import utc_now
 from ragkv.db.database import Database
-from ragkv.db.dump import TableDump, dump, reflected, revision_of, snapshot, table_file
+from ragkv.db.dump import TableDump, dump, reflected, snapshot, table_file
+from ragkv.db.migrate import revision_of
 from ragkv.db.stored_files import named_files
 from ragkv.disk import make_folder, sync
 from ragkv.errors import Conflict, Rejected

@@ -9,7 +9,7 @@ import msgspec
 
 from ragkv.clock import utc_now
 from ragkv.db.dump import TableDump, lines_of
-from ragkv.db.outliving import deleted_ids, ends_of_keys, hashes_by_id
+from ragkv.db.restored import deleted_ids, ends_of_keys, hashes_by_id
 from ragkv.db.webhooks import PENDING
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from ragkv.db.audit import add_event_of_all_tenants
 from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
 from ragkv.db.migrate import check_known, migrate, revisions
-from ragkv.db.outliving import reinstate, set_aside
-from ragkv.db.restored import UNHELD, make_consistent, versions
+from ragkv.db.restored import UNHELD, make_consistent, reinstate, set_aside, versions
 from ragkv.disk import make_folder
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict, Rejected, Unavailable

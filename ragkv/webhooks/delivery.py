@@ -34,7 +34,7 @@ DELAYS_S = (5, 300, 1800, 7200, 18000, 36000, 36000)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryOutcome:
     """The outcome of one attempt: the receiver's status code, or the reason why there is none."""
 
     code: int | None
@@ -83,7 +83,7 @@ class Courier:
 
     async def _attempt(
         self, client: httpx.AsyncClient, lookups: Executor, delivery: WebhookDeliveryRow, webhook: WebhookRow
-    ) -> Outcome:
+    ) -> DeliveryOutcome:
         body = delivery.body.encode()
         try:
             async with asyncio.timeout(ATTEMPT_S):
@@ -98,15 +98,15 @@ class Courier:
                 url = httpx.URL(scheme=target.scheme, host=address, port=target.port, raw_path=target.path.encode())
                 named = {"sni_hostname": target.host}  # the certificate must be the host's, whatever its address
                 async with client.stream("POST", url, content=body, headers=headers, extensions=named) as response:
-                    return Outcome(response.status_code)
+                    return DeliveryOutcome(response.status_code)
         except TimeoutError:
-            return Outcome(None, f"no response within {ATTEMPT_S:.0f} s")
+            return DeliveryOutcome(None, f"no response within {ATTEMPT_S:.0f} s")
         except Rejected as error:
-            return Outcome(None, str(error))
+            return DeliveryOutcome(None, str(error))
         except Exception as error:  # whatever a receiver or its name does costs its own message alone
-            return Outcome(None, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
+            return DeliveryOutcome(None, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
 
-    def _record(self, delivery: WebhookDeliveryRow, outcome: Outcome) -> None:
+    def _record(self, delivery: WebhookDeliveryRow, outcome: DeliveryOutcome) -> None:
         failures = delivery.attempts + 1
         with self._database.writing() as session:
             changes: dict[str, Any]

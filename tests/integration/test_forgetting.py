@@ -17,7 +17,7 @@ from ingest.page_views import PageViews
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.question import Answer, Delta, Question
-from ragkv.answer_cache.ring import GONE, AnswerRing, RingName, Room, record_type
+from ragkv.answer_cache.ring import GONE, AnswerRing, AnswerRoom, RingName, record_type
 from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import accept_document, delete_document
 from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
@@ -269,7 +269,7 @@ class TestRoom:
 
     @pytest.fixture
     def ring(self, parts: Parts, redis_server: EmbeddedRedis) -> AnswerRing:
-        return AnswerRing(parts.redis, Room(tenant=10 * 1056, all=15 * 1056))
+        return AnswerRing(parts.redis, AnswerRoom(tenant=10 * 1056, all=15 * 1056))
 
     def test_a_tenants_answers_stay_within_its_room_and_the_collection_unused_for_longest_goes(
         self, ring: AnswerRing, parts: Parts

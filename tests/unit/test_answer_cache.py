@@ -8,7 +8,7 @@ import pytest
 
 from ragkv.answer.question import Answer, Question, Timings, Turn, Usage
 from ragkv.answer_cache.cache import AnswerCache, CacheRule, Look
-from ragkv.answer_cache.ring import AnswerRing, Room
+from ragkv.answer_cache.ring import AnswerRing, AnswerRoom
 from ragkv.chunk import Chunk
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.redis_client import connect
@@ -28,11 +28,9 @@ ANSWER = Answer(
 RULE = CacheRule(threshold=0.9, ttl_s=3600, generation=1)
 
 
-class NoChunks:
-    """A database without chunks."""
-
-    def chunks(self, tenant_id: str, chunk_ids: list[str]) -> list[Chunk]:
-        return []
+def no_chunks(tenant_id: str, chunk_ids: list[str]) -> list[Chunk]:
+    """Those of a database without chunks."""
+    return []
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def ring(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AnswerRing]:
     settings = Settings(data_dir=tmp_path_factory.mktemp("redis"))
     server = EmbeddedRedis(settings)
     server.start()
-    yield AnswerRing(connect(settings), Room(2**20, 2**20))
+    yield AnswerRing(connect(settings), AnswerRoom(2**20, 2**20))
     server.stop()
 
 
@@ -50,7 +48,7 @@ def embed(text: str) -> Vectors:
 
 
 def cache_of(ring: AnswerRing, rule: CacheRule | None = RULE, basis: str = "b") -> AnswerCache:
-    return AnswerCache(ring, lambda tenant, collection: rule, NoChunks(), embed, "f", basis)
+    return AnswerCache(ring, lambda tenant, collection: rule, no_chunks, embed, "f", basis)
 
 
 def serves(cache: AnswerCache, question: Question) -> bool:

@@ -6,7 +6,6 @@ entry, so it never goes.
 """
 
 import difflib
-import importlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,17 +41,16 @@ class Entry:
 
 
 class EvictionPolicy(Protocol):
-    """A policy. A class from outside is named `package.module:Class` and is made without arguments."""
+    """The order in which entries are evicted. It changes only with uses."""
 
-    def worth(self, entry: Entry, now: float) -> float:
-        """Worth of keeping the entry, in any unit: the entry of least worth goes first. Called for many entries: keep
-        it short."""
+    def worth(self, entry: Entry) -> float:
+        """Worth of keeping the entry, in any unit: the entry of least worth goes first."""
 
 
 class LeastRecentlyUsed:
     """Worth is the time of the last use."""
 
-    def worth(self, entry: Entry, now: float) -> float:
+    def worth(self, entry: Entry) -> float:
         return entry.last_used
 
 
@@ -63,7 +61,7 @@ class LeastFrequentlyUsed:
     periodic halving. As all counts decay alike, their order is that of `warm_until` at any moment.
     """
 
-    def worth(self, entry: Entry, now: float) -> float:
+    def worth(self, entry: Entry) -> float:
         return entry.warm_until
 
 
@@ -77,7 +75,7 @@ class CostAware:
 
     half_life_s: float
 
-    def worth(self, entry: Entry, now: float) -> float:
+    def worth(self, entry: Entry) -> float:
         return entry.warm_until + self.half_life_s * math.log2(entry.recompute_s / entry.num_bytes)
 
 
@@ -112,21 +110,15 @@ EVICTION: dict[str, KnownPolicy] = {policy.name: policy for policy in _TABLE}
 assert tuple(EVICTION) == get_args(EvictionName)
 
 
-def eviction_policy(name: str, half_life_s: float) -> EvictionPolicy:
-    """The policy of a name, or a new object of an outside class. Raises Rejected for a name of neither."""
+def known_policy(name: str) -> KnownPolicy:
+    """The policy of a name. Raises Rejected for a name of none."""
     if name in EVICTION:
-        return EVICTION[name].make(half_life_s)
-    module, colon, class_name = name.partition(":")
-    if not colon:
-        near = difflib.get_close_matches(name, EVICTION, n=1, cutoff=0.0)[0]
-        raise Rejected(f'{SETTING}={name}: did you mean "{near}"? Give a class of your own as package.module:Class')
-    try:
-        policy: EvictionPolicy = getattr(importlib.import_module(module), class_name)()
-    except Exception as error:  # whatever the other's code raises
-        raise Rejected(f"{SETTING}={name}: {type(error).__name__}: {error}") from error
-    if not callable(getattr(policy, "worth", None)):
-        raise Rejected(f"{SETTING}={name}: the class has no method worth(entry, now)")
-    return policy
+        return EVICTION[name]
+    if ":" in name:
+        names = ", ".join(EVICTION)
+        raise Rejected(f"{SETTING}={name}: classes from outside are no longer supported: give one of {names}")
+    near = difflib.get_close_matches(name, EVICTION, n=1, cutoff=0.0)[0]
+    raise Rejected(f'{SETTING}={name}: did you mean "{near}"?')
 
 
 def warmer(warm_until: float, now: float, half_life_s: float, uses: int = 1) -> float:

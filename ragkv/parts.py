@@ -27,7 +27,6 @@ from ragkv.db.migrate import migrate
 from ragkv.db.sources import DatabaseSource, MadeWith
 from ragkv.db.tenants import ensure_collection, tenant_ids, tenant_secret
 from ragkv.disk import make_folder
-from ragkv.eviction import EvictionPolicy, eviction_policy
 from ragkv.files import FileStore
 from ragkv.fingerprint import FINGERPRINTS, Fingerprints
 from ragkv.kv_disk import KVDisk, any_uploaded, lose_object, sizes_of_remote
@@ -575,10 +574,6 @@ class Parts:
         from ragkv.answer_cache.recent import RecentAnswers
 
         return RecentAnswers(self.redis)
-
-    @cached_property
-    def eviction_policy(self) -> EvictionPolicy:
-        return eviction_policy(self.settings.eviction, self.settings.eviction_half_life_s)
 
     @cached_property
     def kv_use(self) -> KVUse:

@@ -14,7 +14,7 @@ from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.data_sources.location import allowed_locations
 from ragkv.errors import Rejected
-from ragkv.eviction import HALF_LIFE_S, eviction_policy
+from ragkv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.loopback import is_loopback
@@ -341,7 +341,7 @@ def _check_ranges(settings: Settings) -> None:
     _check_addresses(settings)
     _check_sign_in(settings)
     Choice.of(settings.choosing_layers)
-    eviction_policy(settings.eviction, settings.eviction_half_life_s)
+    known_policy(settings.eviction)
     allowed_locations(settings.data_sources_allowed)
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must contain {QUESTION_PLACE} exactly once, where the question goes")

@@ -17,7 +17,7 @@ class Belady:
 
     next_use: dict[str, float] = field(default_factory=dict)
 
-    def worth(self, entry: Entry, now: float) -> float:
+    def worth(self, entry: Entry) -> float:
         return -self.next_use[entry.key]
 
 

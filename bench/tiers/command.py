@@ -22,7 +22,7 @@ from bench.tiers.workload import Workload, read_trace, zipf
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
-from ragkv.eviction import EVICTION, eviction_policy
+from ragkv.eviction import EVICTION, known_policy
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.planning.plan import DISK, MEMORY, TIERS, Device, by_name
@@ -76,9 +76,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 )
 @click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic requests.")
 @click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
-@click.option(
-    "--policy", "policies", multiple=True, help="Name of a policy, or package.module:Class; may be repeated.  [default: all of ours]"
-)  # fmt: skip
+@click.option("--policy", "policies", multiple=True, help="Name of a policy; may be repeated.  [default: all]")
 @click.option(
     "--budget", type=_SHARE, default=0.25, show_default=True, help="Host and disk together, as a share of the corpus."
 )
@@ -128,7 +126,7 @@ def tiers(
     check_folder("--json", json_file)
     policies = policies or list(reversed(EVICTION))
     for name in policies:
-        eviction_policy(name, 1.0)
+        known_policy(name)
     workloads = [read_trace(file) for file in traces]
     size = (given["chunks"], given["requests"], given["top_k"])
     workloads += _asked(given["exports"], given["collections"], given["tenant"])

@@ -7,7 +7,6 @@ comparison. As in the service, how often a chunk was used is remembered after it
 
 import heapq
 import math
-import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,9 +15,6 @@ import msgspec
 
 from bench.tiers.costs import Read
 from ragkv.eviction import Entry, EvictionPolicy, warmer
-
-SAMPLE = 64
-"""Entries among which the least worth goes, under a policy whose order may change between uses."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,42 +32,35 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Tier:
     """Entries within a budget of bytes.
 
-    steady: the policy's order changes only with uses, as that of every policy of the table. in_chains: a chunk is of
-    use only behind the one before it, so that it goes first, whatever the policy says.
+    in_chains: a chunk is of use only behind the one before it, so that it goes first, whatever the policy says.
     """
 
-    def __init__(self, budget: int, policy: EvictionPolicy, *, steady: bool = True, in_chains: bool = False) -> None:
+    def __init__(self, budget: int, policy: EvictionPolicy, *, in_chains: bool = False) -> None:
         self.entries: dict[str, Entry] = {}
-        self._budget, self._policy, self._steady, self._in_chains = budget, policy, steady, in_chains
+        self._budget, self._policy, self._in_chains = budget, policy, in_chains
         self._used = 0
         self._ranks: dict[str, tuple[float, int]] = {}
         self._heap: list[tuple[float, int, str]] = []
-        self._names: list[str] = []
-        self._places: dict[str, int] = {}
         self._touches = 0
         self._before: dict[str, str] = {}
         self._behind = Counter[str]()
-        self._draw = random.Random(0)  # noqa: S311 - a simulation
 
     def put(self, entry: Entry, before: str | None = None) -> None:
         """Add an entry, or note its use. before: the chunk that it stands behind."""
         if entry.key not in self.entries:
             self._used += entry.num_bytes
-            self._places[entry.key] = len(self._names)
-            self._names.append(entry.key)
             if self._in_chains and before is not None:
                 self._before[entry.key] = before
                 self._behind[before] += 1
         self.entries[entry.key] = entry
         self._touches += 1
-        if self._steady:
-            self._ranks[entry.key] = rank = (self._policy.worth(entry, entry.last_used), self._touches)
-            heapq.heappush(self._heap, (*rank, entry.key))
+        self._ranks[entry.key] = rank = (self._policy.worth(entry), self._touches)
+        heapq.heappush(self._heap, (*rank, entry.key))
 
-    def evict(self, now: float) -> Iterator[str]:
+    def evict(self) -> Iterator[str]:
         """Remove what is worth least until the rest is within the budget."""
         while self._used > self._budget:
-            key = self._first_of_all() if self._steady else self._first_of_some(now)
+            key = self._first_of_all()
             self.remove(key)
             yield key
 
@@ -81,9 +70,6 @@ class Tier:
             return
         self._used -= entry.num_bytes
         self._ranks.pop(key, None)
-        place, last = self._places.pop(key), self._names.pop()
-        if last != key:
-            self._names[place], self._places[last] = last, place
         if (before := self._before.pop(key, None)) is not None:
             self._behind[before] -= 1
             if not self._behind[before] and before in self._ranks:  # it may go now
@@ -94,11 +80,6 @@ class Tier:
             worth, touch, key = heapq.heappop(self._heap)
             if self._ranks.get(key) == (worth, touch) and not self._behind[key]:
                 return key
-
-    def _first_of_some(self, now: float) -> str:
-        some = {self._draw.choice(self._names) for _ in range(SAMPLE)}
-        free = [key for key in some if not self._behind[key]] or [key for key in self._names if not self._behind[key]]
-        return min(free, key=lambda key: self._policy.worth(self.entries[key], now))
 
 
 @dataclass(slots=True)
@@ -138,9 +119,9 @@ class Replay:
         for read in reads:
             self._keep(read, now, before)
             before = read.chunk
-        for key in self.disk.evict(now):
+        for key in self.disk.evict():
             self.host.remove(key)
-        for _ in self.host.evict(now):
+        for _ in self.host.evict():
             pass
 
     def outcome(self, name: str) -> Outcome:

@@ -11,7 +11,7 @@ from bench.tiers.clairvoyant import Belady, lower_bound, next_uses
 from bench.tiers.costs import Costs, Read
 from bench.tiers.replay import Outcome, Replay, Tier
 from bench.tiers.workload import Workload
-from ragkv.eviction import EVICTION, EvictionPolicy, eviction_policy
+from ragkv.eviction import EvictionPolicy, known_policy
 from ragkv.kv_format import KVFormat, share_of
 
 BELADY = "belady"
@@ -70,18 +70,15 @@ class Trial:
         host = int(budget * self.host)
         disk = budget - host
         half_life_s = self.half_life_s or max(self.duration_s * self.budget / 2, 1.0)
-        policies = {name: eviction_policy(name, half_life_s) for name in names}
+        policies = {name: known_policy(name).make(half_life_s) for name in names}
 
-        def tier(size: int, name: str, policy: EvictionPolicy) -> Tier:
-            return Tier(size, policy, steady=name in EVICTION or name == BELADY, in_chains=self.in_chains)
+        def replay(policy: EvictionPolicy) -> Replay:
+            in_host, on_disk = (Tier(size, policy, in_chains=self.in_chains) for size in (host, disk))
+            return Replay(in_host, on_disk, half_life_s, self.in_chains)
 
-        def replay(name: str, policy: EvictionPolicy) -> Replay:
-            tiers = (tier(host, name, policy), tier(disk, name, policy))
-            return Replay(*tiers, half_life_s, self.in_chains)
-
-        outcomes = [self._replayed(name, replay(name, policy), None, advance) for name, policy in policies.items()]
+        outcomes = [self._replayed(name, replay(policy), None, advance) for name, policy in policies.items()]
         belady = Belady()
-        outcomes.append(self._replayed(BELADY, replay(BELADY, belady), belady, advance))
+        outcomes.append(self._replayed(BELADY, replay(belady), belady, advance))
         return Report(
             workload=self.workload.name,
             requests=len(self.workload.requests),

@@ -230,22 +230,18 @@ def pinned_bytes(tenant_id: str) -> Select[int]:
     return select(_BYTES).where(*mine)
 
 
-def evictable(tenant_id: str, spared: str | None = None) -> Select[KVEntryRow]:
-    """A tenant's KV that may go: not what is pinned, nor what a `spared` document uses."""
-    may_go = [KVEntryRow.tenant_id == tenant_id, ~_pinned()]
-    if spared is not None:
-        may_go.append(~exists().where(ChunkRow.kv_key == KVEntryRow.key, ChunkRow.document_id == spared))
-    return select(KVEntryRow).where(*may_go)
-
-
 def first_to_go(
     policy: EvictionName, half_life_s: float, tenant_id: str, limit: int, spared: str | None = None
 ) -> Select[str, int]:
-    """(key, bytes) of `evictable` KV in the order of a policy of the table, by its `worth` as SQL."""
+    """(key, bytes) of a tenant's KV in the order of a policy of the table, by its `worth` as SQL: neither of what is
+    pinned, nor of what a `spared` document uses."""
     worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": _warm_for_its_cost(half_life_s)}
     assert worth.keys() == EVICTION.keys()
-    statement = evictable(tenant_id, spared).with_only_columns(KVEntryRow.key, KVEntryRow.num_bytes)
-    return statement.order_by(worth[policy], KVEntryRow.key).limit(limit)
+    may_go = [KVEntryRow.tenant_id == tenant_id, ~_pinned()]
+    if spared is not None:
+        may_go.append(~exists().where(ChunkRow.kv_key == KVEntryRow.key, ChunkRow.document_id == spared))
+    entries = select(KVEntryRow.key, KVEntryRow.num_bytes).where(*may_go)
+    return entries.order_by(worth[policy], KVEntryRow.key).limit(limit)
 
 
 def _warm_for_its_cost(half_life_s: float) -> ColumnElement[float]:

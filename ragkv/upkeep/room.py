@@ -1,8 +1,6 @@
 """Makes room for KV: evicts what the policy values least, from tenants that hold more than their share."""
 
-import heapq
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ragkv.batched import BATCH
 from ragkv.clock import utc_now
 from ragkv.db.database import advisory_lock
-from ragkv.db.kv_entries import evictable, first_to_go, kv_bytes_by_tenant, kv_totals, pinned_bytes, used_in_the_future
+from ragkv.db.kv_entries import first_to_go, kv_bytes_by_tenant, kv_totals, pinned_bytes, used_in_the_future
 from ragkv.db.tenants import count_tenants
 from ragkv.disk import default_kv_limit
 from ragkv.errors import Conflict
-from ragkv.eviction import EVICTION, Entry, EvictionReason
+from ragkv.eviction import EvictionReason, known_policy
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, Freed, forget
@@ -22,8 +20,6 @@ from ragkv.upkeep.shares import Excess, excesses, fair_share
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
-
-log = logging.getLogger(__name__)
 
 _EVICTION = "eviction of KV"
 _CLOCKS_DIFFER = timedelta(minutes=5)
@@ -102,7 +98,7 @@ def _evict_some(wanted: NewKV | None, parts: Parts) -> Freed:
         chosen: list[tuple[str, int]] = []
         reason: EvictionReason = "budget"
         for tenant_id, num_bytes, reason in _excesses(session, wanted, parts.settings):  # noqa: B007 - used below
-            entries = _least_worth(session, tenant_id, spared, parts)
+            entries = _least_worth(session, tenant_id, spared, parts.settings)
             freed_before = accumulate((size for _, size in entries), initial=0)
             chosen = [
                 (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
@@ -118,26 +114,10 @@ def _evict_some(wanted: NewKV | None, parts: Parts) -> Freed:
     return freed
 
 
-def _least_worth(session: "Session", tenant_id: str, spared: str | None, parts: Parts) -> Sequence[tuple[str, int]]:
-    """(key, bytes) of a tenant's entries that go first, BATCH at most. An outside policy that fails gives way to the
-    default."""
-    known = EVICTION.get(parts.settings.eviction)
-    session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER, parts.settings.eviction_half_life_s))
-    if known is None:
-        try:
-            now, policy = utc_now().timestamp(), parts.eviction_policy
-            ranked = ((policy.worth(entry, now), entry.key, entry) for entry in _entries(session, tenant_id, spared))
-            return [(key, entry.num_bytes) for _, key, entry in heapq.nsmallest(BATCH, ranked)]
-        except Exception:  # whatever the other's code raises: KV is evicted all the same
-            log.exception("the eviction policy %s failed", parts.settings.eviction)
-            known = next(iter(EVICTION.values()))
-    order = first_to_go(known.name, parts.settings.eviction_half_life_s, tenant_id, BATCH, spared)
-    return [(key, size) for key, size in session.execute(order)]
-
-
-def _entries(session: "Session", tenant_id: str, spared: str | None) -> Iterator[Entry]:
-    """All entries that may be evicted, read a batch at a time."""
-    rows = session.execute(evictable(tenant_id, spared).execution_options(yield_per=BATCH))
-    for (row,) in rows:
-        tokens, size = max(row.num_tokens, 1), max(row.num_bytes, 1)
-        yield Entry(row.key, size, tokens, float(tokens), row.last_used_at.timestamp(), row.warm_until)
+def _least_worth(
+    session: "Session", tenant_id: str, spared: str | None, settings: Settings
+) -> Sequence[tuple[str, int]]:
+    """(key, bytes) of a tenant's entries that go first, BATCH at most."""
+    policy, half_life_s = known_policy(settings.eviction).name, settings.eviction_half_life_s
+    session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER, half_life_s))
+    return session.execute(first_to_go(policy, half_life_s, tenant_id, BATCH, spared)).all()

@@ -36,7 +36,7 @@ from ragkv.db.kv_entries import (
 from ragkv.db.kv_rules import used_without_kv
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
-from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, eviction_policy, warmer
+from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, known_policy, warmer
 from ragkv.kv_use import KVUse
 from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.eviction import forget
@@ -161,14 +161,14 @@ def test_statements_order_and_count_as_the_policies_do(
         rows = session.scalars(select(KVEntryRow)).all()
         assert {row.key: row.warm_until for row in rows} == pytest.approx(expected, abs=1e-3)
         for name in EVICTION:
-            worth = eviction_policy(name, half_life_s).worth
+            worth = known_policy(name).make(half_life_s).worth
             entries = [
                 Entry(
                     row.key, row.num_bytes, row.num_tokens, row.num_tokens, row.last_used_at.timestamp(), row.warm_until
                 )
                 for row in rows
             ]
-            ranked = [key for _, key in sorted((worth(entry, start.timestamp()), entry.key) for entry in entries)]
+            ranked = [key for _, key in sorted((worth(entry), entry.key) for entry in entries)]
             found = session.execute(first_to_go(EVICTION[name].name, half_life_s, ref.tenant_id, 100))
             assert [key for key, _ in found] == ranked, name
     with database.writing() as session:

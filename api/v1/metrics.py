@@ -14,7 +14,7 @@ from ragkv.errors import Forbidden
 from ragkv.observe import metrics
 from ragkv.parts import Parts
 from ragkv.upkeep.condition import OK
-from ragkv.upkeep.gauges import read_gauges
+from ragkv.upkeep.gauges import read_gauges, render
 
 
 @get(
@@ -37,5 +37,5 @@ async def metrics_of_all(
         raise Forbidden("metrics cover all tenants: send an API key of the default tenant")
     found = await probes.look()
     up = {part: found[part] == OK for part in ("engine", "database", "redis", "index", "worker")}
-    rendered = metrics.render(await asyncio.to_thread(read_gauges, up, parts))
+    rendered = render(await asyncio.to_thread(read_gauges, up, parts))
     return Response(rendered, media_type=metrics.MEDIA_TYPE)

@@ -39,7 +39,7 @@ DOORS = {
     "joserfc": ("ragkv/access/provider.py",),
     "watchfiles": ("ragkv/data_sources/watching.py",),
     "structlog": ("ragkv/observe/logs.py",),
-    "prometheus_client": ("ragkv/observe/metrics.py",),
+    "prometheus_client": ("ragkv/observe/metrics.py", "ragkv/upkeep/gauges.py"),
     "opentelemetry": ("ragkv/observe/traces.py",),
     "cyclonedx": ("supply/",),
     "matplotlib": ("bench/fidelity/plot.py", "bench/gpu/plot.py"),

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.observe.gauges import Gauges, RowCounts, Workload
+from ragkv.upkeep.gauges import Gauges, RowCounts, Workload, render
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
@@ -56,7 +56,7 @@ def exposed():
     metrics.waited_for_kv(0.2)
     metrics.kv_wasted(1)
     metrics.answer_cache(hit=True)
-    families = text_string_to_metric_families(metrics.render(FULL).decode())
+    families = text_string_to_metric_families(render(FULL).decode())
     return {full_name(family): family for family in families}
 
 
@@ -107,7 +107,7 @@ def test_buckets_are_cumulative(exposed):
 
 
 def test_what_could_not_be_read_is_left_out():
-    text = metrics.render(Gauges({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
+    text = render(Gauges({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
 
     assert 'ragkv_part_up{part="database"} 0.0' in text
     for name in ("ragkv_documents", "ragkv_queue_depth", "ragkv_ingest", "ragkv_workers", "ragkv_disk"):
@@ -117,8 +117,8 @@ def test_what_could_not_be_read_is_left_out():
 def test_methods_that_nobody_knows_share_a_label():
     metrics.requested("BREW", "(none)", 405, 0.001)
 
-    assert 'method="OTHER"' in metrics.render(FULL).decode()
-    assert "BREW" not in metrics.render(FULL).decode()
+    assert 'method="OTHER"' in render(FULL).decode()
+    assert "BREW" not in render(FULL).decode()
 
 
 def test_every_request_answered_with_429_counts_as_throttled():

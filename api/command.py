@@ -65,7 +65,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     parts = stack.enter_context(closing(Parts(settings, encoder_apart=True)))
     parts.prepare_database()
     _check_keys(parts)
-    _check_sign_in(settings)
+    _check_sign_in(parts)
     parts.prepare(log.info)
     parts.check_answering()
     # vLLM and its processes log in our format, unless the environment configures their logs.
@@ -95,24 +95,25 @@ def _check_keys(parts: Parts) -> None:
             "no API keys: every program on this machine has full access until `ragkv keys create --name first --scope "
             "admin` creates the first key"
         )
-    elif parts.settings.sign_in is None and not any_key(parts.database):
+    elif parts.sign_in is None and not any_key(parts.database):
         raise Rejected(
             f"{parts.settings.host} can be reached from other machines and there is no API key yet; create one first: "
             "ragkv keys create --name first --scope admin"
         )
 
 
-def _check_sign_in(settings: Settings) -> None:
+def _check_sign_in(parts: Parts) -> None:
     """Check the address to which the sign-in provider redirects. Raises Rejected where the provider could not send
     people back."""
-    if settings.sign_in is None:
+    settings = parts.settings
+    if parts.sign_in is None:
         return
     if settings.public_url is None and not settings.on_loopback:
         raise Rejected(
             f"{settings.host} can be reached from other machines: set RAGKV_PUBLIC_URL to the dashboard's origin, like "
             "https://rag.example.com, to which the sign-in provider sends people back"
         )
-    log.info("log in to the dashboard %s", settings.sign_in.summary)
+    log.info("log in to the dashboard %s", parts.sign_in.summary)
 
 
 def _run(parts: Parts, listener: socket.socket, *children: ChildProcess) -> None:

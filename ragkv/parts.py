@@ -19,6 +19,7 @@ from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
 from ragkv.append_log import AppendLog
 from ragkv.choosing import Choice
+from ragkv.data_sources.location import allowed_locations
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule, generation_of
 from ragkv.db.database import Database
@@ -40,6 +41,7 @@ from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
 from ragkv.redis_client import connect, is_there, redis_url
 from ragkv.settings import Settings
+from ragkv.sign_in import SignIn, sign_in_of
 from ragkv.tenancy import CollectionRef
 from ragkv.threads import Threads
 
@@ -81,8 +83,11 @@ class Parts:
     """The service's parts. Close it when done; the engine is started and stopped by its user."""
 
     def __init__(self, settings: Settings, engine: "Engine | None" = None, *, encoder_apart: bool = False) -> None:
-        """`encoder_apart`: questions are encoded in a process of its own."""
+        """`encoder_apart`: questions are encoded in a process of its own. Raises Rejected for settings of sign-in or
+        data sources that cannot work."""
         self.settings = settings
+        sign_in_of(settings)
+        allowed_locations(settings.data_sources_allowed)
         self._encoder_apart = encoder_apart
         self._given_engine = engine
         self._keys: dict[str, KeyMaker] = {}
@@ -217,13 +222,18 @@ class Parts:
     def backlog(self) -> Backlog:
         return Backlog(self.database)
 
+    @property
+    def sign_in(self) -> SignIn | None:
+        """Sign-in by OpenID Connect, if there is a provider."""
+        return sign_in_of(self.settings)
+
     @cached_property
     def gate(self) -> Gate:
         return Gate(
             self.database,
             self.rate_limit,
             self.default_collection.tenant_id,
-            open_without_keys=self.settings.on_loopback and self.settings.sign_in is None,
+            open_without_keys=self.settings.on_loopback and self.sign_in is None,
             tenant_limit=self.tenant_rate_limit,
             rights=self.rights,
         )
@@ -231,17 +241,16 @@ class Parts:
     @cached_property
     def rights(self) -> Rights | None:
         """Rights of people who signed in, if there is a provider. Raises Rejected for tenants that do not exist."""
-        sign_in = self.settings.sign_in
-        return None if sign_in is None else Rights.of(sign_in.grants, self.database)
+        return None if self.sign_in is None else Rights.of(self.sign_in.grants, self.database)
 
     @cached_property
     def provider(self) -> "Provider | None":
         """The OpenID Connect provider, if there is one."""
-        if self.settings.sign_in is None:
+        if self.sign_in is None:
             return None
         from ragkv.access.provider import Provider
 
-        return Provider(self.settings.sign_in)
+        return Provider(self.sign_in)
 
     @cached_property
     def sessions(self) -> Sessions:

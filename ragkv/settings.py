@@ -12,14 +12,12 @@ import msgspec
 from ragkv.choosing import UPPER, Choice
 from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.compression import LEAST, MOST, CompressionMethod
-from ragkv.data_sources.location import allowed_locations
 from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.loopback import is_loopback
 from ragkv.policies import ALIASES, PolicyName
-from ragkv.sign_in import KEY_DAYS, SignIn, read_grants
 
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"
@@ -182,22 +180,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return is_loopback(self.host)
 
     @property
-    def sign_in(self) -> SignIn | None:
-        """Sign-in by OpenID Connect, if there is a provider."""
-        if self.oidc_issuer is None:
-            return None
-        return SignIn(
-            issuer=self.oidc_issuer,
-            client_id=self.oidc_client_id or "",
-            client_secret=self.oidc_client_secret,
-            scopes=self.oidc_scopes,
-            groups_claim=self.oidc_groups_claim,
-            grants=read_grants(self.oidc_groups or ""),
-            session_s=self.oidc_session_s,
-            public_url=None if self.public_url is None else self.public_url.rstrip("/"),
-        )
-
-    @property
     def trusted_webhook_hosts(self) -> frozenset[str]:
         """Hosts that webhooks may reach by plain HTTP and at private addresses."""
         return frozenset(filter(None, (host.strip().lower() for host in self.webhook_hosts.split(","))))
@@ -339,10 +321,8 @@ def _check_ranges(settings: Settings) -> None:
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must be between {BLOCK_SIZES[0]} and {BLOCK_SIZES[-1]}")
     _check_addresses(settings)
-    _check_sign_in(settings)
-    Choice.of(settings.choosing_layers)
+    Choice.of(settings.choosing_layers or UPPER)
     known_policy(settings.eviction)
-    allowed_locations(settings.data_sources_allowed)
     if settings.question_format.count(QUESTION_PLACE) != 1:
         raise Rejected(f"{PREFIX}QUESTION_FORMAT must contain {QUESTION_PLACE} exactly once, where the question goes")
     if settings.question_retention_days != 0 and settings.question_retention_days < MIN_RETENTION_DAYS:
@@ -373,14 +353,3 @@ def _check_addresses(settings: Settings) -> None:
                 f"{PREFIX}{name.upper()}: the host or port cannot be read; give the port as a number, and percent-encode "
                 "special characters of a password"
             ) from None
-
-
-def _check_sign_in(settings: Settings) -> None:
-    given = [name for name in ("oidc_client_id", "oidc_client_secret", "oidc_groups") if getattr(settings, name)]
-    if settings.oidc_issuer is None and given:
-        raise Rejected(f"{PREFIX}{given[0].upper()} has no effect without {PREFIX}OIDC_ISSUER: set both")
-    if settings.oidc_issuer is not None and not settings.oidc_client_id:
-        raise Rejected(f"{PREFIX}OIDC_ISSUER needs {PREFIX}OIDC_CLIENT_ID, the name of this service at the provider")
-    if settings.oidc_key_days not in KEY_DAYS:
-        raise Rejected(f"{PREFIX}OIDC_KEY_DAYS must be between {KEY_DAYS[0]} and {KEY_DAYS[-1]}")
-    settings.sign_in  # noqa: B018 - made once to be checked

@@ -8,6 +8,7 @@ from ragkv.errors import Rejected
 from ragkv.loopback import is_loopback, is_private_transport
 from ragkv.names import clean_name
 from ragkv.scopes import KEY_SCOPES, KeyScope
+from ragkv.settings import PREFIX, Settings
 
 SESSION_S = range(300, 12 * 3600 + 1)
 """Allowed lifetimes of a person's session."""
@@ -67,6 +68,30 @@ class SignIn:
     def on_loopback(self) -> bool:
         """Whether the provider runs on this machine, where it may speak plain HTTP."""
         return is_loopback(urlsplit(self.issuer).hostname or "")
+
+
+def sign_in_of(settings: Settings) -> SignIn | None:
+    """Sign-in as the settings configure it; None without a provider. Raises Rejected for what it could not work
+    with."""
+    if settings.oidc_key_days not in KEY_DAYS:
+        raise Rejected(f"{PREFIX}OIDC_KEY_DAYS must be between {KEY_DAYS[0]} and {KEY_DAYS[-1]}")
+    if settings.oidc_issuer is None:
+        for name in ("oidc_client_id", "oidc_client_secret", "oidc_groups"):
+            if getattr(settings, name):
+                raise Rejected(f"{PREFIX}{name.upper()} has no effect without {PREFIX}OIDC_ISSUER: set both")
+        return None
+    if not settings.oidc_client_id:
+        raise Rejected(f"{PREFIX}OIDC_ISSUER needs {PREFIX}OIDC_CLIENT_ID, the name of this service at the provider")
+    return SignIn(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        scopes=settings.oidc_scopes,
+        groups_claim=settings.oidc_groups_claim,
+        grants=read_grants(settings.oidc_groups or ""),
+        session_s=settings.oidc_session_s,
+        public_url=None if settings.public_url is None else settings.public_url.rstrip("/"),
+    )
 
 
 def read_grants(text: str) -> tuple[Grant, ...]:

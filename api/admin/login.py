@@ -77,7 +77,6 @@ def login_form(
     of_key: bool = False,
 ) -> Response[str]:
     """Render the form, with what went wrong. `of_key`: it was the key that did."""
-    sign_in = parts.settings.sign_in
     return page(
         request,
         "login.html",
@@ -85,7 +84,7 @@ def login_form(
         next=next_page,
         error="" if error is None else str(error),
         of_key=of_key,
-        provider="" if sign_in is None else sign_in.provider,
+        provider="" if parts.sign_in is None else parts.sign_in.provider,
     )
 
 

@@ -42,10 +42,10 @@ def _end(token: str | None, parts: Parts) -> Holder | None:
 
 async def _after(holder: Holder | None, request: AdminRequest, parts: Parts) -> str:
     """The provider's place to sign out, for a person; the login where there is none, or it does not answer."""
-    if not isinstance(holder, SignedIn) or parts.provider is None or parts.settings.sign_in is None:
+    if not isinstance(holder, SignedIn) or parts.provider is None or parts.sign_in is None:
         return LOGIN
     try:
-        back_to = origin_of(request, parts.settings.sign_in) + LOGIN
+        back_to = origin_of(request, parts.sign_in) + LOGIN
         return await parts.provider.sign_out_url(holder.id_token, back_to) or LOGIN
     except (Unavailable, Rejected):
         return LOGIN

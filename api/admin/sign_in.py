@@ -117,7 +117,7 @@ def origin_of(request: Request[Any, Any, Any], sign_in: SignIn) -> str:
 
 
 def _configured(parts: Parts) -> tuple[SignIn, Provider, Rights]:
-    sign_in, provider, rights = parts.settings.sign_in, parts.provider, parts.rights
+    sign_in, provider, rights = parts.sign_in, parts.provider, parts.rights
     if sign_in is None or provider is None or rights is None:
         raise NotFound("this service has no sign-in provider: log in with an API key")
     return sign_in, provider, rights

@@ -53,6 +53,6 @@ def collect(parts: Parts) -> dict[str, Any]:
         "database": parts.database.engine.url.render_as_string(hide_password=True),
         "queue": "Redis by URL" if settings.redis_url else "embedded Redis",
         "index": "Qdrant server" if settings.qdrant_url else "in memory, from the database",
-        "sign_in": "by API key" if settings.sign_in is None else settings.sign_in.summary,
+        "sign_in": "by API key" if parts.sign_in is None else parts.sign_in.summary,
         "data_dir": str(settings.data_dir.absolute()),
     }

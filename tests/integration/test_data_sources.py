@@ -644,7 +644,7 @@ class TestHostileFolders:
     )
     def test_a_setting_that_names_no_location_stops_the_start(self, setting: str):
         with pytest.raises(Rejected, match="RAGKV_DATA_SOURCES_ALLOWED") as refused:
-            Settings.of({"data_sources_allowed": setting})
+            Parts(Settings.of({"data_sources_allowed": setting}))
         assert "hunter2" not in str(refused.value)
 
     def test_what_is_allowed_to_one_tenant_is_refused_to_others(self, folder: Source, inbox: Path):

@@ -25,7 +25,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Forbidden, RagKVError, Rejected, Unauthorised, Unavailable
 from ragkv.parts import LOGINS_PER_MINUTE, Parts
 from ragkv.settings import Settings
-from ragkv.sign_in import read_grants
+from ragkv.sign_in import read_grants, sign_in_of
 from tests.integration.test_sessions import csrf_in, csrf_token
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider
@@ -68,9 +68,13 @@ def sign_in(client: Client, provider: OIDCProvider, subject: str = "ada", **para
 
 def identify(settings: Settings, provider: OIDCProvider, timeout_s: float = TIMEOUT_S, **given: Any) -> Identity:
     """A person's identity, without the service around it."""
-    sign_in = msgspec.structs.replace(settings, **given).sign_in
+    return asyncio.run(_identity(provider_of(msgspec.structs.replace(settings, **given), timeout_s), provider))
+
+
+def provider_of(settings: Settings, timeout_s: float = TIMEOUT_S) -> Provider:
+    sign_in = sign_in_of(settings)
     assert sign_in is not None
-    return asyncio.run(_identity(Provider(sign_in, timeout_s), provider))
+    return Provider(sign_in, timeout_s)
 
 
 async def _code(ours: Provider, provider: OIDCProvider, challenge: Challenge) -> str:
@@ -442,8 +446,7 @@ class TestRefusals:
             identify(settings, oidc_provider)
 
     def test_the_providers_keys_may_rotate(self, settings: Settings, oidc_provider: OIDCProvider):
-        assert settings.sign_in is not None
-        ours = Provider(settings.sign_in)
+        ours = provider_of(settings)
         assert asyncio.run(_identity(ours, oidc_provider)).person.subject == "ada"
         oidc_provider.misbehave(rotate=True)
 
@@ -514,10 +517,9 @@ class TestRefusals:
     def test_a_code_waits_for_few_of_those_that_another_address_sends(
         self, settings: Settings, oidc_provider: OIDCProvider
     ):
-        assert settings.sign_in is not None
         oidc_provider.add("ada", "admins")
 
-        done = asyncio.run(_flooded(Provider(settings.sign_in), oidc_provider))
+        done = asyncio.run(_flooded(provider_of(settings), oidc_provider))
         assert done.index("ada") <= 3 * CODES_AT_ONCE
 
     def test_an_address_may_fail_a_few_times_a_minute(self, client: Client, oidc_provider: OIDCProvider):
@@ -553,8 +555,7 @@ class TestOutages:
         self, settings: Settings, oidc_provider: OIDCProvider, caplog: pytest.LogCaptureFixture
     ):
         """Anybody may begin to sign in."""
-        assert settings.sign_in is not None
-        ours = Provider(settings.sign_in)
+        ours = provider_of(settings)
 
         async def begin_many() -> list[object]:
             tasks = (ours.sign_in_url(Challenge.new(), BACK) for _ in range(20))

@@ -18,7 +18,7 @@ from ragkv.redis_client import connect
 from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from ragkv.shown_settings import shown_settings
-from ragkv.sign_in import Grant, read_grants
+from ragkv.sign_in import Grant, read_grants, sign_in_of
 
 RIGHT = {
     "oidc_issuer": "https://login.example.com/realms/x",
@@ -52,7 +52,7 @@ def test_groups_that_cannot_be_read_are_refused_with_the_entry(subtests: pytest.
         ("admins=default:read; others=default:write", "gives no group the scope admin"),
     ]:
         with subtests.test(groups=groups), pytest.raises(Rejected, match=reason):
-            Settings.of(RIGHT | {"oidc_groups": groups})
+            sign_in_of(Settings.of(RIGHT | {"oidc_groups": groups}))
 
 
 def test_settings_that_no_sign_in_could_work_with_are_refused(subtests: pytest.Subtests):
@@ -73,17 +73,18 @@ def test_settings_that_no_sign_in_could_work_with_are_refused(subtests: pytest.S
         ({"public_url": "https://rag.example.com/rag"}, "without a path"),
     ]:
         with subtests.test(given=given), pytest.raises(Rejected, match=reason):
-            Settings.of(RIGHT | given)
+            sign_in_of(Settings.of(RIGHT | given))
 
 
 def test_the_summary_and_the_shown_settings_hide_the_secret():
     settings = Settings.of(RIGHT | {"public_url": "https://rag.example.com/"})
 
-    assert settings.sign_in is not None
-    assert settings.sign_in.public_url == "https://rag.example.com"
-    assert "s3cret" not in repr(settings.sign_in)
+    sign_in = sign_in_of(settings)
+    assert sign_in is not None
+    assert sign_in.public_url == "https://rag.example.com"
+    assert "s3cret" not in repr(sign_in)
     assert "s3cret" not in repr(shown_settings(settings))
-    assert settings.sign_in.summary == (
+    assert sign_in.summary == (
         "by API key, and by OpenID Connect at login.example.com: 1 group(s), for tenants default"
     )
 

@@ -11,4 +11,4 @@ def ranges(codes: Iterable[int]) -> str:
             spans[-1][1] = code
         else:
             spans.append([code, code])
-    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
+    return "".join(f"{chr(low)}-{chr(high)}" for low, high in spans)

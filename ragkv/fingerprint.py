@@ -54,8 +54,8 @@ class Fingerprints:
 
     def adapter(self, folder: Path) -> str:
         """An adapter's weights, configuration and stand-ins; empty for a folder without one."""
-        found = _found(folder, ("adapter_*", STAND_INS))
-        return self._of(folder, found) if found else ""
+        files = _found(folder, ("adapter_*", STAND_INS))
+        return self._of(folder, files) if files else ""
 
     def encoder(self, folder: Path) -> str:
         """Everything that a sentence encoder's vectors depend on: weights, tokenizer and how they are pooled."""
@@ -72,9 +72,9 @@ class Fingerprints:
 
     def _file(self, path: Path) -> str:
         name, state = str(path.absolute()), _state(path)
-        known = self._kept.get(name)
-        if known is not None and known[0] == state:
-            return known[1]
+        stored = self._kept.get(name)
+        if stored is not None and stored[0] == state:
+            return stored[1]
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
         if state == _state(path) and time.time_ns() - max(state[1:3]) > _SETTLED_NS:

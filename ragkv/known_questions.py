@@ -68,10 +68,10 @@ class KnownQuestion:
 
 def read_questions(path: Path) -> list[KnownQuestion]:
     """Every question of the file. Raises Rejected, naming file and line, for what is none."""
-    first = next(read_lines(path, dict[str, Any], hint=_HINT), None)
-    if first is None:
+    head = next(read_lines(path, dict[str, Any], hint=_HINT), None)
+    if head is None:
         raise Rejected(f"{path}: no questions in it")
-    if "chunks" in first[1]:
+    if "chunks" in head[1]:
         return [_question(number, frozen.line()) for number, frozen in read_lines(path, _FrozenLine)]
     return [_question(number, line) for number, line in read_lines(path, _Line)]
 

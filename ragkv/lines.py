@@ -11,18 +11,18 @@ LONGEST = 64 * 1024 * 1024
 async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
     """The lines, without their LF or CRLF. Nothing else ends a line: JSON may contain the other line separators of
     Unicode, such as U+2028, as they are. Raises Unavailable for a line of more than LONGEST bytes."""
-    rest = bytearray()
+    partial = bytearray()
     async for piece in pieces:
         *whole, last = piece.split(b"\n")
         for end in whole:
-            rest += end
-            yield _text(rest)
-            rest.clear()
-        rest += last
-        if len(rest) > LONGEST:
+            partial += end
+            yield _text(partial)
+            partial.clear()
+        partial += last
+        if len(partial) > LONGEST:
             raise Unavailable(f"a line of the response has more than {LONGEST:,} bytes")
-    if rest:
-        yield _text(rest)
+    if partial:
+        yield _text(partial)
 
 
 def _text(line: bytearray) -> str:

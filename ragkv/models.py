@@ -65,10 +65,10 @@ def reranker_folder(settings: Settings) -> Path | None:
 
 
 def _package_folder(package: str) -> Path:
-    found = importlib.util.find_spec(package)
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
         raise Rejected(f"the embedded models are not installed (package {package}): pip install 'ragkv[embedded]'")
-    return Path(found.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
 
 
 def _folder_of(name: str, setting: str, revision: str | None) -> Path:

@@ -33,7 +33,7 @@ class Place:
 def opened(place: Place) -> Any:
     """The store at the URL's prefix. Raises Rejected for a URL that names none. Nothing is sent yet."""
     scheme = urlsplit(place.url).scheme
-    given: dict[str, Any] = {
+    credentials: dict[str, Any] = {
         "endpoint": place.endpoint,
         "region": place.region,
         "access_key_id": place.access_key,
@@ -45,7 +45,7 @@ def opened(place: Place) -> Any:
         if scheme == "memory":
             return MemoryStore()
         options: dict[str, Any] = {
-            "config": {name: value for name, value in given.items() if value is not None},
+            "config": {name: value for name, value in credentials.items() if value is not None},
             "client_options": {
                 "allow_http": (place.endpoint or "").startswith("http://"),
                 "connect_timeout": CONNECT,

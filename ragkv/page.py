@@ -94,4 +94,4 @@ def _in_utc(position: T) -> T:
     """The position as the database takes it. Raises OverflowError for a moment that UTC has no year for."""
     if not isinstance(position, tuple):
         return position
-    return cast("T", tuple(key.astimezone(UTC) if isinstance(key, datetime) else key for key in position))
+    return cast("T", tuple(value.astimezone(UTC) if isinstance(value, datetime) else value for value in position))

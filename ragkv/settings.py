@@ -224,13 +224,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         The client variable RAGKV_API_KEY is ignored. Raises Rejected for an unknown name, naming the nearest known one,
         and for a value of the wrong type.
         """
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         if path := environ.get(SETTINGS_FILE):
-            given |= _read_toml(Path(path))
+            values |= _read_toml(Path(path))
         for name, value in environ.items():
             if name.startswith(PREFIX) and name not in (SETTINGS_FILE, CLIENT_KEY):
-                given[_known(name, shown=name)] = value
-        return cls.of(given)
+                values[_known(name, shown=name)] = value
+        return cls.of(values)
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Settings":
@@ -254,9 +254,9 @@ def _complaint(error: msgspec.ValidationError, given: Mapping[str, Any]) -> str:
     if field is None:
         return f"settings: {error}"
     kinds = field.type.types if isinstance(field.type, msgspec.inspect.UnionType) else (field.type,)
-    wanted = " or ".join(filter(None, map(_described, kinds)))
-    shown = "" if wanted == _TEXT else f"={given[name]}"  # passwords are texts
-    return f"{PREFIX}{name.upper()}{shown}: give {wanted}"
+    expected = " or ".join(filter(None, map(_described, kinds)))
+    shown = "" if expected == _TEXT else f"={given[name]}"  # passwords are texts
+    return f"{PREFIX}{name.upper()}{shown}: give {expected}"
 
 
 def _described(kind: msgspec.inspect.Type) -> str:
@@ -287,25 +287,25 @@ def _read_toml(path: Path) -> dict[str, Any]:
         table = tomllib.loads(path.read_text())
     except (OSError, tomllib.TOMLDecodeError) as error:
         raise Rejected(f"{SETTINGS_FILE}: cannot read {path}: {error}") from None
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in table.items():
         field = _known(name, shown=f"{name} in {path}")
-        if field in given:
+        if field in values:
             raise Rejected(f"{path} has {PREFIX}{field.upper()} twice, under two spellings: keep one")
-        given[field] = value
-    return given
+        values[field] = value
+    return values
 
 
 def _known(given: str, shown: str) -> str:
     """The setting's field, for its name with or without RAGKV_, in any case. Raises Rejected naming the nearest
     setting."""
-    known = Settings.__struct_fields__
+    fields = Settings.__struct_fields__
     name = given.lower().removeprefix(PREFIX.lower())
-    if name in known:
+    if name in fields:
         return name
     if name in REMOVED:
         raise Rejected(f"{shown} was removed: {REMOVED[name]}. Unset it")
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+    near = difflib.get_close_matches(name, fields, n=1, cutoff=0.0)[0]
     raise Rejected(f"unknown setting {shown}: did you mean {PREFIX}{near.upper()}?")
 
 

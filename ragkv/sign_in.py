@@ -112,9 +112,9 @@ def _read_grant(entry: str) -> Grant:
     group, tenant, scope = group.strip(), tenant.strip(), scope.strip()
     if not (equals and colon and group and tenant):
         raise Rejected(f"{_SYNTAX}; this is not: {entry[:80]!r}")
-    for known in KEY_SCOPES:
-        if scope == known:
-            return Grant(group, clean_name(tenant), known)
+    for key_scope in KEY_SCOPES:
+        if scope == key_scope:
+            return Grant(group, clean_name(tenant), key_scope)
     raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is not a scope: use {', '.join(KEY_SCOPES)}")
 
 

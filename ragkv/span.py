@@ -47,9 +47,9 @@ def total_tokens(spans: Iterable[Span]) -> int:
 
 def tokens_within(spans: Sequence[Span], region: Span) -> int:
     """Positions of a region that ascending, disjoint spans cover. Looks at no others."""
-    first = bisect_right(spans, region.start, key=lambda span: span.end)
+    start = bisect_right(spans, region.start, key=lambda span: span.end)
     last = bisect_left(spans, region.end, key=lambda span: span.start)
-    return total_tokens(span.clipped_to(region) for span in spans[first:last])
+    return total_tokens(span.clipped_to(region) for span in spans[start:last])
 
 
 def split(spans: Sequence[Span], max_tokens: int, max_spans: int) -> tuple[list[Span], list[Span]]:

@@ -52,9 +52,9 @@ class FairPool(ThreadPoolExecutor):
     def _do_next(self) -> None:
         """Do pieces until none may be begun: one that is passed over is begun by the thread that ends another of its
         owner's."""
-        while (taken := self._take()) is not None:
-            owner, piece = taken
-            del taken
+        while (turn := self._take()) is not None:
+            owner, piece = turn
+            del turn
             began = time.monotonic()
             try:
                 piece()

@@ -103,9 +103,9 @@ def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Da
     """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     resource, key_id = (None if name is None else storable(name) for name in (wanted.resource, wanted.key_id))
-    found = audit_of(wanted.tenant_id, resource, key_id, wanted.since, wanted.until)
+    statement = audit_of(wanted.tenant_id, resource, key_id, wanted.since, wanted.until)
     with database.reading() as session:
-        events = rows_behind(session, found, AUDIT_KEYS, limit, after, descending=True)
+        events = rows_behind(session, statement, AUDIT_KEYS, limit, after, descending=True)
         items = [_view(*row) for row in events.items]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 

@@ -83,14 +83,16 @@ class Maker:
 
 def maker_of(caller: Caller, database: Database, person_days: int) -> Maker:
     """People's keys expire within `person_days`, and keys that are created with those no later than they do."""
-    now = utc_now()
+    moment = utc_now()
     if caller.person is not None:
-        return Maker(None, _name_of(caller), now + timedelta(days=person_days), person_days)
+        return Maker(None, _name_of(caller), moment + timedelta(days=person_days), person_days)
     with database.reading() as session:
         row = session.get(ApiKeyRow, caller.key_id) if caller.key_id is not None else None
     if row is None or row.created_by_person is None or row.expires_at is None:
         return Maker(caller.key_id)
-    return Maker(row.id, row.created_by_person, row.expires_at, math.ceil((row.expires_at - now) / timedelta(days=1)))
+    return Maker(
+        row.id, row.created_by_person, row.expires_at, math.ceil((row.expires_at - moment) / timedelta(days=1))
+    )
 
 
 def issue_key(
@@ -103,8 +105,8 @@ def issue_key(
 ) -> IssuedKey:
     """A new key of a tenant, for some days or for as long as its maker's keys may last. Raises Rejected for a bad name,
     scope or number of days."""
-    given, now = set(scopes), utc_now()
-    if not given or not given <= set(KEY_SCOPES):
+    requested, moment = set(scopes), utc_now()
+    if not requested or not requested <= set(KEY_SCOPES):
         raise Rejected(f"a key needs one or more of the scopes {', '.join(KEY_SCOPES)}")
     if days is not None and not 1 <= days <= MAX_DAYS:
         raise Rejected(f"the lifetime of a key must be 1 to {MAX_DAYS} days; omit it for no expiry")
@@ -114,16 +116,16 @@ def issue_key(
             "RAGKV_OIDC_KEY_DAYS, and a key created with such a key expires no later than it does. Give fewer days, "
             "or omit them for the longest lifetime"
         )
-    asked = None if days is None else now + timedelta(days=days)
+    expires_at = None if days is None else moment + timedelta(days=days)
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     row = ApiKeyRow(
         id=key_id,
         tenant_id=tenant_id,
         name=clean_name(name),
         digest=_digest(secret),
-        scopes=" ".join(scope for scope in KEY_SCOPES if scope in given),
-        created_at=now,
-        expires_at=min((end for end in (asked, maker.until) if end is not None), default=None),
+        scopes=" ".join(scope for scope in KEY_SCOPES if scope in requested),
+        created_at=moment,
+        expires_at=min((end for end in (expires_at, maker.until) if end is not None), default=None),
         created_by=maker.key_id,
         created_by_person=maker.person,
     )
@@ -187,13 +189,13 @@ def authenticate(key: str, database: Database) -> Caller:
     parts = _KEY.fullmatch(key)
     if parts is None:
         raise Unauthorised(_WRONG)
-    now = utc_now()
+    moment = utc_now()
     with database.reading() as session:
         row = session.get(ApiKeyRow, parts[1])
-    known = row.digest if row is not None else bytes(32)
-    if not hmac.compare_digest(_digest(parts[2]), known) or row is None:
+    digest = row.digest if row is not None else bytes(32)
+    if not hmac.compare_digest(_digest(parts[2]), digest) or row is None:
         raise Unauthorised(_WRONG)
-    return _caller(row, now, database)
+    return _caller(row, moment, database)
 
 
 def recognise(key_id: str, database: Database) -> Caller:

@@ -140,10 +140,10 @@ class Provider:
         groups = _found(claims, name)
         if groups is None and discovered.userinfo_endpoint is not None and tokens.access_token is not None:
             bearer = {"authorization": f"Bearer {tokens.access_token}"}
-            told = await self._fetch("GET", discovered.userinfo_endpoint, dict[str, Any], headers=bearer)
-            if told.get("sub") != claims["sub"]:
+            user_info = await self._fetch("GET", discovered.userinfo_endpoint, dict[str, Any], headers=bearer)
+            if user_info.get("sub") != claims["sub"]:
                 raise Unauthorised("sign-in failed: the provider's user info is for another user")
-            claims = {**told, **claims}
+            claims = {**user_info, **claims}
             groups = _found(claims, name)
         hint = tokens.id_token if len(tokens.id_token) <= MAX_HINT_CHARS else None
         return Identity(_person(claims), _names(groups, name, claims), hint)
@@ -154,10 +154,10 @@ class Provider:
         endpoint = (await self._discover()).end_session_endpoint
         if endpoint is None:
             return None
-        told = {"client_id": self._sign_in.client_id, "post_logout_redirect_uri": back_to}
+        query = {"client_id": self._sign_in.client_id, "post_logout_redirect_uri": back_to}
         if id_token is not None:
-            told["id_token_hint"] = id_token
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(told)}"
+            query["id_token_hint"] = id_token
+        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}"
 
     async def _discover(self) -> Discovered:
         """The discovery document, which one task reads for all who wait for it. A failure is theirs, too."""
@@ -175,15 +175,17 @@ class Provider:
             return discovered
 
     async def _read_discovery(self) -> Discovered:
-        found = await self._fetch("GET", self._sign_in.issuer.rstrip("/") + PATH, Discovered)
-        if found.issuer.rstrip("/") != self._sign_in.issuer.rstrip("/"):
-            raise self._unusable(f"its issuer is {found.issuer[:MAX_CHARS]!r}, which is not that of RAGKV_OIDC_ISSUER")
-        endpoints = (found.authorization_endpoint, found.token_endpoint, found.jwks_uri, found.userinfo_endpoint,
-                     found.end_session_endpoint)  # fmt: skip
+        discovered = await self._fetch("GET", self._sign_in.issuer.rstrip("/") + PATH, Discovered)
+        if discovered.issuer.rstrip("/") != self._sign_in.issuer.rstrip("/"):
+            raise self._unusable(
+                f"its issuer is {discovered.issuer[:MAX_CHARS]!r}, which is not that of RAGKV_OIDC_ISSUER"
+            )
+        endpoints = (discovered.authorization_endpoint, discovered.token_endpoint, discovered.jwks_uri, discovered.userinfo_endpoint,
+                     discovered.end_session_endpoint)  # fmt: skip
         for endpoint in filter(None, endpoints):
             if not is_private_transport(endpoint) or (endpoint.startswith("http:") and not self._sign_in.on_loopback):
                 raise self._unusable(f"its endpoint {endpoint[:MAX_CHARS]!r} is not https")
-        return found
+        return discovered
 
     async def _tokens(self, code: str, challenge: Challenge, redirect_uri: str, discovered: Discovered) -> _Tokens:
         fields = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri,
@@ -223,8 +225,8 @@ class Provider:
     async def _key_set(self, discovered: Discovered, *, again: bool = False) -> KeySet:
         if not again and self._keys is not None and time.monotonic() < self._keys[0]:
             return self._keys[1]
-        found = await self._fetch("GET", discovered.jwks_uri, _Keys)
-        keys = KeySet(list(_signing_keys(found.keys)))
+        published = await self._fetch("GET", discovered.jwks_uri, _Keys)
+        keys = KeySet(list(_signing_keys(published.keys)))
         self._keys = (time.monotonic() + REMEMBERED_S, keys)
         return keys
 
@@ -302,20 +304,20 @@ def _decoded(id_token: str, keys: KeySet, discovered: Discovered) -> jwt.Token:
 
 def _signing_keys(found: Iterable[dict[str, Any]]) -> Iterable[Key]:
     """The public keys among them that can be read. Providers publish those of other kinds and uses, too."""
-    for one in found:
-        if one.get("kty") != "oct" and one.get("use", "sig") == "sig":
+    for jwk in found:
+        if jwk.get("kty") != "oct" and jwk.get("use", "sig") == "sig":
             with suppress(JoseError, ValueError, TypeError, KeyError):
-                yield JWKRegistry.import_key(one)
+                yield JWKRegistry.import_key(jwk)
 
 
 def _found(claims: Mapping[str, Any], name: str) -> object:
     """The claim of this name, or of this path (`realm_access.roles`); None if there is none."""
     if name in claims:
         return claims[name]
-    found: object = claims
+    claim: object = claims
     for part in name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+        claim = claim.get(part) if isinstance(claim, Mapping) else None
+    return claim
 
 
 def _names(groups: object, claim: str, claims: Mapping[str, Any]) -> tuple[str, ...]:
@@ -331,17 +333,17 @@ def _names(groups: object, claim: str, claims: Mapping[str, Any]) -> tuple[str, 
             "instead (docs/OPERATIONS.md)"
         )
     listed: Sequence[object] = groups if isinstance(groups, list) else [groups]
-    return tuple(one for one in listed if isinstance(one, str))
+    return tuple(group for group in listed if isinstance(group, str))
 
 
 def _person(claims: Mapping[str, Any]) -> Person:
     subject = printable(claims["sub"])
     email = claims.get("email") if claims.get("email_verified") is not False else None
     names = (claims.get("name"), claims.get("preferred_username"), email)
-    name = next((one for one in names if isinstance(one, str) and one.strip()), subject)
+    name = next((candidate for candidate in names if isinstance(candidate, str) and candidate.strip()), subject)
     return Person(subject=subject, name=printable(name), email=printable(email) if isinstance(email, str) else None)
 
 
 def printable(text: str) -> str:
     """Text of the provider's for pages and logs."""
-    return "".join(one if one.isprintable() else " " for one in text[:MAX_CHARS]).strip(" :")
+    return "".join(character if character.isprintable() else " " for character in text[:MAX_CHARS]).strip(" :")

@@ -60,10 +60,10 @@ class RateLimit:
         """Count one request. Raises Throttled if the bucket is empty."""
         if not self._per_minute:
             return
-        one = 60_000_000 // self._per_minute
+        cost_us = 60_000_000 // self._per_minute
         try:
             with reporting():
-                wait_us = int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[one, one * self._per_minute]))
+                wait_us = int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[cost_us, cost_us * self._per_minute]))
         except Unavailable as error:
             if not self._fails_open:
                 raise

@@ -67,12 +67,12 @@ class Rights:
 
     def _scopes(self, groups: Iterable[str]) -> dict[TenantName, KeyScope]:
         """The widest scope in each tenant."""
-        mine, found = frozenset(groups), dict[TenantName, KeyScope]()
+        mine, scopes = frozenset(groups), dict[TenantName, KeyScope]()
         for grant in self._grants:
             if grant.group in mine:
                 tenant = TenantName(self._tenants[grant.tenant], grant.tenant)
-                found[tenant] = max(found.get(tenant, grant.scope), grant.scope, key=KEY_SCOPES.index)
-        return found
+                scopes[tenant] = max(scopes.get(tenant, grant.scope), grant.scope, key=KEY_SCOPES.index)
+        return scopes
 
 
 def _with_dashboard(scopes: Mapping[TenantName, KeyScope]) -> tuple[TenantName, ...]:

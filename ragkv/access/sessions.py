@@ -57,8 +57,8 @@ class Sessions:
         if len(token) != TOKEN_CHARS:
             return None
         with reporting():
-            found = self._client.get(_place(token))
-        return _decoded(found) if isinstance(found, bytes) else None
+            encoded = self._client.get(_place(token))
+        return _decoded(encoded) if isinstance(encoded, bytes) else None
 
     def change(self, token: str, holder: Holder) -> None:
         """Another holder for a session that has not ended, which ends no later for it."""

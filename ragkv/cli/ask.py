@@ -51,11 +51,11 @@ def ask(
     """Answer QUESTION from the ingested documents."""
     with opened_parts(Parts.prepare) as parts:
         ref = parts.default_collection
-        asked = Question(
+        request = Question(
             ref.tenant_id, ref.collection_id, question, mode, policy_name(policy), recompute_ratio,
             sparse_ratio=sparse_ratio, sees_kept_question=True,
         )  # fmt: skip
-        asyncio.run(_ask(parts, asked, stream and not as_json, as_json))
+        asyncio.run(_ask(parts, request, stream and not as_json, as_json))
 
 
 async def _ask(parts: Parts, asked: Question, stream: bool, as_json: bool) -> None:
@@ -84,7 +84,9 @@ def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> No
 def as_builtins(answer: Answer) -> dict[str, object]:
     """The answer in JSON's types, passages without their token ids."""
     fields = msgspec.to_builtins(answer)
-    passages, omitted = ([_passage(one) for one in some] for some in (answer.passages, answer.omitted_passages))
+    passages, omitted = (
+        [_passage(passage) for passage in group] for group in (answer.passages, answer.omitted_passages)
+    )
     return {"answer": fields.pop("text"), **fields, "passages": passages, "omitted_passages": omitted}
 
 
@@ -106,9 +108,9 @@ def _passage(passage: Passage) -> dict[str, object]:
 
 def summary(answer: Answer) -> str:
     """One line on where the prompt's tokens came from and how long the first token took."""
-    usage, timings, kept = answer.usage, answer.timings, answer.cached_answer
-    if kept is not None:
-        return f"from the answer cache: {kept.question!r}, asked {kept.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
+    usage, timings, cached_answer = answer.usage, answer.timings, answer.cached_answer
+    if cached_answer is not None:
+        return f"from the answer cache: {cached_answer.question!r}, asked {cached_answer.age_s:.0f} s ago; after {timings.ttft_ms:.0f} ms"
     cached = f"{usage.cached} cached, " if usage.cached else ""
     read = (
         f"{len(answer.passages)} of {len(answer.passages) + len(answer.omitted_passages)} passages; "

@@ -53,9 +53,9 @@ def add(location: str, tenant: str, collection: str, minutes: int, *, watch: boo
     """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
-        made = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
-        _note(tenant_id, "Create a data source", "add", made.id, parts)
-    click.echo(made.id)
+        source = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
+        _note(tenant_id, "Create a data source", "add", source.id, parts)
+    click.echo(source.id)
 
 
 @data_sources.command("list")
@@ -63,12 +63,12 @@ def add(location: str, tenant: str, collection: str, minutes: int, *, watch: boo
 def show_all(tenant: str) -> None:
     """List data sources with their files by status."""
     with opened_parts(Parts.prepare_database) as parts:
-        for one in list_data_sources(tenant_id_of(tenant, parts), parts.database):
-            files = one.files
-            click.echo(f"{one.id}  {one.location}")
+        for source in list_data_sources(tenant_id_of(tenant, parts), parts.database):
+            files = source.files
+            click.echo(f"{source.id}  {source.location}")
             click.echo(
-                f"    {one.status}: {files.ready:,} ready, {files.waiting:,} waiting, {files.failed:,} failed, "
-                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {_last(one)}{_watched(one)}"
+                f"    {source.status}: {files.ready:,} ready, {files.waiting:,} waiting, {files.failed:,} failed, "
+                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {_last(source)}{_watched(source)}"
             )
 
 
@@ -80,7 +80,7 @@ def show_all(tenant: str) -> None:
 )
 def show(data_source_id: str, tenant: str, status: str | None) -> None:
     """Show a data source and its files, each with the reason why it could not be read."""
-    chosen = None if status is None else FileStatus(status)
+    file_status = None if status is None else FileStatus(status)
     console = Console(soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
@@ -88,7 +88,7 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
         reason = f": {view.error}" if view.error else ""
         console.print(f"{view.location}  {view.status}{reason}{_watched(view)}", highlight=False, markup=False)
         for file in all_pages(
-            lambda cursor: list_source_files(tenant_id, data_source_id, chosen, MAX_PAGE, cursor, parts.database)
+            lambda cursor: list_source_files(tenant_id, data_source_id, file_status, MAX_PAGE, cursor, parts.database)
         ):
             reason = f": {file.error}" if file.error else ""
             console.print(f"  {file.status:10}  {file.key}{reason}", highlight=False, markup=False)
@@ -106,18 +106,18 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     console = Console(stderr=True, soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
-        found = data_source_view(tenant_id, data_source_id, parts.database)
+        source = data_source_view(tenant_id, data_source_id, parts.database)
         if confirm:
-            request_sync(tenant_id, found.id, confirm=True, database=parts.database)
-            _note(tenant_id, "Sync a data source", "sync --confirm", found.id, parts)
-        with console.status(Text(found.location)) as status:
+            request_sync(tenant_id, source.id, confirm=True, database=parts.database)
+            _note(tenant_id, "Sync a data source", "sync --confirm", source.id, parts)
+        with console.status(Text(source.location)) as status:
 
             def show(tally: SyncTally) -> bool:
                 read = tally.added + tally.changed
-                status.update(Text(f"{found.location}: {tally.listed:,} files listed, {read:,} read"))
+                status.update(Text(f"{source.location}: {tally.listed:,} files listed, {read:,} read"))
                 return True
 
-            tally = sync_now(found.id, parts, show)
+            tally = sync_now(source.id, parts, show)
     click.echo(
         f"{tally.added:,} new, {tally.changed:,} changed, {tally.deleted:,} deleted, {tally.unchanged:,} unchanged, "
         f"{tally.unreadable:,} unreadable, {tally.skipped:,} skipped"

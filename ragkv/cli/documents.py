@@ -46,10 +46,10 @@ def show(
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
         ref = None if collection is None else collection_ref(tenant_id, collection, parts.database)
-        wanted = DocumentFilter(
+        document_filter = DocumentFilter(
             tenant_id, None if ref is None else ref.collection_id, None if status is None else Status(status), name
         )
-        page = list_documents(wanted, limit, cursor, parts.database)
+        page = list_documents(document_filter, limit, cursor, parts.database)
     for document in page.items:
         console.print(_line(document), highlight=False, markup=False)
     if page.next is not None:
@@ -67,14 +67,14 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
     """
     with opened_parts(Parts.prepare_database) as parts, file.open("rb") as body:
         tenant_id = tenant_id_of(tenant, parts)
-        before = document_view(tenant_id, document_id, parts.database)
+        old = document_view(tenant_id, document_id, parts.database)
 
         def note() -> None:
             _note(tenant_id, "Replace a document's file", "replace", [document_id], parts)
 
         after = replace_document(tenant_id, document_id, file.name, body, parts, note)
     if after.status is Status.ACCEPTED:
-        click.echo(f"{document_id}: {before.name} is replaced by {after.name}, which a worker will read")
+        click.echo(f"{document_id}: {old.name} is replaced by {after.name}, which a worker will read")
     else:
         click.echo(f"{document_id}: {after.name} has the same bytes; it is {after.status}")
 
@@ -90,9 +90,9 @@ def delete(document_id: str, tenant: str, *, yes: bool) -> None:
         document = document_view(tenant_id, document_id, parts.database)
         if not yes:
             click.confirm(f"Delete {document.name} and everything made from it?", abort=True)
-        gone = delete_document(tenant_id, document_id, parts)
-        _note(tenant_id, "Delete a document", "delete", gone, parts)
-    also = f", and {plural(len(gone) - 1, 'attachment')}" if len(gone) > 1 else ""
+        deleted = delete_document(tenant_id, document_id, parts)
+        _note(tenant_id, "Delete a document", "delete", deleted, parts)
+    also = f", and {plural(len(deleted) - 1, 'attachment')}" if len(deleted) > 1 else ""
     click.echo(f"{document.name} is deleted{also}")
 
 

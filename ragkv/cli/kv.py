@@ -79,9 +79,14 @@ def show(tenant: str) -> None:
     with opened_parts(Parts.prepare_database) as parts:
         collections = list(admin.kv_of_collections(tenant_id_of(tenant, parts), parts.database))
     table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
-    for one in collections:
+    for collection in collections:
         table.add_row(
-            one.id, one.name, f"{one.files:,}", f"{one.tokens:,}", _size(one.bytes), "yes" if one.pinned else ""
+            collection.id,
+            collection.name,
+            f"{collection.files:,}",
+            f"{collection.tokens:,}",
+            _size(collection.bytes),
+            "yes" if collection.pinned else "",
         )
     Console(soft_wrap=True).print(table, highlight=False, markup=False)
 
@@ -144,8 +149,8 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
     """
     with opened_parts(Parts.prepare) as parts:
         owner = _owner(tenant, collection, None, parts)
-        now = change_rule(owner, KVRulePatch(format=kv_format), parts).format
-    click.echo(f"{collection}: the workers keep KV in {now}, and convert the existing KV")
+        stored_format = change_rule(owner, KVRulePatch(format=kv_format), parts).format
+    click.echo(f"{collection}: the workers keep KV in {stored_format}, and convert the existing KV")
 
 
 @kv.command()
@@ -179,12 +184,12 @@ def rule(
     """
     with opened_parts(Parts.prepare) as parts:
         patch = KVRulePatch(when=when, uses=uses, write=write, compress=compress, keep=keep)
-        now = change_rule(_owner(tenant, collection, None, parts), patch, parts)
+        rule = change_rule(_owner(tenant, collection, None, parts), patch, parts)
         has_store = parts.settings.kv_remote is not None
-    often = f" ({now.uses})" if KVWhen.NTH_USE in (now.when, now.write if has_store else None) else ""
-    uploaded = f", uploaded: {now.write}" if has_store else ""
-    tokens = "" if now.compress is CompressionMethod.NONE else f" of {now.keep:.0%} of the tokens ({now.compress})"
-    click.echo(f"{collection}: KV is kept in {now.format}{tokens}, computed: {now.when}{uploaded}{often}")
+    often = f" ({rule.uses})" if KVWhen.NTH_USE in (rule.when, rule.write if has_store else None) else ""
+    uploaded = f", uploaded: {rule.write}" if has_store else ""
+    tokens = "" if rule.compress is CompressionMethod.NONE else f" of {rule.keep:.0%} of the tokens ({rule.compress})"
+    click.echo(f"{collection}: KV is kept in {rule.format}{tokens}, computed: {rule.when}{uploaded}{often}")
 
 
 @kv.command()
@@ -212,13 +217,13 @@ def verify(tenant: str, collection: str | None, document: str | None) -> None:
     exit code is 1 if any were lost."""
     with opened_parts(Parts.prepare_database) as parts:
         steps = verify_kv(_owner(tenant, collection, document, parts), parts)
-        found = shown(steps, "verifying", lambda step: (step.checked, step.total))
-    lost = found.damaged + found.missing
+        verification = shown(steps, "verifying", lambda step: (step.checked, step.total))
+    lost = verification.damaged + verification.missing
     click.echo(
-        f"{found.checked:,} files, {_size(found.bytes)}: {found.damaged:,} damaged, {found.missing:,} missing, "
-        f"{found.unusable:,} not usable now"
+        f"{verification.checked:,} files, {_size(verification.bytes)}: {verification.damaged:,} damaged, {verification.missing:,} missing, "
+        f"{verification.unusable:,} not usable now"
     )
-    for document_id in found.documents:
+    for document_id in verification.documents:
         click.echo(f"to be rebuilt: document {document_id}")
     if lost:
         raise SystemExit(1)
@@ -226,11 +231,15 @@ def verify(tenant: str, collection: str | None, document: str | None) -> None:
 
 def _use_of(rate: HitRate, loads: Sequence[TierLoads]) -> Table:
     """The last 24 hours: the share of stitched prompts' tokens by origin, and how long placing KV from a tier took."""
-    by_tier = {one.tier: one for one in loads}
+    by_tier = {tier_loads.tier: tier_loads for tier_loads in loads}
     table = Table("last 24 hours", "tokens", "questions", "load p50", "load p99", box=None)
     for tier in ("device", "host", "disk", "remote", "recomputed", "computed"):
-        one = by_tier.get(tier)
-        took = (f"{one.questions:,}", f"{one.p50_ms:.0f} ms", f"{one.p99_ms:.0f} ms") if one else ()
+        tier_loads = by_tier.get(tier)
+        took = (
+            (f"{tier_loads.questions:,}", f"{tier_loads.p50_ms:.0f} ms", f"{tier_loads.p99_ms:.0f} ms")
+            if tier_loads
+            else ()
+        )
         table.add_row(tier, f"{getattr(rate, tier):.1%}", *took)
     return table
 

@@ -47,9 +47,9 @@ class _Lines(Progress):
         self._tell(task_id)
 
     def _tell(self, task_id: TaskID) -> None:
-        now = time.monotonic()
-        if now - self._told_at >= LINE_EVERY_S:
-            self._told_at = now
+        moment = time.monotonic()
+        if moment - self._told_at >= LINE_EVERY_S:
+            self._told_at = moment
             task = next(task for task in self.tasks if task.id == task_id)
             of_all = "" if task.total is None else f" of {task.total:g}"
             self.console.print(f"{task.description}: {task.completed:g}{of_all}", highlight=False)

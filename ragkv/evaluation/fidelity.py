@@ -74,7 +74,7 @@ class FidelityMeter:
         of_full = await self._log_probs(full.prompt, None, full.salt, ids)
         of_stitched = await self._log_probs(stitched.prompt, stitched.plan, stitched.salt, ids)
         outcome = FidelityOutcome(
-            kl=_mean([likeliest_kl(one, other) for one, other in zip(of_full, of_stitched, strict=True)]),
+            kl=_mean([likeliest_kl(expected, actual) for expected, actual in zip(of_full, of_stitched, strict=True)]),
             nll=_nll(of_stitched, ids),
             nll_full=_nll(of_full, ids),
             nll_without=_nll(without, ids),
@@ -90,22 +90,22 @@ class FidelityMeter:
     async def _answer(self, prompt: Prompt, plan: StitchPlan | None) -> _Answered:
         """The whole answer. Under its own salt, none of the prompt is in the engine's cache."""
         await self._answerer.until_idle()
-        salt, text, first, report = uuid.uuid4().hex, "", None, Report()
+        salt, text, ttft_s, report = uuid.uuid4().hex, "", None, Report()
         began = time.perf_counter()
         request = Generate(prompt.token_ids, salt, plan, max_tokens=max(2, self._answer_tokens))
         async for output in self._engine.generate(request):
-            first = first or time.perf_counter() - began
+            ttft_s = ttft_s or time.perf_counter() - began
             text, report = text + output.text, output.report or report
-        assert first is not None, "an engine's answer has an output"
-        return _Answered(prompt, settled(plan, report), salt, text.strip(), first, report)
+        assert ttft_s is not None, "an engine's answer has an output"
+        return _Answered(prompt, settled(plan, report), salt, text.strip(), ttft_s, report)
 
     async def _log_probs(self, prompt: Prompt, plan: StitchPlan | None, salt: str, ids: Sequence[int]) -> LogProbs:
-        found: list[Mapping[int, float]] = []
-        for some in batched(range(len(ids)), AT_ONCE):
+        log_probs: list[Mapping[int, float]] = []
+        for batch in batched(range(len(ids)), AT_ONCE):
             await self._answerer.until_idle()
-            asked = (self._next_token(prompt, plan, salt, ids[:place], ids[place]) for place in some)
-            found += await asyncio.gather(*asked)
-        return found
+            requests = (self._next_token(prompt, plan, salt, ids[:place], ids[place]) for place in batch)
+            log_probs += await asyncio.gather(*requests)
+        return log_probs
 
     async def _next_token(
         self, prompt: Prompt, plan: StitchPlan | None, salt: str, before: Sequence[int], token: int

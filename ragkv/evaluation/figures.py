@@ -17,25 +17,25 @@ def fidelity_figures(outcomes: Sequence[FidelityOutcome], skipped: int) -> Fidel
     if not outcomes:
         return None
     draws = resamples(len(outcomes), _SEED)
-    kl = np.array([one.kl for one in outcomes])
-    nlls = [np.array([getattr(one, name) for one in outcomes]) for name in ("nll_without", "nll", "nll_full")]
-    kept = float(gain_kept(*(nll.mean() for nll in nlls)))
-    known = [one for one in outcomes if one.f1 is not None]
+    kl = np.array([outcome.kl for outcome in outcomes])
+    nlls = [np.array([getattr(outcome, name) for outcome in outcomes]) for name in ("nll_without", "nll", "nll_full")]
+    gain = float(gain_kept(*(nll.mean() for nll in nlls)))
+    with_answer = [outcome for outcome in outcomes if outcome.f1 is not None]
     return FidelityFigures(
         questions=len(outcomes),
         skipped=skipped,
-        with_answer=len(known),
-        gain_kept=None if np.isnan(kept) else _rounded(kept),
+        with_answer=len(with_answer),
+        gain_kept=None if np.isnan(gain) else _rounded(gain),
         gain_kept_interval=_interval(gain_kept(*(nll[draws].mean(1) for nll in nlls))),
         kl=_rounded(kl.mean()),
         kl_interval=_interval(kl[draws].mean(1)),
-        kl_high=_percent([one.kl > FAILURE_KL for one in outcomes]),
-        agree=_percent([one.agree for one in outcomes]),
-        f1=_percent([one.f1 or 0.0 for one in known]) if known else None,
-        f1_full=_percent([one.f1_full or 0.0 for one in known]) if known else None,
-        ttft_ms=_rounded(statistics.median(one.ttft_ms for one in outcomes)),
-        ttft_full_ms=_rounded(statistics.median(one.ttft_full_ms for one in outcomes)),
-        speedup=_rounded(statistics.median(one.ttft_full_ms / max(one.ttft_ms, 1e-3) for one in outcomes)),
+        kl_high=_percent([outcome.kl > FAILURE_KL for outcome in outcomes]),
+        agree=_percent([outcome.agree for outcome in outcomes]),
+        f1=_percent([outcome.f1 or 0.0 for outcome in with_answer]) if with_answer else None,
+        f1_full=_percent([outcome.f1_full or 0.0 for outcome in with_answer]) if with_answer else None,
+        ttft_ms=_rounded(statistics.median(outcome.ttft_ms for outcome in outcomes)),
+        ttft_full_ms=_rounded(statistics.median(outcome.ttft_full_ms for outcome in outcomes)),
+        speedup=_rounded(statistics.median(outcome.ttft_full_ms / max(outcome.ttft_ms, 1e-3) for outcome in outcomes)),
         recomputed=_share(outcomes, "recomputed_tokens", "context_tokens"),
         passages_without_kv=_rounded(100 * _share(outcomes, "passages_without_kv", "passages")),
     )
@@ -45,7 +45,7 @@ def retrieval_figures(outcomes: Sequence[RetrievalOutcome], skipped: int) -> Ret
     """None without any outcome."""
     if not outcomes:
         return None
-    ranks = [one.ranks for one in outcomes]
+    ranks = [outcome.ranks for outcome in outcomes]
     at_5 = 100 * np.array([_recall(of_one, 5) for of_one in ranks])
     return RetrievalFigures(
         questions=len(outcomes),
@@ -56,7 +56,7 @@ def retrieval_figures(outcomes: Sequence[RetrievalOutcome], skipped: int) -> Ret
         recall_at_5_interval=_interval(at_5[resamples(len(outcomes), _SEED)].mean(1)),
         all_at_5=_percent([_recall(of_one, 5) == 1 for of_one in ranks]),
         mrr=_percent([max((1 / rank for rank in of_one if rank), default=0.0) for of_one in ranks]),
-        search_ms=_rounded(statistics.median(one.search_ms for one in outcomes)),
+        search_ms=_rounded(statistics.median(outcome.search_ms for outcome in outcomes)),
     )
 
 
@@ -66,7 +66,10 @@ def _recall(ranks: Sequence[int | None], k: int) -> float:
 
 
 def _share(outcomes: Sequence[FidelityOutcome], part: str, whole: str) -> float:
-    return _rounded(sum(getattr(one, part) for one in outcomes) / max(1, sum(getattr(one, whole) for one in outcomes)))
+    return _rounded(
+        sum(getattr(outcome, part) for outcome in outcomes)
+        / max(1, sum(getattr(outcome, whole) for outcome in outcomes))
+    )
 
 
 def _percent(values: Sequence[float]) -> float:

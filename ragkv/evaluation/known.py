@@ -40,13 +40,13 @@ def known_of(run_id: str, ordinal: int, session: "Session") -> Known | None:
     if text is None:
         return None
     if row.given is not None:
-        given = msgspec.convert(row.given, GivenQuestion)
-        return Known(text, given.answers, given.passages, given.gold)
+        question = msgspec.convert(row.given, GivenQuestion)
+        return Known(text, question.answers, question.passages, question.gold)
     answer = known_answer(row, feedback)
     if feedback is None or answer is None:
         return Known(text)
-    kept = session.execute(passages_of(feedback.answer_id)).all()
-    return Known(text, (answer,), tuple(GivenPassage(text, title) for title, text in kept))
+    rows = session.execute(passages_of(feedback.answer_id)).all()
+    return Known(text, (answer,), tuple(GivenPassage(text, title) for title, text in rows))
 
 
 def text_of(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None", logged: str | None) -> str | None:
@@ -66,8 +66,8 @@ def known_answer(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None") -
 
 def supporting(question: str, answer: str, passages: Sequence[GivenPassage]) -> tuple[str, ...]:
     """Sentences of the passages that support an answer, as its citations would quote them."""
-    found = [Passage(_chunk(number, one), 0.0, 1) for number, one in enumerate(passages)]
-    return tuple(dict.fromkeys(citation.quote for citation in cite(answer, question, found)))
+    evidence = [Passage(_chunk(number, passage), 0.0, 1) for number, passage in enumerate(passages)]
+    return tuple(dict.fromkeys(citation.quote for citation in cite(answer, question, evidence)))
 
 
 def _chunk(number: int, passage: GivenPassage) -> Chunk:

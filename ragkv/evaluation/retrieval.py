@@ -16,9 +16,9 @@ async def measure_retrieval(
 ) -> RetrievalOutcome:
     """to_find: texts, each of which a passage is to hold."""
     began = time.perf_counter()
-    found = await searcher.search(question.tenant_id, question.collection_id, question.text, TOP_K, hops)
+    passages = await searcher.search(question.tenant_id, question.collection_id, question.text, TOP_K, hops)
     took_s = time.perf_counter() - began
-    return RetrievalOutcome(ranks=tuple(_rank(text, found) for text in to_find), search_ms=took_s * 1e3)
+    return RetrievalOutcome(ranks=tuple(_rank(text, passages) for text in to_find), search_ms=took_s * 1e3)
 
 
 def _rank(text: str, found: Sequence[Passage]) -> int | None:

@@ -77,10 +77,10 @@ class _Measured:
     error: str | None = None
 
     def values(self) -> dict[str, Any]:
-        found: dict[str, Any] = msgspec.to_builtins(
+        builtins: dict[str, Any] = msgspec.to_builtins(
             {"outcome": self.outcome, "answers": self.answers, "error": self.error}
         )
-        return found
+        return builtins
 
 
 class Runner:
@@ -125,8 +125,8 @@ class Runner:
     def _take(self) -> _Held | None:
         """Hold the next question of the next run. None if none waits, or the one whose turn it was has ended."""
         with self._parts.database.writing() as session:
-            now = now_of(session)
-            row = session.scalars(next_run(now)).first()
+            moment = now_of(session)
+            row = session.scalars(next_run(moment)).first()
             if row is None:
                 return None
             present = self._settings | self._kv_settings(row.collection_id, session)
@@ -144,10 +144,10 @@ class Runner:
                 _note(row, left.ordinal, skipped, session)
                 return None
             row.state, row.settings, row.holder, row.attempts = RUNNING, present, self._holder, row.attempts + 1
-            row.stepped_at, row.leased_until = now, now + HOLD
-            known = known_of(row.id, left.ordinal, session)
-            question = Question(row.tenant_id, row.collection_id, "" if known is None else known.text)
-            return _Held(row.id, left.ordinal, row.kind, question, known)
+            row.stepped_at, row.leased_until = moment, moment + HOLD
+            known_question = known_of(row.id, left.ordinal, session)
+            question = Question(row.tenant_id, row.collection_id, "" if known_question is None else known_question.text)
+            return _Held(row.id, left.ordinal, row.kind, question, known_question)
 
     async def _keep(self, held: _Held, lost: Callable[[], object]) -> None:
         """Renew the hold. Calls `lost` once the run was cancelled or deleted."""

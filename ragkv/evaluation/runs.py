@@ -166,9 +166,9 @@ def end_run(row: EvaluationRow, state: str, session: "Session", error: str | Non
     skipped = row.done - len(outcomes)
     figures: FidelityFigures | RetrievalFigures | None
     if row.kind == "fidelity":
-        figures = fidelity_figures([msgspec.convert(one, FidelityOutcome) for one in outcomes], skipped)
+        figures = fidelity_figures([msgspec.convert(builtins, FidelityOutcome) for builtins in outcomes], skipped)
     else:
-        figures = retrieval_figures([msgspec.convert(one, RetrievalOutcome) for one in outcomes], skipped)
+        figures = retrieval_figures([msgspec.convert(builtins, RetrievalOutcome) for builtins in outcomes], skipped)
     row.figures = None if figures is None else msgspec.to_builtins(figures)
     row.state, row.error, row.ended_at, row.holder, row.leased_until = state, error, utc_now(), None, None
 
@@ -184,32 +184,33 @@ def _questions(
     run_id: str, tenant_id: str, collection_id: str, wanted: Wanted, database: Database
 ) -> list[EvaluationQuestionRow]:
     if wanted.source == "given":
-        given = [_kept(one, wanted.kind) for one in wanted.given]
+        fields = [_kept(item, wanted.kind) for item in wanted.given]
         return [
-            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=one) for number, one in enumerate(given)
+            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=item)
+            for number, item in enumerate(fields)
         ]
     find = _rated if wanted.source == "rated" else _logged
     ids = find(tenant_id, collection_id, wanted, database)
     return [
-        EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=one) for number, one in enumerate(ids)
+        EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=item) for number, item in enumerate(ids)
     ]
 
 
 def _kept(given: GivenQuestion, kind: Kind) -> dict[str, Any]:
     """The fields of a given question that this kind of run uses."""
-    kept = given if kind == "retrieval" else msgspec.structs.replace(given, passages=(), gold=())
-    builtins: dict[str, Any] = msgspec.to_builtins(kept)
+    used = given if kind == "retrieval" else msgspec.structs.replace(given, passages=(), gold=())
+    builtins: dict[str, Any] = msgspec.to_builtins(used)
     return builtins
 
 
 def _rated(tenant_id: str, collection_id: str, wanted: Wanted, database: Database) -> list[str]:
     """Ids of questions with known answers, the newest of the period."""
-    found = known_answers(tenant_id, collection_id)
+    statement = known_answers(tenant_id, collection_id)
     if wanted.since is not None:
-        found = found.where(FeedbackRow.asked_at >= wanted.since)
+        statement = statement.where(FeedbackRow.asked_at >= wanted.since)
     if wanted.before is not None:
-        found = found.where(FeedbackRow.asked_at < wanted.before)
-    newest = found.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(wanted.limit)
+        statement = statement.where(FeedbackRow.asked_at < wanted.before)
+    newest = statement.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(wanted.limit)
     with database.reading() as session:
         return [row.answer_id for row in session.scalars(newest)]
 
@@ -220,21 +221,21 @@ def _logged(tenant_id: str, collection_id: str, wanted: Wanted, database: Databa
     wish = QuestionFilter(tenant_id, collection_id, since=wanted.since, until=wanted.before)
     by_text: dict[str, LoggedQuestion] = {}
     for question in islice(all_questions(wish, database), MOST_LOGGED):
-        before = by_text.get(question.question)
-        if before is None and len(by_text) == wanted.limit:
+        earlier = by_text.get(question.question)
+        if earlier is None and len(by_text) == wanted.limit:
             break
-        if before is None or (before.feedback is None and question.feedback is not None):
+        if earlier is None or (earlier.feedback is None and question.feedback is not None):
             by_text[question.question] = question
     return [question.id for question in sorted(by_text.values(), key=lambda one: one.asked_at, reverse=True)]
 
 
 def _find(session: "Session", tenant_id: str, run_id: str, *, lock: bool = False) -> tuple[EvaluationRow, str]:
     """(run, its collection's name), the run for the transaction to change alone with `lock`. Raises NotFound."""
-    wanted = run_by_id(tenant_id, run_id)
-    found = session.execute(wanted.with_for_update(of=EvaluationRow) if lock else wanted).one_or_none()
-    if found is None:
+    statement = run_by_id(tenant_id, run_id)
+    row_and_name = session.execute(statement.with_for_update(of=EvaluationRow) if lock else statement).one_or_none()
+    if row_and_name is None:
         raise NotFound(f"there is no evaluation {run_id[:80]!r}")
-    row, name = found
+    row, name = row_and_name
     return row, name
 
 

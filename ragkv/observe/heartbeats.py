@@ -47,11 +47,11 @@ class Heartbeats:
     def beat(self, worker: str, stalled_s: float) -> None:
         """A worker reports. Those that stopped doing so an hour ago are forgotten."""
         with reporting():
-            now = self._now()
-            gone = [name for name, at, _ in self._reports() if now - at > FORGOTTEN_AFTER_S]
-            self._client.hset(_HASH, worker, f"{now:.3f} {stalled_s:.3f}")
-            if gone:
-                self._client.hdel(_HASH, *gone)
+            moment = self._now()
+            forgotten = [name for name, at, _ in self._reports() if moment - at > FORGOTTEN_AFTER_S]
+            self._client.hset(_HASH, worker, f"{moment:.3f} {stalled_s:.3f}")
+            if forgotten:
+                self._client.hdel(_HASH, *forgotten)
 
     def end(self, worker: str) -> None:
         """A worker stops."""
@@ -61,9 +61,9 @@ class Heartbeats:
     def read(self) -> list[Heartbeat]:
         """The last report of every worker, the latest first."""
         with reporting():
-            now = self._now()
-            found = [Heartbeat(name, max(now - at, 0.0), stalled) for name, at, stalled in self._reports()]
-        return sorted(found, key=lambda beat: beat.silent_s)
+            moment = self._now()
+            heartbeats = [Heartbeat(name, max(moment - at, 0.0), stalled) for name, at, stalled in self._reports()]
+        return sorted(heartbeats, key=lambda beat: beat.silent_s)
 
     def _now(self) -> float:
         seconds, micros = self._client.time()
@@ -71,8 +71,8 @@ class Heartbeats:
 
     def _reports(self) -> list[tuple[str, float, float]]:
         """(worker, when it reported, seconds without progress)."""
-        found: dict[bytes, bytes] = self._client.hgetall(_HASH)  # type: ignore[assignment]
-        return [(name.decode(), *map(float, report.split())) for name, report in found.items()]  # type: ignore[misc]
+        reports: dict[bytes, bytes] = self._client.hgetall(_HASH)  # type: ignore[assignment]
+        return [(name.decode(), *map(float, report.split())) for name, report in reports.items()]  # type: ignore[misc]
 
 
 def this_worker() -> str:

@@ -78,8 +78,8 @@ def bound(**values: str) -> Iterator[None]:
 
 def request_id() -> str | None:
     """The id of the request that is being handled."""
-    found = structlog.contextvars.get_contextvars().get(REQUEST_ID)
-    return found if isinstance(found, str) else None
+    value = structlog.contextvars.get_contextvars().get(REQUEST_ID)
+    return value if isinstance(value, str) else None
 
 
 def accepted_id(given: str | None) -> str:

@@ -15,7 +15,7 @@ class ThrottledLog:
 
     def warning(self, message: str, *args: object) -> None:
         """Log as `logging.Logger.warning` does, unless the last one was a short while ago."""
-        now = time.monotonic()
-        if now >= self._next:
-            self._next = now + EVERY_S
+        moment = time.monotonic()
+        if moment >= self._next:
+            self._next = moment + EVERY_S
             self._logger.warning(message, *args)

@@ -44,11 +44,11 @@ def exporting(endpoint: str | None, process: str) -> Iterator[None]:
     if url.scheme not in ("http", "https") or not url.netloc:
         raise Rejected("RAGKV_OTLP_ENDPOINT must be the http(s) URL of an OTLP receiver: http://127.0.0.1:4318")
     provider = _provider(endpoint if url.path.strip("/") else endpoint.rstrip("/") + PATH, process)
-    before, _tracer = _tracer, provider.get_tracer("ragkv")
+    previous, _tracer = _tracer, provider.get_tracer("ragkv")
     try:
         yield
     finally:
-        _tracer = before
+        _tracer = previous
         provider.shutdown()
 
 

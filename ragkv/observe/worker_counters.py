@@ -69,8 +69,10 @@ class WorkerCounters:
         if self._client is None:
             return {}
         with reporting():
-            found = self._client.hgetall(_HASH)
-        return {field if isinstance(field, str) else field.decode(): float(amount) for field, amount in found.items()}
+            counters = self._client.hgetall(_HASH)
+        return {
+            field if isinstance(field, str) else field.decode(): float(amount) for field, amount in counters.items()
+        }
 
     def _add(self, amounts: dict[str, float]) -> None:
         if self._client is None or not amounts:

@@ -189,14 +189,16 @@ def _recommended(
     options: Sequence[Option], tiers: Sequence[Tier], reads: float
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The format for each tier: the first whose loading is well ahead, or else the smallest if that is ahead at all."""
-    chosen: dict[str, Option | None] = {}
+    by_tier: dict[str, Option | None] = {}
     for tier in tiers:
         here = [option for option in options if option.tier == tier.name]
         ahead = [option for option in here if option.wins]
-        chosen[tier.name] = next((one for one in ahead if one.sooner >= WORTH_IT), ahead[-1] if ahead else None)
-    advice = tuple(_words(name, option, reads) for name, option in chosen.items())
-    disk = next((option for name, option in chosen.items() if option and name == DISK), None)
-    best = disk or next((option for option in chosen.values() if option), None)
+        by_tier[tier.name] = next(
+            (candidate for candidate in ahead if candidate.sooner >= WORTH_IT), ahead[-1] if ahead else None
+        )
+    advice = tuple(_words(name, option, reads) for name, option in by_tier.items())
+    disk = next((option for name, option in by_tier.items() if option and name == DISK), None)
+    best = disk or next((option for option in by_tier.values() if option), None)
     return ({"RAGKV_KV_FORMAT": best.format} if best else {}), advice
 
 
@@ -216,11 +218,11 @@ def _words(tier: str, option: Option | None, reads: float) -> str:
 
 def by_name(tiers: Sequence[Tier], bandwidths: Mapping[str, float], prices: Mapping[str, float]) -> tuple[Tier, ...]:
     """The tiers with other figures for those named, by any part of the name. Raises Rejected for a name of none."""
-    found = list(tiers)
+    changed = list(tiers)
     for figures, field in ((bandwidths, "bandwidth"), (prices, "price")):
         for name, value in figures.items():
-            matching = [index for index, tier in enumerate(found) if name.lower() in tier.name.lower()]
+            matching = [index for index, tier in enumerate(changed) if name.lower() in tier.name.lower()]
             if len(matching) != 1:
                 raise Rejected(f"{name}: name one of {', '.join(tier.name for tier in tiers)}, or a part of it")
-            found[matching[0]] = msgspec.structs.replace(found[matching[0]], **{field: value})
-    return tuple(found)
+            changed[matching[0]] = msgspec.structs.replace(changed[matching[0]], **{field: value})
+    return tuple(changed)

@@ -91,11 +91,11 @@ def shape_of(model: str) -> Shape:
             )
         except (msgspec.DecodeError, ValueError, TypeError) as error:
             raise Rejected(f"{file}: {error}") from None
-    known = known_models()
-    for name, config in known.items():
+    models = known_models()
+    for name, config in models.items():
         if name.lower() == model.rpartition("/")[2].lower():
             return _shape(name, config)
-    raise NotFound(f"no model {model}: give a folder with a config.json, such a file, or one of {', '.join(known)}")
+    raise NotFound(f"no model {model}: give a folder with a config.json, such a file, or one of {', '.join(models)}")
 
 
 @cache
@@ -121,10 +121,10 @@ def _shape(name: str, config: Mapping[str, Any]) -> Shape:
     if config.get("kv_lora_rank"):
         rank, turned = number("kv_lora_rank"), number("qk_rope_head_dim")
         plain, value = number("qk_nope_head_dim"), number("v_head_dim")
-        asked = config.get("q_lora_rank")
+        q_rank = config.get("q_lora_rank")
         latent = rank + turned
         queries = heads * (plain + turned)
-        attention = (asked * (hidden + queries) if asked else hidden * queries) + hidden * latent
+        attention = (q_rank * (hidden + queries) if q_rank else hidden * queries) + hidden * latent
         attention += rank * heads * (plain + value) + heads * value * hidden
     is_mixture = bool(config.get("num_experts_per_tok"))
     expert_inner = number("moe_intermediate_size", "intermediate_size") if is_mixture else None

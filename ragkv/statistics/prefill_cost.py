@@ -99,9 +99,9 @@ def _fit(
     """(error, cost model) of the least squares with these terms; None if a coefficient comes out below 0."""
     columns = list(compress(range(3), terms))
     scale = np.linalg.norm(relative[:, columns], axis=0)
-    found, *_ = np.linalg.lstsq(relative[:, columns] / scale, np.ones(len(relative)))
+    scaled, *_ = np.linalg.lstsq(relative[:, columns] / scale, np.ones(len(relative)))
     coefficients = np.zeros(3)
-    coefficients[columns] = found / scale
+    coefficients[columns] = scaled / scale
     if (coefficients < 0).any():
         return None
     error = float(np.square(relative @ coefficients - 1).sum())

@@ -64,12 +64,12 @@ def summary(tenant_id: str, model: str, window: Window, database: Database, now:
         full_cost = estimate(session, tenant_id, model, until)
         totals: _Totals = {mode: tuple(sums) for mode, *sums in session.execute(token_totals(tenant_id, since))}
         tokens = [sum(column) for column in zip(*(sums[4:] for sums in totals.values()), strict=True)]
-        asked = {mode: sums[0] for mode, sums in totals.items()}
+        counts = {mode: sums[0] for mode, sums in totals.items()}
         return Summary(
             window=window,
             since=since,
             until=until,
-            questions=Questions(sum(asked.values()), asked.get("stitched", 0), asked.get("full", 0)),
+            questions=Questions(sum(counts.values()), counts.get("stitched", 0), counts.get("full", 0)),
             first_token=_first_token(session, tenant_id, since, full_cost),
             tokens=_counts(tokens) if tokens else TokenCounts(),
             hit_rate=_hit_rate(totals),
@@ -121,8 +121,8 @@ def _hit_rate(totals: _Totals) -> HitRate | None:
 
 
 def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost: Estimate | None) -> FirstToken:
-    found = {mode: Percentiles(*ms) for mode, *ms in session.execute(ttft_percentiles(tenant_id, since))}
-    stitched, full = found.get("stitched"), found.get("full")
+    percentiles = {mode: Percentiles(*ms) for mode, *ms in session.execute(ttft_percentiles(tenant_id, since))}
+    stitched, full = percentiles.get("stitched"), percentiles.get("full")
     if stitched is None:
         return FirstToken(stitched=None, full=full, stitched_in_full=None, hint=ASK_STITCHED)
     if full_cost is None:
@@ -145,11 +145,11 @@ def _series(
     where they are as time goes on: the first may reach back before the first moment, and counts from it on."""
     since, until = between
     numbers = range(int(since.timestamp()) // width_s, int(until.timestamp()) // width_s + 1)
-    found: dict[int, dict[str, Any]] = {number: {} for number in numbers}
+    buckets: dict[int, dict[str, Any]] = {number: {} for number in numbers}
 
     def put(number: int, **values: object) -> None:
         """A database that rounds seconds up may name the step after the last."""
-        found[min(number, numbers[-1])] |= values
+        buckets[min(number, numbers[-1])] |= values
 
     for number, questions, _, *tokens, _ in session.execute(token_series(tenant_id, since, width_s)):
         put(number, questions=questions, **dict(zip(_SERIES_TOKENS, tokens, strict=True)))
@@ -158,7 +158,7 @@ def _series(
     if full_cost is not None:
         for number, median, _ in session.execute(full_series(tenant_id, since, width_s, full_cost.cost.terms)):
             put(number, stitched_in_full_ms=median)
-    return [Bucket(start=datetime.fromtimestamp(number * width_s, UTC), **found[number]) for number in numbers]
+    return [Bucket(start=datetime.fromtimestamp(number * width_s, UTC), **buckets[number]) for number in numbers]
 
 
 def _asked(row: QuestionRow, collection: str, full_cost: Estimate | None) -> AskedQuestion:

@@ -169,10 +169,13 @@ def kv_of_some_collections(tenant_id: str, limit: int, cursor: str | None, datab
     """The KV of a page of a tenant's collections, by name. Raises Rejected for an invalid cursor."""
     position = position_by_name(cursor)
     with database.reading() as session:
-        found = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position)
-        kept = {one: sums for one, *sums in session.execute(kv_by_collection([row[0] for row in found.items]))}
-    items = [CollectionKV(*row, *kept.get(row[0], (0, 0, 0))) for row in found.items]
-    return CollectionKVPage(items, found.next(lambda row: row[1]))
+        page = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position)
+        sums_of = {
+            collection_id: sums
+            for collection_id, *sums in session.execute(kv_by_collection([row[0] for row in page.items]))
+        }
+    items = [CollectionKV(*row, *sums_of.get(row[0], (0, 0, 0))) for row in page.items]
+    return CollectionKVPage(items, page.next(lambda row: row[1]))
 
 
 def held_kv(owner: KVOwner, database: Database) -> HeldKV:

@@ -75,9 +75,9 @@ def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connect
     revision = revision_of(connection)
     if revision is None:
         raise Rejected("the database has no tables yet: there is nothing to back up")
-    kept = {FileStore(folder / FILES).path(*file) for file in files}
+    paths = {FileStore(folder / FILES).path(*file) for file in files}
     for path in _all_files(folder / FILES):
-        if path.with_suffix("") not in kept:  # copied for an earlier snapshot, and not named by this one
+        if path.with_suffix("") not in paths:  # copied for an earlier snapshot, and not named by this one
             path.unlink()
     file_list = b"".join(msgspec.json.encode(file) + b"\n" for file in sorted(files))
     (folder / FILE_LIST).write_bytes(file_list)
@@ -110,8 +110,8 @@ def _take(file: StoredFile, source: FileStore, target: FileStore) -> bool:
     except FileNotFoundError:
         return False
     if hash_of(path) == file.sha256:
-        if (made := source.beside(*file)) is not None:
-            target.keep_beside(*file, made)
+        if (derived := source.beside(*file)) is not None:
+            target.keep_beside(*file, derived)
         return True
     log.warning("the uploaded file %s of tenant %s is damaged: left out", file.sha256, file.tenant_id)
     path.unlink()

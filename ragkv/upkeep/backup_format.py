@@ -109,8 +109,8 @@ def hash_of(path: Path) -> str:
 
 def _check_hash(path: Path, expected: str) -> None:
     try:
-        found = hash_of(path)
+        digest = hash_of(path)
     except OSError as error:
         raise Rejected(f"the backup is incomplete: {path}: {error.strerror}. Take another one.") from None
-    if found != expected:
+    if digest != expected:
         raise Rejected(f"the backup is damaged: {path} does not match the manifest. Take another one.")

@@ -35,10 +35,10 @@ class Cleaned(msgspec.Struct, frozen=True):
 
 def clean(parts: Parts) -> Cleaned:
     """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
-    before = utc_now() - UPLOAD_GRACE
-    uploads = abandoned_uploads(before, parts.files)
+    cutoff = utc_now() - UPLOAD_GRACE
+    uploads = abandoned_uploads(cutoff, parts.files)
     remove_files(uploads)
-    unnamed = unnamed_files(before, parts.database, parts.files)
+    unnamed = unnamed_files(cutoff, parts.database, parts.files)
     files = discard_files(unnamed, parts)
     strays = stray_points(parts)
     delete_points(strays, parts)

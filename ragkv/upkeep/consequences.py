@@ -67,8 +67,8 @@ def _keys_of(connection: "Connection") -> tuple[set[str], set[str]]:
     """Ids of keys that are valid now, and of those that are not and stay so."""
     ends = ends_of_keys(connection)
     revoked = {key_id for key_id, (revoked_at, _) in ends.items() if revoked_at is not None}
-    now = utc_now()
-    unexpired = {key_id for key_id, (_, expires_at) in ends.items() if expires_at is None or expires_at > now}
+    moment = utc_now()
+    unexpired = {key_id for key_id, (_, expires_at) in ends.items() if expires_at is None or expires_at > moment}
     return unexpired - revoked, revoked | deleted_ids(connection)
 
 

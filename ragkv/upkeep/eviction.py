@@ -72,13 +72,13 @@ def evict_entries(
 ) -> Freed:
     """Remove KV by (key, bytes). `when_changed` is called after each commit, before files go."""
     freed = NOTHING
-    for some in batched(list(entries)):
-        keys = [key for key, _ in some]
+    for batch in batched(list(entries)):
+        keys = [key for key, _ in batch]
         with database.writing() as session:
             forget(session, keys)
         when_changed()
         kv_store.delete(keys)
-        freed += Freed(len(some), sum(size for _, size in some))
+        freed += Freed(len(batch), sum(size for _, size in batch))
     return freed
 
 
@@ -86,10 +86,10 @@ def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
-    found = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
-    gone = unnamed(found, parts)  # a document may have come back to some while the folder was read
-    freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
-    parts.kv_store.delete(gone)
+    candidates = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
+    unnamed_keys = unnamed(candidates, parts)  # a document may have come back to some while the folder was read
+    freed = Freed(len(unnamed_keys), sum(parts.kv_store.bytes_of(key) for key in unnamed_keys))
+    parts.kv_store.delete(unnamed_keys)
     parts.worker_counters.evicted("unused", freed.files, freed.bytes)
     remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
     if parts.kv_remote is not None:  # files of these keys may have been made anew
@@ -100,11 +100,11 @@ def collect_garbage(parts: Parts) -> Freed:
 def remove_unnamed_files(parts: Parts) -> Freed:
     """Remove the files of this host that nothing names: KV that was removed while another host had a copy, and files
     that were never finished. Objects stay."""
-    before = utc_now() - FILE_GRACE
-    gone = unnamed_kv(before, parts)
-    freed = Freed(len(gone), sum(parts.kv_store.bytes_of(key) for key in gone))
-    parts.kv_store.drop(gone)
-    remove_files(partial_kv(before, parts.kv_store))
+    cutoff = utc_now() - FILE_GRACE
+    keys = unnamed_kv(cutoff, parts)
+    freed = Freed(len(keys), sum(parts.kv_store.bytes_of(key) for key in keys))
+    parts.kv_store.drop(keys)
+    remove_files(partial_kv(cutoff, parts.kv_store))
     return freed
 
 

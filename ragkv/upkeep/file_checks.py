@@ -29,7 +29,7 @@ def _without_file(of_file: "Callable[[str, str], Select[str]]", parts: Parts) ->
     """Ids of the rows, as `of_file` finds them, of every file that is gone."""
     with parts.database.reading() as session:
         missing = missing_files(parts.database, parts.files)
-        return [found for file in missing for found in session.scalars(of_file(*file))]
+        return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
 
 
 def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
@@ -48,7 +48,7 @@ FILE_CHECKS = (
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
         lambda grace, parts: _without_file(lost_documents, parts),
         # They answer from their chunks; the same bytes uploaded again bring them back.
-        lambda ids, grace, parts: execute_all((change for one in ids for change in fail_document(one, GONE)), parts.database),
+        lambda ids, grace, parts: execute_all((change for document_id in ids for change in fail_document(document_id, GONE)), parts.database),
     ),
     Check(
         "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",

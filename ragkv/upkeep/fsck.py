@@ -5,11 +5,29 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ragkv.parts import Parts
+from ragkv.retrieve.index import Held
 from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.cleaning import delete_points
 from ragkv.upkeep.file_checks import FILE_CHECKS
 from ragkv.upkeep.kv_checks import DAMAGED_KV, KV_CHECKS
-from ragkv.upkeep.point_checks import POINT_CHECKS
+from ragkv.upkeep.leftovers import stray_points
+from ragkv.upkeep.points import missing_points, write_points
 from ragkv.upkeep.row_checks import ROW_CHECKS
+
+_SEPARATOR = "/"
+POINT_CHECKS = (
+    Check(
+        "stray_points", "vectors in Qdrant of documents that are gone", "removed",
+        lambda grace, parts: stray_points(parts),
+        lambda document_ids, grace, parts: delete_points(document_ids, parts),
+    ),
+    Check(
+        "missing_points", "documents whose vectors in Qdrant do not match their chunks", "written again",
+        lambda grace, parts: [_SEPARATOR.join(held) for held in missing_points(parts)],
+        lambda names, grace, parts: write_points([Held(*name.split(_SEPARATOR)) for name in names], parts),
+    ),
+)  # fmt: skip
+"""Points on the Qdrant server against the chunks in the database."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -119,7 +119,7 @@ class _GaugeCollector(Collector):
             yield _gauge("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", stored.kv_bytes.items())
         if seen.queue_depth is not None:
             yield GaugeMetricFamily("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth)
-        known = (
+        values = (
             ("ragkv_workers", "Workers that report.", seen.workload.workers),
             ("ragkv_worker_silent_seconds", "Time since the latest report of any worker.", seen.workload.silent_s),
             (
@@ -130,7 +130,7 @@ class _GaugeCollector(Collector):
             ("ragkv_queue_age_seconds", "Time since the oldest waiting job was queued.", seen.workload.waiting_s),
             ("ragkv_disk_free_bytes", "Free bytes on the disk of the data folder.", seen.workload.free_bytes),
         )
-        yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in known if amount is not None)
+        yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in values if amount is not None)
         if seen.ingested is not None:
             yield from _ingestion(seen.ingested)
 

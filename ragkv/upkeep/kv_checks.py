@@ -30,7 +30,7 @@ def entries_without_file(grace: Grace, parts: Parts) -> Iterable[str]:
     """Keys whose entry is still there after their file was looked for."""
     keys = [key for key, _ in missing_kv(parts.database, parts.kv_store)]
     with parts.database.reading() as session:
-        return [key for some in batched(keys) for key in session.scalars(keys_with_entries(some))]
+        return [key for batch in batched(keys) for key in session.scalars(keys_with_entries(batch))]
 
 
 def damaged_files(grace: Grace, parts: Parts) -> Iterator[str]:
@@ -59,7 +59,7 @@ def _drop_or_make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None
 def _make_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
     with parts.database.reading() as session:
-        users = {user for some in batched(keys) for user in session.scalars(ready_documents_using(some))}
+        users = {user for batch in batched(keys) for user in session.scalars(ready_documents_using(batch))}
     _remove(keys, grace, parts)
     _rebuild(sorted(users), grace, parts)
 
@@ -92,9 +92,9 @@ def _record_copies(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 
 def _move(keys: Sequence[str], tier: str, parts: Parts) -> None:
-    for some in batched(keys):
+    for batch in batched(keys):
         with parts.database.writing() as session:
-            session.execute(moved(some, tier))
+            session.execute(moved(batch, tier))
 
 
 KV_CHECKS = (

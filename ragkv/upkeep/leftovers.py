@@ -38,11 +38,11 @@ def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
 
 def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
     """Uploaded files that no document and no file of their tenant names."""
-    found = list(files.stored(before))
+    stored = list(files.stored(before))
     with database.reading() as session:
-        statements = (named_files_among([file.sha256 for file in some]) for some in batched(found))
+        statements = (named_files_among([file.sha256 for file in batch]) for batch in batched(stored))
         named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}
-    return [file for file in found if file not in named]
+    return [file for file in stored if file not in named]
 
 
 def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
@@ -63,8 +63,8 @@ def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
     names them. The present prefixes have none, and are left out."""
     if parts.kv_remote is None:
         return []
-    found = (found.key for found in parts.kv_remote.objects() if found.modified < before)
-    return _named_by_none(found, (keys_with_entries,), parts)
+    keys = (copy.key for copy in parts.kv_remote.objects() if copy.modified < before)
+    return _named_by_none(keys, (keys_with_entries,), parts)
 
 
 def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
@@ -74,10 +74,10 @@ def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
 
 def _named_by_none(keys: Iterable[str], statements: Sequence[_Naming], parts: Parts) -> list[str]:
     prefixes = parts.prefixes()
-    found = [key for key in keys if key not in prefixes]
+    candidates = [key for key in keys if key not in prefixes]
     with parts.database.reading() as session:
-        named = {key for some in batched(found) for names in statements for key in session.scalars(names(some))}
-    return [key for key in found if key not in named]
+        named = {key for batch in batched(candidates) for names in statements for key in session.scalars(names(batch))}
+    return [key for key in candidates if key not in named]
 
 
 def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]:
@@ -91,7 +91,7 @@ def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]
     if kv_store.remote is None or not absent:
         return list(absent.items())
     uploaded = sizes_of_remote(database, list(absent))
-    copied = {found.key for found in kv_store.remote.objects()}
+    copied = {copy.key for copy in kv_store.remote.objects()}
     return [(key, absent[key]) for key in uploaded if key not in copied] if copied else []
 
 
@@ -101,7 +101,7 @@ def missing_objects(parts: Parts) -> list[str]:
         return []
     with parts.database.reading() as session:
         expected = session.scalars(keys_of_tier(REMOTE)).all()
-    copied = {found.key for found in parts.kv_remote.objects()} if expected else set()
+    copied = {copy.key for copy in parts.kv_remote.objects()} if expected else set()
     return [key for key in expected if key not in copied]
 
 
@@ -112,7 +112,7 @@ def unrecorded_copies(parts: Parts) -> list[str]:
         return []
     with parts.database.reading() as session:
         absent = [key for key in session.scalars(keys_of_tier(DISK)) if key not in parts.kv_store]
-    copied = {found.key for found in parts.kv_remote.objects()} if absent else set()
+    copied = {copy.key for copy in parts.kv_remote.objects()} if absent else set()
     return [key for key in absent if key in copied]
 
 
@@ -134,7 +134,7 @@ def stray_points(parts: Parts) -> list[str]:
     """
     if parts.server_index is None:
         return []
-    found = sorted({held.document_id for held in parts.server_index.held()})
+    document_ids = sorted({held.document_id for held in parts.server_index.held()})
     with parts.database.reading() as session:
-        known = {known for some in batched(found) for known in session.scalars(ids_among(some))}
-    return [document_id for document_id in found if document_id not in known]
+        stored = {row_id for batch in batched(document_ids) for row_id in session.scalars(ids_among(batch))}
+    return [document_id for document_id in document_ids if document_id not in stored]

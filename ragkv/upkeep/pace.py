@@ -13,8 +13,8 @@ class Pace:
 
     def speaks_now(self) -> bool:
         """Whether it is time to speak; if so, the next time is counted from now."""
-        now = time.monotonic()
-        if now - self._spoken < SPEAK_EVERY_S:
+        moment = time.monotonic()
+        if moment - self._spoken < SPEAK_EVERY_S:
             return False
-        self._spoken = now
+        self._spoken = moment
         return True

@@ -12,9 +12,9 @@ def missing_points(parts: Parts) -> list[Held]:
     if parts.server_index is None:
         return []
     with parts.database.reading() as session:
-        wanted = {Held(*place): chunks for *place, chunks in session.execute(documents_with_points())}
+        expected = {Held(*place): chunks for *place, chunks in session.execute(documents_with_points())}
     held = parts.server_index.held()
-    return [place for place, chunks in wanted.items() if held.get(place, 0) != chunks]
+    return [place for place, chunks in expected.items() if held.get(place, 0) != chunks]
 
 
 def write_points(places: Iterable[Held], parts: Parts) -> int:
@@ -40,8 +40,8 @@ def renew_points(parts: Parts) -> int | None:
         return None
     held = parts.server_index.held()  # first: a document that is indexed meanwhile is wanted
     with parts.database.reading() as session:
-        wanted = {Held(*place) for *place, _ in session.execute(searchable_documents())}
+        expected = {Held(*place) for *place, _ in session.execute(searchable_documents())}
     for place in held:
-        if place not in wanted:
+        if place not in expected:
             parts.server_index.delete_document(place.tenant_id, place.document_id)
-    return write_points(wanted, parts)
+    return write_points(expected, parts)

@@ -56,21 +56,21 @@ def prune(question_retention_days: int, database: Database, audit_retention_days
     By the database's clock: a worker's that runs ahead removes nothing early.
     """
     with database.reading() as session:
-        now = now_of(session)
+        moment = now_of(session)
         log_days = session.execute(tenants_with_log_days()).all()
-    _delete(lambda: forget_deletions(now - DELETIONS_KEPT, BATCH), database)
-    audited_before = now - timedelta(days=audit_retention_days)
-    asked_before = now - timedelta(days=question_retention_days)
+    _delete(lambda: forget_deletions(moment - DELETIONS_KEPT, BATCH), database)
+    audited_before = moment - timedelta(days=audit_retention_days)
+    asked_before = moment - timedelta(days=question_retention_days)
     question_texts = sum(
-        _delete(partial(forget_texts, tenant_id, now - timedelta(days=days), BATCH), database)
+        _delete(partial(forget_texts, tenant_id, moment - timedelta(days=days), BATCH), database)
         for tenant_id, days in log_days
         if days is not None
     )
     return Pruned(
         _delete(lambda: forget_questions(asked_before, BATCH), database) if question_retention_days else 0,
-        _delete(lambda: forget_jobs(now - JOBS_KEPT, BATCH), database),
-        in_batches(lambda: _prune_keys(now - KEYS_KEPT, database)),
-        _delete(lambda: forget_deliveries(now - DELIVERIES_KEPT, BATCH), database),
+        _delete(lambda: forget_jobs(moment - JOBS_KEPT, BATCH), database),
+        in_batches(lambda: _prune_keys(moment - KEYS_KEPT, database)),
+        _delete(lambda: forget_deliveries(moment - DELIVERIES_KEPT, BATCH), database),
         _delete(lambda: forget_audit(audited_before, BATCH), database) if audit_retention_days else 0,
         _delete(lambda: forget_answers_compared(BATCH), database)
         + (_delete(lambda: forget_given(asked_before, BATCH), database) if question_retention_days else 0),

@@ -95,8 +95,8 @@ def _put_back(file: StoredFile, source: FileStore, target: FileStore) -> None:
     """A copy, not a link: the backup stays as it is. Equal names mean equal bytes."""
     with source.path(*file).open("rb") as body, target.receive(body, sys.maxsize) as received:
         target.keep(file.tenant_id, received)
-    if (made := source.beside(*file)) is not None:
-        target.keep_beside(*file, made)
+    if (derived := source.beside(*file)) is not None:
+        target.keep_beside(*file, derived)
 
 
 def _exchange(

@@ -1,9 +1,9 @@
-"""Makes room for KV: evicts what the policy values least, from tenants that hold more than their share."""
+"""Room for KV: eviction of what the policy values least, from tenants that hold more than their share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ragkv.batched import BATCH
 from ragkv.clock import utc_now
@@ -16,7 +16,6 @@ from ragkv.eviction import EvictionReason, known_policy
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, Freed, forget
-from ragkv.upkeep.shares import Excess, excesses, fair_share
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -31,6 +30,14 @@ class NewKV(NamedTuple):
     tenant_id: str
     document_id: str
     num_bytes: int
+
+
+class Excess(NamedTuple):
+    """Bytes that a tenant is to give up, beyond its quota or for the budget of all."""
+
+    tenant_id: str
+    num_bytes: int
+    reason: Literal["quota", "budget"]
 
 
 def kv_limit(kept: int, settings: Settings) -> int:
@@ -68,48 +75,48 @@ def make_room(parts: Parts) -> Freed:
     Several processes may do it at once.
     """
     freed = NOTHING
-    while (some := _evict_some(None, parts)) != NOTHING:
-        freed += some
+    while (evicted := _evict_some(None, parts)) != NOTHING:
+        freed += evicted
     return freed
 
 
-def make_room_for(wanted: NewKV, parts: Parts) -> bool:
-    """Remove other KV for what is wanted. False if it would be too much all the same."""
+def make_room_for(new_kv: NewKV, parts: Parts) -> bool:
+    """Remove other KV for new KV. False if it would be too much all the same."""
     while True:
         with parts.database.reading() as session:
-            if not _excesses(session, wanted, parts.settings):
+            if not _excesses(session, new_kv, parts.settings):
                 return True
-        if _evict_some(wanted, parts) == NOTHING:
+        if _evict_some(new_kv, parts) == NOTHING:
             return False
 
 
-def _excesses(session: "Session", wanted: NewKV | None, settings: Settings) -> list[Excess]:
-    kept = dict(session.execute(kv_bytes_by_tenant()).all())
-    limit = kv_limit(sum(kept.values()), settings)
-    if wanted is not None:
-        kept[wanted.tenant_id] = kept.get(wanted.tenant_id, 0) + wanted.num_bytes
-    return excesses(kept, settings.max_tenant_kv_bytes, limit)
+def _excesses(session: "Session", new_kv: NewKV | None, settings: Settings) -> list[Excess]:
+    bytes_of = dict(session.execute(kv_bytes_by_tenant()).all())
+    limit = kv_limit(sum(bytes_of.values()), settings)
+    if new_kv is not None:
+        bytes_of[new_kv.tenant_id] = bytes_of.get(new_kv.tenant_id, 0) + new_kv.num_bytes
+    return excesses(bytes_of, settings.max_tenant_kv_bytes, limit)
 
 
-def _evict_some(wanted: NewKV | None, parts: Parts) -> Freed:
+def _evict_some(new_kv: NewKV | None, parts: Parts) -> Freed:
     with parts.database.writing() as session:
         advisory_lock(session, _EVICTION)
-        spared = wanted.document_id if wanted is not None else None
-        chosen: list[tuple[str, int]] = []
+        spared = new_kv.document_id if new_kv is not None else None
+        evicted: list[tuple[str, int]] = []
         reason: EvictionReason = "budget"
-        for tenant_id, num_bytes, reason in _excesses(session, wanted, parts.settings):  # noqa: B007 - used below
+        for tenant_id, num_bytes, reason in _excesses(session, new_kv, parts.settings):  # noqa: B007 - used below
             entries = _least_worth(session, tenant_id, spared, parts.settings)
             freed_before = accumulate((size for _, size in entries), initial=0)
-            chosen = [
+            evicted = [
                 (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
             ]
             # Of the first tenant that has some to give up. Those behind the one that wants room keep less than it does
             # then, and two documents that took from each other in turns would never end.
-            if chosen or (wanted is not None and tenant_id == wanted.tenant_id):
+            if evicted or (new_kv is not None and tenant_id == new_kv.tenant_id):
                 break
-        forget(session, [key for key, _ in chosen])
-    parts.kv_store.delete(key for key, _ in chosen)
-    freed = Freed(len(chosen), sum(size for _, size in chosen))
+        forget(session, [key for key, _ in evicted])
+    parts.kv_store.delete(key for key, _ in evicted)
+    freed = Freed(len(evicted), sum(size for _, size in evicted))
     parts.worker_counters.evicted(reason, freed.files, freed.bytes)
     return freed
 
@@ -121,3 +128,30 @@ def _least_worth(
     policy, half_life_s = known_policy(settings.eviction).name, settings.eviction_half_life_s
     session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER, half_life_s))
     return session.execute(first_to_go(policy, half_life_s, tenant_id, BATCH, spared)).all()
+
+
+def excesses(kept: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
+    """Tenants that keep too much, the first to be asked first; none if all is within bounds. 0 is no bound.
+
+    A tenant beyond its own quota gives up the rest. Beyond the limit of all together the tenant that keeps most gives
+    up, at most until it keeps no more than the next: a tenant within its fair share is asked only after the larger
+    ones.
+    """
+    beyond = [Excess(tenant_id, size - quota, "quota") for tenant_id, size in kept.items() if quota and size > quota]
+    too_much = sum(kept.values()) - limit
+    if beyond or not limit or too_much <= 0:
+        return beyond
+    by_size = sorted(kept, key=lambda tenant_id: (-kept[tenant_id], tenant_id))
+    following = [kept[tenant_id] for tenant_id in by_size[1:]] + [0]
+    steps = zip(by_size, following, strict=True)
+    return [
+        Excess(tenant_id, min(too_much, max(kept[tenant_id] - smaller, 1)), "budget")
+        for tenant_id, smaller in steps
+        if kept[tenant_id]
+    ]
+
+
+def fair_share(tenants: int, quota: int, limit: int) -> int:
+    """Bytes that each of `tenants` tenants may pin; 0 is no bound."""
+    share = limit // max(tenants, 1)
+    return min(bound for bound in (quota, share) if bound) if quota or share else 0

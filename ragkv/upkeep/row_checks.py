@@ -41,18 +41,18 @@ def _now(parts: Parts) -> datetime:
 
 def _lease_ends(grace: Grace, parts: Parts) -> tuple[datetime, datetime]:
     """The moments between which the lease of a worker that is there ends."""
-    now = _now(parts)
-    return now - grace.rows, now + CLOCK_STEP
+    moment = _now(parts)
+    return moment - grace.rows, moment + CLOCK_STEP
 
 
 def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     ends = _lease_ends(grace, parts)
-    execute_all((release(some, *ends) for some in batched(document_ids)), parts.database)
+    execute_all((release(batch, *ends) for batch in batched(document_ids)), parts.database)
 
 
 def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     lapsed_before = _now(parts) - grace.rows
-    execute_all((queue_jobs(some, lapsed_before) for some in batched(job_ids)), parts.database)
+    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), parts.database)
 
 
 ROW_CHECKS = (
@@ -68,7 +68,7 @@ ROW_CHECKS = (
     Check(
         "unclosed_jobs", "open jobs of documents that are ready or failed", "closed",
         lambda grace, parts: _found(jobs_of_finished(_now(parts) - grace.rows), parts.database),
-        lambda ids, grace, parts: execute_all((change for some in batched(ids) for change in close_jobs(some)), parts.database),
+        lambda ids, grace, parts: execute_all((change for batch in batched(ids) for change in close_jobs(batch)), parts.database),
     ),
     Check(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",

@@ -76,7 +76,7 @@ def change_rule(
     """
     with parts.database.writing() as session:
         row = _row(session, owner, lock=True)
-        before = _rule(row, parts)
+        old_rule = _rule(row, parts)
         if patch.format is not None:
             row.kv_format = None if patch.format == DEFAULT else patch.format
         if patch.when is not None:
@@ -91,11 +91,11 @@ def change_rule(
             row.kv_keep = max(round(patch.keep, 2), LEAST) if patch.keep else None
         after, view = _rule(row, parts), _view(row, parts)
         session.flush()
-        is_other_kv = (after.format, after.compression) != (before.format, before.compression)
+        is_other_kv = (after.format, after.compression) != (old_rule.format, old_rule.compression)
         if is_other_kv:
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     when_changed()
-    if after.when is KVWhen.UPLOAD is not before.when:
+    if after.when is KVWhen.UPLOAD is not old_rule.when:
         _rebuild_evicted(owner, parts)
     if is_other_kv or any(named is not None for named in (patch.format, patch.compress, patch.keep)):
         refresh_outdated_kv(parts)

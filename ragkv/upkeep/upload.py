@@ -116,10 +116,10 @@ class Uploader:
         """Note that these have a copy. KV that was removed during the upload is deleted from the object store."""
         with self._parts.database.writing() as session:
             session.execute(moved(keys, REMOTE))
-            known = set(session.scalars(keys_with_entries(keys)))
+            with_entry = set(session.scalars(keys_with_entries(keys)))
         with suppress(Unavailable):  # the sweep finds them
-            if gone := [key for key in keys if key not in known]:
-                remote.delete(gone)
+            if removed := [key for key in keys if key not in with_entry]:
+                remote.delete(removed)
 
 
 def has_room_on_disk(num_bytes: int, parts: Parts) -> bool:

@@ -85,8 +85,8 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     finally:
         lost = [key for key in count.lost if _health(key, parts.kv_store, parts.layout) in LOST]
         with parts.database.reading() as session:
-            lost = [key for some in batched(lost) for key in session.scalars(keys_with_entries(some))]
-            documents = {document for some in batched(lost) for document in session.scalars(documents_using(some))}
+            lost = [key for batch in batched(lost) for key in session.scalars(keys_with_entries(batch))]
+            documents = {document for batch in batched(lost) for document in session.scalars(documents_using(batch))}
         evict_entries([(key, entries[key]) for key in lost], parts.database, parts.kv_store)
     count.lost = {key: count.lost[key] for key in lost}
     yield count.so_far(len(entries), sorted(documents))

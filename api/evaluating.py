@@ -9,7 +9,7 @@ from litestar import Litestar
 
 from api.beside import lifespan_of
 from ragkv.errors import RagKVError
-from ragkv.evaluation.runner import Runner
+from ragkv.evaluation.runner import EvaluationRunner
 from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
@@ -20,10 +20,10 @@ IDLE_S = 1.0
 
 def evaluating(parts: Parts) -> Callable[[Litestar], AbstractAsyncContextManager[None]]:
     """A lifespan that carries out runs of evaluations."""
-    return lifespan_of(lambda: _keep_evaluating(Runner(parts)))
+    return lifespan_of(lambda: _keep_evaluating(EvaluationRunner(parts)))
 
 
-async def _keep_evaluating(runner: Runner) -> None:
+async def _keep_evaluating(runner: EvaluationRunner) -> None:
     measured = False
     while True:
         if not measured:

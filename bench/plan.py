@@ -18,7 +18,7 @@ from bench.measuring import check_folder, json_option, write_report
 from ragkv.errors import Rejected
 from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
-from ragkv.planning.plan import DISK, MEMORY, SCALING, TIERS, Device, Load, Plan, by_name
+from ragkv.planning.plan import DISK, MEMORY, SCALING, TIERS, CostPlan, Device, Load, by_name
 from ragkv.planning.plan import plan as plan_for
 from ragkv.planning.shape import shape_of
 from ragkv.settings import Settings
@@ -201,7 +201,7 @@ def figures(option: str, texts: Sequence[str]) -> dict[str, float]:
     return figures
 
 
-def _show(found: Plan, console: Console) -> None:
+def _show(found: CostPlan, console: Console) -> None:
     facts = Table(box=None, show_header=False)
     kib = ", ".join(f"{size / 1024:.1f} KiB in {name}" for name, size in found.bytes_per_token.items())
     storage = ", ".join(f"{filesize.decimal(int(size * 1e9))} in {name}" for name, size in found.storage_gb.items())

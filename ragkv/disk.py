@@ -93,9 +93,9 @@ def default_reserve(total: int) -> int:
     return int(min(max(total * RESERVED_SHARE, GIB), 10 * GIB))
 
 
-def default_kv_limit(folder: Path, kept: int) -> int:
+def default_kv_limit(folder: Path, stored: int) -> int:
     """Half of what KV could take: what it takes now, and what is free."""
-    return int((shutil.disk_usage(_existing(folder)).free + kept) * KV_SHARE)
+    return int((shutil.disk_usage(_existing(folder)).free + stored) * KV_SHARE)
 
 
 def _existing(folder: Path) -> Path:

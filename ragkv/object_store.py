@@ -20,7 +20,7 @@ RETRIES = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoreLocation:
     """Location of the objects. Credentials that are None come from the provider's usual variables."""
 
     url: str
@@ -30,7 +30,7 @@ class Place:
     secret_key: str | None = None
 
 
-def opened(place: Place) -> Any:
+def opened(place: StoreLocation) -> Any:
     """The store at the URL's prefix. Raises Rejected for a URL that names none. Nothing is sent yet."""
     scheme = urlsplit(place.url).scheme
     credentials: dict[str, Any] = {

@@ -284,9 +284,9 @@ class Parts:
         if settings.kv_remote is None:
             return None
         from ragkv.kv.remote import ObjectStore
-        from ragkv.object_store import Place
+        from ragkv.object_store import StoreLocation
 
-        place = Place(
+        place = StoreLocation(
             settings.kv_remote, settings.kv_remote_endpoint, settings.kv_remote_region, settings.kv_remote_access_key,
             settings.kv_remote_secret_key,
         )  # fmt: skip

@@ -30,7 +30,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 def scrub(text: str) -> str:
     """Remove unwanted characters, and make line ends and spaces uniform. Keeps blank lines and indentation."""
-    text = _C1.sub(lambda found: found[0].encode("latin-1").decode("cp1252", errors="ignore"), text)
+    text = _C1.sub(lambda match: match[0].encode("latin-1").decode("cp1252", errors="ignore"), text)
     return _SPACE.sub(" ", _UNWANTED.sub("", _NEWLINE.sub("\n", text)))
 
 
@@ -53,4 +53,4 @@ def clean_question(text: str) -> str:
     What is not valid UTF-8 (a command's arguments may be any bytes) stays as it is: it is refused, not mended."""
     if _SURROGATE.search(text):
         return text
-    return tidy(scrub(_COMPATIBLE.sub(lambda found: normalised("NFKC", found[0]), text)))
+    return tidy(scrub(_COMPATIBLE.sub(lambda match: normalised("NFKC", match[0]), text)))

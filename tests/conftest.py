@@ -22,7 +22,7 @@ from ragkv.db.database import open_engine
 from ragkv.db.migrate import migrate
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import model_folder
-from ragkv.object_store import Place
+from ragkv.object_store import StoreLocation
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.support import oidc_provider as oidc
@@ -220,11 +220,11 @@ def s3_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-def s3_place(s3_endpoint: str) -> Place:
+def s3_place(s3_endpoint: str) -> StoreLocation:
     """An empty prefix of a bucket there."""
     bucket = f"bucket-{uuid.uuid4().hex}"
     httpx.put(f"{s3_endpoint}/{bucket}").raise_for_status()
-    return Place(f"s3://{bucket}/some/prefix", s3_endpoint, "us-east-1", "key", "secret")
+    return StoreLocation(f"s3://{bucket}/some/prefix", s3_endpoint, "us-east-1", "key", "secret")
 
 
 @pytest.fixture(scope="session")

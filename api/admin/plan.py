@@ -13,7 +13,7 @@ from api.admin.shell import AdminRequest, page
 from ragkv.catalog.collection import num_documents
 from ragkv.errors import Rejected
 from ragkv.parts import Parts
-from ragkv.planning.plan import DISK, NETWORK, TIERS, Device, Load, Option, Plan, by_name, plan
+from ragkv.planning.plan import DISK, NETWORK, TIERS, CostPlan, Device, Load, Option, by_name, plan
 from ragkv.planning.shape import known_models, shape_of
 
 SERVED = "served"
@@ -62,7 +62,7 @@ def width_of(option: Option) -> float:
     return min(100.0, FULL_PREFILL / option.sooner)
 
 
-def _plan(model: str, given: dict[str, float], parts: Parts) -> Plan:
+def _plan(model: str, given: dict[str, float], parts: Parts) -> CostPlan:
     """The plan for the figures of the form. Raises Rejected for figures that cannot be, and for a model that is not
     among the known: a path is never read."""
     if model != SERVED and model not in known_models():

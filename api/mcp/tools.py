@@ -52,7 +52,7 @@ from ragkv.catalog.listing import DocumentFilter, DocumentPage, list_documents
 from ragkv.db.data_sources import FileStatus
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import Forbidden, Rejected
-from ragkv.evaluation.runs import Wanted, report_of_run, start_run
+from ragkv.evaluation.runs import RunRequest, report_of_run, start_run
 from ragkv.parts import Parts
 from ragkv.scopes import KeyScope
 
@@ -152,7 +152,7 @@ async def show_sources(connection: Connection, given: SourceArguments, service: 
 
 
 async def start(connection: Connection, given: StartArguments, service: Service) -> EvaluationResult:
-    wanted = Wanted(given.kind, "rated", given.limit)
+    wanted = RunRequest(given.kind, "rated", given.limit)
     run = await asyncio.to_thread(
         start_run, connection.user.tenant_id, given.collection, wanted, service.parts.database
     )

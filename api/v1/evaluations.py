@@ -19,7 +19,7 @@ from ragkv.access.caller import Caller
 from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind, Source
 from ragkv.evaluation.runs import (
     MAX_QUESTIONS,
-    Wanted,
+    RunRequest,
     cancel_run,
     delete_run,
     list_runs,
@@ -69,8 +69,8 @@ def start(
     that support known answers.
     """
     times = read_moment("since", data.since), read_moment("before", data.before)
-    wanted = Wanted(data.kind, data.source, data.limit, *times, given=data.questions[: data.limit])
-    run = start_run(caller.tenant_id, data.collection, wanted, parts.database)
+    run_request = RunRequest(data.kind, data.source, data.limit, *times, questions=data.questions[: data.limit])
+    run = start_run(caller.tenant_id, data.collection, run_request, parts.database)
     note_made(request, run.id)
     return run
 

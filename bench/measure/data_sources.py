@@ -37,7 +37,7 @@ from ragkv.data_sources.opening import files_of
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id
-from ragkv.object_store import Place, opened
+from ragkv.object_store import StoreLocation, opened
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_TENANT
@@ -208,7 +208,7 @@ def begun(kind: str, folder: Path, stack: ExitStack) -> Life:
         bucket = f"bucket-{uuid.uuid4().hex}"
         httpx.put(f"http://{host}:{port}/{bucket}").raise_for_status()
         place = f"s3://{bucket}/some/prefix"
-        given = Place(place, f"http://{host}:{port}", "us-east-1", "key", "secret")
+        given = StoreLocation(place, f"http://{host}:{port}", "us-east-1", "key", "secret")
         names = ("endpoint", "region", "access_key", "secret_key")
         secrets = {f"data_sources_{name}": getattr(given, name) for name in names}
         settings = msgspec.structs.replace(settings, data_sources_allowed=place, **secrets)

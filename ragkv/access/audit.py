@@ -99,20 +99,22 @@ def add_change(session: "Session", change: Change) -> None:
     )
 
 
-def list_audit(wanted: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
+def list_audit(audit_filter: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
     """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
-    resource, key_id = (None if name is None else storable(name) for name in (wanted.resource, wanted.key_id))
-    statement = audit_of(wanted.tenant_id, resource, key_id, wanted.since, wanted.until)
+    resource, key_id = (
+        None if name is None else storable(name) for name in (audit_filter.resource, audit_filter.key_id)
+    )
+    statement = audit_of(audit_filter.tenant_id, resource, key_id, audit_filter.since, audit_filter.until)
     with database.reading() as session:
         events = rows_behind(session, statement, AUDIT_KEYS, limit, after, descending=True)
         items = [_view(*row) for row in events.items]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 
 
-def all_audit(wanted: AuditFilter, database: Database) -> Iterator[AuditEvent]:
+def all_audit(audit_filter: AuditFilter, database: Database) -> Iterator[AuditEvent]:
     """Every event, newest first, read a page at a time."""
-    return all_pages(lambda cursor: list_audit(wanted, MAX_PAGE, cursor, database))
+    return all_pages(lambda cursor: list_audit(audit_filter, MAX_PAGE, cursor, database))
 
 
 def _view(row: AuditRow, key_name: str | None) -> AuditEvent:

@@ -302,9 +302,9 @@ def _decoded(id_token: str, keys: KeySet, discovered: Discovered) -> jwt.Token:
     return jwt.decode(id_token, keys, registry=registry)
 
 
-def _signing_keys(found: Iterable[dict[str, Any]]) -> Iterable[Key]:
+def _signing_keys(published: Iterable[dict[str, Any]]) -> Iterable[Key]:
     """The public keys among them that can be read. Providers publish those of other kinds and uses, too."""
-    for jwk in found:
+    for jwk in published:
         if jwk.get("kty") != "oct" and jwk.get("use", "sig") == "sig":
             with suppress(JoseError, ValueError, TypeError, KeyError):
                 yield JWKRegistry.import_key(jwk)

@@ -87,8 +87,8 @@ def _encoded(holder: Holder) -> bytes:
     return holder.encode() if isinstance(holder, str) else msgspec.json.encode(holder)
 
 
-def _decoded(kept: bytes) -> Holder:
-    return msgspec.json.decode(kept, type=SignedIn) if kept.startswith(b"{") else kept.decode()
+def _decoded(encoded: bytes) -> Holder:
+    return msgspec.json.decode(encoded, type=SignedIn) if encoded.startswith(b"{") else encoded.decode()
 
 
 def _place(token: str) -> str:

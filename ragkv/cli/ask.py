@@ -58,11 +58,11 @@ def ask(
         asyncio.run(_ask(parts, request, stream and not as_json, as_json))
 
 
-async def _ask(parts: Parts, asked: Question, stream: bool, as_json: bool) -> None:
+async def _ask(parts: Parts, request: Question, stream: bool, as_json: bool) -> None:
     console = Console(stderr=True)
-    await parts.command_answerer.check(asked)  # a question that cannot be answered must not wait for the engine
+    await parts.command_answerer.check(request)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
-        async for event in parts.command_answerer.stream(asked):
+        async for event in parts.command_answerer.stream(request):
             if isinstance(event, Answer):
                 _finish(event, stream, as_json, console)
             elif stream:

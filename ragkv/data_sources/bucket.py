@@ -10,7 +10,7 @@ from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedErro
 from ragkv.data_sources.files import MAX_KEY_BYTES, ListedFile, is_hidden
 from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.files import Readable
-from ragkv.object_store import Place, first_line, opened, told_of
+from ragkv.object_store import StoreLocation, first_line, opened, told_of
 
 PIECE_BYTES = 2**20
 LISTED_AT_ONCE = 1000
@@ -21,7 +21,7 @@ _BEHIND_EMPTY = "0"
 class BucketFiles:
     """Objects below a URL. Their ETags tell when they change."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: StoreLocation) -> None:
         """Open the object store. Raises Rejected for a URL that names no object store."""
         self._store = opened(place)
         self.gap: str | None = None

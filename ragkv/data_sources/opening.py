@@ -7,7 +7,7 @@ from ragkv.data_sources.files import SourceFiles
 from ragkv.data_sources.folder import FolderFiles
 from ragkv.data_sources.location import FOLDER, Location, allowed_locations, root_of
 from ragkv.errors import Forbidden
-from ragkv.object_store import Place
+from ragkv.object_store import StoreLocation
 from ragkv.settings import Settings
 
 
@@ -21,9 +21,9 @@ def files_of(location: Location, tenant: str, settings: Settings) -> SourceFiles
             raise Forbidden(f"{location} overlaps the service's own data folder: connect another folder")
         return FolderFiles(Path(str(root)), location.names[len(root.names) :])
     if location.scheme != "s3":
-        return BucketFiles(Place(location.url))
+        return BucketFiles(StoreLocation(location.url))
     return BucketFiles(
-        Place(
+        StoreLocation(
             location.url,
             settings.data_sources_endpoint,
             settings.data_sources_region,

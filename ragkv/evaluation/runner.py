@@ -59,13 +59,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """One question of a run that this process holds. `known`: None if the question is no longer stored."""
+    """One question of a run that this process holds. `known_question`: None if the question is no longer stored."""
 
     run_id: str
     ordinal: int
     kind: str
     question: Question
-    known: Known | None
+    known_question: Known | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class _Measured:
         return builtins
 
 
-class Runner:
+class EvaluationRunner:
     """One per process that has the engine."""
 
     def __init__(self, parts: Parts) -> None:
@@ -179,12 +179,12 @@ class Runner:
 
     async def _measured(self, held: _Held) -> _Measured:
         """Measure one question; other errors become its outcome. Raises Unavailable alone."""
-        if held.known is None:
+        if held.known_question is None:
             return _Measured(error="the question is no longer stored")
         try:
             if held.kind == "fidelity":
-                return _Measured(*await self._meter.measure(held.question, held.known.answers))
-            return _Measured(await self._retrieval(held.question, held.known))
+                return _Measured(*await self._meter.measure(held.question, held.known_question.answers))
+            return _Measured(await self._retrieval(held.question, held.known_question))
         except Unavailable:
             raise
         except RagKVError as error:
@@ -193,9 +193,9 @@ class Runner:
             log.exception("a question of the evaluation %s was not measured", held.run_id)
             return _Measured(error="an error in the service: see its log")
 
-    async def _retrieval(self, question: Question, known: Known) -> RetrievalOutcome:
+    async def _retrieval(self, question: Question, known_question: Known) -> RetrievalOutcome:
         await self._parts.uncached_answerer.until_idle()
-        to_find = await self._threads.run(known.to_find)
+        to_find = await self._threads.run(known_question.to_find)
         if not to_find:
             raise Rejected("no passage is known to support an answer")
         hops = self._parts.settings.hops

@@ -67,29 +67,29 @@ GIVEN_SETS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A requested run: `kind`, over the newest `limit` questions of a `source`, asked in [since, before); or over
-    those that are `given`."""
+class RunRequest:
+    """A requested run: `kind`, over the newest `limit` questions of a `source`, asked in [since, until); or over
+    `questions`, if the source is "given"."""
 
     kind: Kind
     source: Source
     limit: int = MAX_QUESTIONS
     since: datetime | None = None
-    before: datetime | None = None
-    given: Sequence[GivenQuestion] = ()
+    until: datetime | None = None
+    questions: Sequence[GivenQuestion] = ()
 
 
-def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Database) -> EvaluationRun:
+def start_run(tenant_id: str, collection: str, request: RunRequest, database: Database) -> EvaluationRun:
     """A new run, queued. Raises NotFound for the collection, Rejected if there is no question to measure, or are given
     ones that the source does not measure, Conflict if the tenant has too many runs. Of its ended runs with given
     questions, only the newest keep them."""
-    if wanted.given and wanted.source != "given":
+    if request.questions and request.source != "given":
         raise Rejected(
-            f"`questions` cannot be given with the source {wanted.source!r}: set `source` to `given`, or omit them"
+            f"`questions` cannot be given with the source {request.source!r}: set `source` to `given`, or omit them"
         )
     ref = collection_ref(tenant_id, collection, database)
     run_id = new_id()
-    questions = _questions(run_id, tenant_id, ref.collection_id, wanted, database)
+    questions = _questions(run_id, tenant_id, ref.collection_id, request, database)
     with database.writing() as session:
         advisory_lock(session, f"evaluations {tenant_id}")
         hold_collection(session, ref.collection_id)
@@ -97,17 +97,17 @@ def start_run(tenant_id: str, collection: str, wanted: Wanted, database: Databas
             raise Conflict(f"{MAX_OPEN} evaluations are still queued or running: wait for one to end, or cancel one")
         if (session.scalar(num_runs(tenant_id)) or 0) >= MAX_RUNS:
             raise Conflict(f"{MAX_RUNS:,} evaluations are kept: delete some")
-        if wanted.given:
+        if request.questions:
             session.execute(forget_older_given(tenant_id, GIVEN_SETS - 1))
         if not questions:
-            raise Rejected(_NOTHING[wanted.source])
+            raise Rejected(_NOTHING[request.source])
         session.add(
             EvaluationRow(
                 id=run_id,
                 tenant_id=tenant_id,
                 collection_id=ref.collection_id,
-                kind=wanted.kind,
-                source=wanted.source,
+                kind=request.kind,
+                source=request.source,
                 state=QUEUED,
                 total=len(questions),
             )
@@ -181,48 +181,48 @@ _NOTHING: dict[Source, str] = {
 
 
 def _questions(
-    run_id: str, tenant_id: str, collection_id: str, wanted: Wanted, database: Database
+    run_id: str, tenant_id: str, collection_id: str, request: RunRequest, database: Database
 ) -> list[EvaluationQuestionRow]:
-    if wanted.source == "given":
-        fields = [_kept(item, wanted.kind) for item in wanted.given]
+    if request.source == "given":
+        fields = [_kept(item, request.kind) for item in request.questions]
         return [
             EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=item)
             for number, item in enumerate(fields)
         ]
-    find = _rated if wanted.source == "rated" else _logged
-    ids = find(tenant_id, collection_id, wanted, database)
+    find = _rated if request.source == "rated" else _logged
+    ids = find(tenant_id, collection_id, request, database)
     return [
         EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=item) for number, item in enumerate(ids)
     ]
 
 
-def _kept(given: GivenQuestion, kind: Kind) -> dict[str, Any]:
+def _kept(question: GivenQuestion, kind: Kind) -> dict[str, Any]:
     """The fields of a given question that this kind of run uses."""
-    used = given if kind == "retrieval" else msgspec.structs.replace(given, passages=(), gold=())
+    used = question if kind == "retrieval" else msgspec.structs.replace(question, passages=(), gold=())
     builtins: dict[str, Any] = msgspec.to_builtins(used)
     return builtins
 
 
-def _rated(tenant_id: str, collection_id: str, wanted: Wanted, database: Database) -> list[str]:
+def _rated(tenant_id: str, collection_id: str, request: RunRequest, database: Database) -> list[str]:
     """Ids of questions with known answers, the newest of the period."""
     statement = known_answers(tenant_id, collection_id)
-    if wanted.since is not None:
-        statement = statement.where(FeedbackRow.asked_at >= wanted.since)
-    if wanted.before is not None:
-        statement = statement.where(FeedbackRow.asked_at < wanted.before)
-    newest = statement.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(wanted.limit)
+    if request.since is not None:
+        statement = statement.where(FeedbackRow.asked_at >= request.since)
+    if request.until is not None:
+        statement = statement.where(FeedbackRow.asked_at < request.until)
+    newest = statement.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(request.limit)
     with database.reading() as session:
         return [row.answer_id for row in session.scalars(newest)]
 
 
-def _logged(tenant_id: str, collection_id: str, wanted: Wanted, database: Database) -> list[str]:
+def _logged(tenant_id: str, collection_id: str, request: RunRequest, database: Database) -> list[str]:
     """Ids of all questions of the period, the newest; of those with the same text one, if possible one that was
     rated."""
-    wish = QuestionFilter(tenant_id, collection_id, since=wanted.since, until=wanted.before)
+    wish = QuestionFilter(tenant_id, collection_id, since=request.since, until=request.until)
     by_text: dict[str, LoggedQuestion] = {}
     for question in islice(all_questions(wish, database), MOST_LOGGED):
         earlier = by_text.get(question.question)
-        if earlier is None and len(by_text) == wanted.limit:
+        if earlier is None and len(by_text) == request.limit:
             break
         if earlier is None or (earlier.feedback is None and question.feedback is not None):
             by_text[question.question] = question

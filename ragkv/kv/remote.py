@@ -20,7 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 
 from ragkv.batched import batched
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
-from ragkv.object_store import Place, opened, told_of
+from ragkv.object_store import StoreLocation, opened, told_of
 
 MARKER = "ragkv-kv.json"
 FORMAT = 1
@@ -52,7 +52,9 @@ class ObjectStore:
     """KV files under one URL, by key. One per process, for any number of threads. Every call blocks, and raises
     Unavailable when the store is away, refuses the credentials or is not this service's."""
 
-    def __init__(self, place: Place, service: Callable[[], str], was_used: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self, place: StoreLocation, service: Callable[[], str], was_used: Callable[[], bool] = lambda: False
+    ) -> None:
         """service: a name of this service that never changes. was_used: whether KV was uploaded before, as recorded
         elsewhere: a place without a marker is not a new one then. Raises Rejected for a URL that names no object store.
         """

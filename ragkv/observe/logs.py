@@ -82,9 +82,9 @@ def request_id() -> str | None:
     return value if isinstance(value, str) else None
 
 
-def accepted_id(given: str | None) -> str:
+def accepted_id(sent_id: str | None) -> str:
     """The id a request came with, if it is fit to be written into logs and headers; otherwise a new one."""
-    return given if given is not None and _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+    return sent_id if sent_id is not None and _SANE_ID.fullmatch(sent_id) else uuid.uuid4().hex
 
 
 def is_json(form: LogFormat) -> bool:

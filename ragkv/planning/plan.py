@@ -89,7 +89,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     pays: bool
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CostPlan(msgspec.Struct, frozen=True, kw_only=True):
     """bytes_per_token: of keys and values, by format. storage_gb: of the corpus' files, which have each chunk's Q-Cache
     too. prefill_rate: tokens a second; prefill_s: of a question's context. reads: of a stored token a month, in the
     mean. million_price: dollars to compute a million tokens. settings: what to set, and advice: in words."""
@@ -118,7 +118,7 @@ def prefill_rate(shape: Shape, device: Device, context: int) -> float:
     return reached / shape.flops_per_token(context)
 
 
-def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS) -> Plan:
+def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS) -> CostPlan:
     """Storage, time and cost of stored KV for a load on a device. Raises Rejected for figures that cannot be."""
     if min(device.tflops, device.utilisation, *(tier.bandwidth for tier in tiers)) <= 0 or (device.rate or 1) <= 0:
         raise Rejected("rates and bandwidths must be above 0")
@@ -139,7 +139,7 @@ def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS
         for kv_format, size in sizes.items()
     )
     settings, advice = _recommended(options, tiers, reads)
-    return Plan(
+    return CostPlan(
         model=shape.name,
         bytes_per_token=sizes,
         corpus_tokens=corpus,

@@ -27,7 +27,7 @@ Basis = Literal["full", "recomputed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PrefillRun:
     """A prompt of which `computed` tokens ran through the model behind `cached` ones, and the engine's time for it."""
 
     computed: int
@@ -53,7 +53,7 @@ class CostModel:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class CostEstimate:
     """A cost model and its basis: the number of questions answered in full or, without any, of those without stitched
     tokens."""
 
@@ -62,7 +62,7 @@ class Estimate:
     runs: int
 
 
-def estimate(session: "Session", tenant_id: str, model: str, now: datetime) -> Estimate | None:
+def estimate(session: "Session", tenant_id: str, model: str, now: datetime) -> CostEstimate | None:
     """The cost on this machine with the model of that name; None until a prompt was computed whole."""
     latest = (tenant_id, model, now - FITTED_OVER, MAX_RUNS)
     samples: tuple[tuple[Basis, Select[int, int, float]], ...] = (
@@ -70,13 +70,13 @@ def estimate(session: "Session", tenant_id: str, model: str, now: datetime) -> E
         ("recomputed", unstitched_runs(*latest)),
     )
     for basis, statement in samples:
-        runs = [Run(*row) for row in session.execute(statement)]
+        runs = [PrefillRun(*row) for row in session.execute(statement)]
         if (cost := fit(runs)) is not None:
-            return Estimate(cost, basis, len(runs))
+            return CostEstimate(cost, basis, len(runs))
     return None
 
 
-def fit(runs: Sequence[Run]) -> CostModel | None:
+def fit(runs: Sequence[PrefillRun]) -> CostModel | None:
     """The coefficients, none below 0, with the least relative error over all runs; None without a run.
 
     Relative, so that short prompts count as much as long ones, and a long wait in a queue counts as one run. From

@@ -18,7 +18,7 @@ from ragkv.db.statistics import (
     unfinished_jobs,
 )
 from ragkv.db.tables import QuestionRow
-from ragkv.statistics.prefill_cost import Estimate, estimate
+from ragkv.statistics.prefill_cost import CostEstimate, estimate
 from ragkv.statistics.views import (
     AskedQuestion,
     Bucket,
@@ -120,7 +120,7 @@ def _hit_rate(totals: _Totals) -> HitRate | None:
     )
 
 
-def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost: Estimate | None) -> FirstToken:
+def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost: CostEstimate | None) -> FirstToken:
     percentiles = {mode: Percentiles(*ms) for mode, *ms in session.execute(ttft_percentiles(tenant_id, since))}
     stitched, full = percentiles.get("stitched"), percentiles.get("full")
     if stitched is None:
@@ -139,7 +139,7 @@ def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost:
 
 
 def _series(
-    session: "Session", tenant_id: str, between: tuple[datetime, datetime], width_s: int, full_cost: Estimate | None
+    session: "Session", tenant_id: str, between: tuple[datetime, datetime], width_s: int, full_cost: CostEstimate | None
 ) -> list[Bucket]:
     """Every step between the moments, empty ones too. Steps begin at whole multiples of their length, so that they stay
     where they are as time goes on: the first may reach back before the first moment, and counts from it on."""
@@ -161,7 +161,7 @@ def _series(
     return [Bucket(start=datetime.fromtimestamp(number * width_s, UTC), **buckets[number]) for number in numbers]
 
 
-def _asked(row: QuestionRow, collection: str, full_cost: Estimate | None) -> AskedQuestion:
+def _asked(row: QuestionRow, collection: str, full_cost: CostEstimate | None) -> AskedQuestion:
     in_full_ms = None
     if full_cost is not None and row.mode == "stitched":
         computed = row.prompt_tokens - row.cached_tokens

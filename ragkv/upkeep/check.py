@@ -44,7 +44,7 @@ def execute_all(changes: "Iterable[Update]", database: Database) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ConsistencyCheck:
     """`find` gives the names of what is amiss, and `mend` gets them.
 
     `remedy` says what mending does. Both may run while others read and write: what `find` gives is looked at again.

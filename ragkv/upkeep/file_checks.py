@@ -15,7 +15,7 @@ from ragkv.db.database import advisory_lock
 from ragkv.db.file_tables import FileRow
 from ragkv.files import GONE, StoredFile
 from ragkv.parts import Parts
-from ragkv.upkeep.check import Check, Grace, execute_all
+from ragkv.upkeep.check import ConsistencyCheck, Grace, execute_all
 from ragkv.upkeep.cleaning import discard_files, remove_files
 from ragkv.upkeep.leftovers import abandoned_uploads, missing_files, unnamed_files
 
@@ -44,28 +44,28 @@ def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 
 FILE_CHECKS = (
-    Check(
+    ConsistencyCheck(
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
         lambda grace, parts: _without_file(lost_documents, parts),
         # They answer from their chunks; the same bytes uploaded again bring them back.
         lambda ids, grace, parts: execute_all((change for document_id in ids for change in fail_document(document_id, GONE)), parts.database),
     ),
-    Check(
+    ConsistencyCheck(
         "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",
         lambda grace, parts: _without_file(lost_earlier_files, parts),
         lambda ids, grace, parts: execute_all([forget_earlier_files(ids)], parts.database),
     ),
-    Check(
+    ConsistencyCheck(
         "uploads_without_file", "uploaded files whose content is gone", "removed",
         lambda grace, parts: _without_file(lost_uploads, parts),
         _forget,
     ),
-    Check(
+    ConsistencyCheck(
         "unnamed_files", "files that no document or upload refers to", "removed",
         lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)],
         lambda names, grace, parts: discard_files([StoredFile(*name.split(_SEPARATOR)) for name in names], parts),
     ),
-    Check(
+    ConsistencyCheck(
         "abandoned_uploads", "uploads that were never finished", "removed",
         lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts.files)],
         lambda names, grace, parts: remove_files(abandoned_uploads(grace.uploads_before, parts.files)),

@@ -6,7 +6,7 @@ import msgspec
 
 from ragkv.parts import Parts
 from ragkv.retrieve.index import Held
-from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.check import ConsistencyCheck, Grace
 from ragkv.upkeep.cleaning import delete_points
 from ragkv.upkeep.file_checks import FILE_CHECKS
 from ragkv.upkeep.kv_checks import DAMAGED_KV, KV_CHECKS
@@ -16,12 +16,12 @@ from ragkv.upkeep.row_checks import ROW_CHECKS
 
 _SEPARATOR = "/"
 POINT_CHECKS = (
-    Check(
+    ConsistencyCheck(
         "stray_points", "vectors in Qdrant of documents that are gone", "removed",
         lambda grace, parts: stray_points(parts),
         lambda document_ids, grace, parts: delete_points(document_ids, parts),
     ),
-    Check(
+    ConsistencyCheck(
         "missing_points", "documents whose vectors in Qdrant do not match their chunks", "written again",
         lambda grace, parts: [_SEPARATOR.join(held) for held in missing_points(parts)],
         lambda names, grace, parts: write_points([Held(*name.split(_SEPARATOR)) for name in names], parts),
@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True):
     mended: bool
 
 
-def checks(parts: Parts, *, quick: bool) -> Sequence[Check]:
+def checks(parts: Parts, *, quick: bool) -> Sequence[ConsistencyCheck]:
     """Files first, then what is made of them: mending one may leave work for the next. `quick` reads no KV."""
     damaged = () if quick else (DAMAGED_KV,)
     points = POINT_CHECKS if parts.settings.qdrant_url is not None else ()
@@ -62,5 +62,5 @@ def repair(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Findi
         yield _finding(check, found, mended=bool(found))
 
 
-def _finding(check: Check, found: list[str], *, mended: bool) -> Finding:
+def _finding(check: ConsistencyCheck, found: list[str], *, mended: bool) -> Finding:
     return Finding(check.name, check.about, check.remedy, found, mended)

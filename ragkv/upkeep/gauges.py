@@ -35,7 +35,7 @@ class RowCounts(msgspec.Struct, frozen=True):
     kv_bytes: dict[str, int] = {}
 
 
-class Workload(msgspec.Struct, frozen=True):
+class WorkerLoad(msgspec.Struct, frozen=True):
     """Workers that report, what waits for them, and room on the disk. None: not known.
 
     `silent_s` and `stalled_s`: the least of all workers' seconds since a report, and without progress.
@@ -55,7 +55,7 @@ class Gauges(msgspec.Struct, frozen=True):
     stored: RowCounts | None
     queue_depth: int | None
     ingested: dict[str, float] | None
-    workload: Workload = Workload()
+    workload: WorkerLoad = WorkerLoad()
 
 
 def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
@@ -66,7 +66,7 @@ def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
         stored=_unless_away(lambda: _stored(parts.database)),
         queue_depth=_unless_away(parts.queue.depth),
         ingested=_unless_away(parts.worker_counters.read),
-        workload=Workload(
+        workload=WorkerLoad(
             workers=None if beats is None else sum(beat.is_alive for beat in beats),
             silent_s=min((beat.silent_s for beat in beats or ()), default=None),
             stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),

@@ -12,7 +12,7 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 from ragkv.upkeep.admin import request_kv
-from ragkv.upkeep.check import Check, Grace
+from ragkv.upkeep.check import ConsistencyCheck, Grace
 from ragkv.upkeep.cleaning import remove_files
 from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.leftovers import (
@@ -82,15 +82,6 @@ def _remove_objects(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
         parts.kv_remote.delete(keys)
 
 
-def _upload_again(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
-    """Workers upload what lies on a disk alone."""
-    _move(keys, DISK, parts)
-
-
-def _record_copies(keys: Sequence[str], grace: Grace, parts: Parts) -> None:
-    _move(keys, REMOTE, parts)
-
-
 def _move(keys: Sequence[str], tier: str, parts: Parts) -> None:
     for batch in batched(keys):
         with parts.database.writing() as session:
@@ -98,42 +89,45 @@ def _move(keys: Sequence[str], tier: str, parts: Parts) -> None:
 
 
 KV_CHECKS = (
-    Check(
+    ConsistencyCheck(
         "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV recomputed by a worker",
         entries_without_file, _make_again,
     ),
-    Check(
+    ConsistencyCheck(
         "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
-        lambda grace, parts: missing_objects(parts), _upload_again,
+        lambda grace, parts: missing_objects(parts),
+        # Workers upload what lies on a disk alone.
+        lambda keys, grace, parts: _move(keys, DISK, parts),
     ),
-    Check(
+    ConsistencyCheck(
         "unrecorded_copies", "records of KV as not uploaded that is in the object store and not on this disk", "recorded as uploaded",
-        lambda grace, parts: unrecorded_copies(parts), _record_copies,
+        lambda grace, parts: unrecorded_copies(parts),
+        lambda keys, grace, parts: _move(keys, REMOTE, parts),
     ),
-    Check(
+    ConsistencyCheck(
         "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",
         bare_documents, _rebuild,
     ),
-    Check(
+    ConsistencyCheck(
         "unused_kv", "KV that no chunk uses", "removed",
         lambda grace, parts: unused_kv(grace.kv_before, parts.database), _remove,
     ),
-    Check(
+    ConsistencyCheck(
         "unnamed_kv", "KV files that nothing refers to", "removed",
         lambda grace, parts: unnamed_kv(grace.kv_before, parts), _remove,
     ),
-    Check(
+    ConsistencyCheck(
         "unnamed_objects", "KV in the object store without a record", "removed",
         lambda grace, parts: unnamed_objects(grace.kv_before, parts),
         _remove_objects,
     ),
-    Check(
+    ConsistencyCheck(
         "partial_kv", "KV files that were never finished", "removed",
         lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts.kv_store)],
         lambda names, grace, parts: remove_files(partial_kv(grace.kv_before, parts.kv_store)),
     ),
 )  # fmt: skip
-DAMAGED_KV = Check(
+DAMAGED_KV = ConsistencyCheck(
     "damaged_kv",
     "KV files that are damaged or of another model",
     "removed if there is a copy, KV recomputed by a worker if not",

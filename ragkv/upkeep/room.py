@@ -40,15 +40,15 @@ class Excess(NamedTuple):
     reason: Literal["quota", "budget"]
 
 
-def kv_limit(kept: int, settings: Settings) -> int:
-    """The bytes that the KV of all tenants may take while it takes `kept`; 0 is no limit.
+def kv_limit(stored: int, settings: Settings) -> int:
+    """The bytes that the KV of all tenants may take while it takes `stored`; 0 is no limit.
 
     With an object store that is the limit there: `ragkv.kv_disk` keeps the disk of each host within its own.
     """
     if settings.kv_remote is not None:
         return settings.max_remote_kv_bytes
     limit = settings.max_kv_bytes
-    return default_kv_limit(settings.kv_dir, kept) if limit is None else limit
+    return default_kv_limit(settings.kv_dir, stored) if limit is None else limit
 
 
 def limit_now(session: "Session", settings: Settings) -> int:
@@ -130,24 +130,26 @@ def _least_worth(
     return session.execute(first_to_go(policy, half_life_s, tenant_id, BATCH, spared)).all()
 
 
-def excesses(kept: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
+def excesses(bytes_of: Mapping[str, int], quota: int, limit: int) -> list[Excess]:
     """Tenants that keep too much, the first to be asked first; none if all is within bounds. 0 is no bound.
 
     A tenant beyond its own quota gives up the rest. Beyond the limit of all together the tenant that keeps most gives
     up, at most until it keeps no more than the next: a tenant within its fair share is asked only after the larger
     ones.
     """
-    beyond = [Excess(tenant_id, size - quota, "quota") for tenant_id, size in kept.items() if quota and size > quota]
-    too_much = sum(kept.values()) - limit
+    beyond = [
+        Excess(tenant_id, size - quota, "quota") for tenant_id, size in bytes_of.items() if quota and size > quota
+    ]
+    too_much = sum(bytes_of.values()) - limit
     if beyond or not limit or too_much <= 0:
         return beyond
-    by_size = sorted(kept, key=lambda tenant_id: (-kept[tenant_id], tenant_id))
-    following = [kept[tenant_id] for tenant_id in by_size[1:]] + [0]
+    by_size = sorted(bytes_of, key=lambda tenant_id: (-bytes_of[tenant_id], tenant_id))
+    following = [bytes_of[tenant_id] for tenant_id in by_size[1:]] + [0]
     steps = zip(by_size, following, strict=True)
     return [
-        Excess(tenant_id, min(too_much, max(kept[tenant_id] - smaller, 1)), "budget")
+        Excess(tenant_id, min(too_much, max(bytes_of[tenant_id] - smaller, 1)), "budget")
         for tenant_id, smaller in steps
-        if kept[tenant_id]
+        if bytes_of[tenant_id]
     ]
 
 

@@ -19,7 +19,7 @@ from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
 from ragkv.parts import Parts
-from ragkv.upkeep.check import Check, Grace, execute_all
+from ragkv.upkeep.check import ConsistencyCheck, Grace, execute_all
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -56,21 +56,21 @@ def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 
 
 ROW_CHECKS = (
-    Check(
+    ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
         lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts)), parts.database), _release,
     ),
-    Check(
+    ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
         lambda grace, parts: _found(miscounted_documents(), parts.database),
         lambda ids, grace, parts: execute_all(map(start_over, ids), parts.database),
     ),
-    Check(
+    ConsistencyCheck(
         "unclosed_jobs", "open jobs of documents that are ready or failed", "closed",
         lambda grace, parts: _found(jobs_of_finished(_now(parts) - grace.rows), parts.database),
         lambda ids, grace, parts: execute_all((change for batch in batched(ids) for change in close_jobs(batch)), parts.database),
     ),
-    Check(
+    ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
         lambda grace, parts: _found(jobs_without_worker(_now(parts) - grace.rows), parts.database), _queue,
     ),

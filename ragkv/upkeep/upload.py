@@ -28,7 +28,7 @@ Outcome = Literal["copied", "gone", "failed"]
 log = logging.getLogger(__name__)
 
 
-class Uploaded(NamedTuple):
+class UploadedKV(NamedTuple):
     """Files and bytes that have a copy now, and files that could not be uploaded."""
 
     files: int
@@ -45,7 +45,7 @@ class Uploader:
         self._prefixes: set[str] = set()
         self._look_at = 0.0
 
-    def upload_due(self) -> Uploaded:
+    def upload_due(self) -> UploadedKV:
         """Upload what is due by the collections' rules, and now and then the prefixes that the object store has lost.
         Raises Unavailable when the database is away."""
         if self._parts.kv_remote is not None and time.monotonic() >= self._look_at:
@@ -53,7 +53,7 @@ class Uploader:
             self._upload_lost_prefixes(self._parts.kv_remote)
         return self.upload(due_alone=True)
 
-    def upload(self, *, due_alone: bool = False) -> Uploaded:
+    def upload(self, *, due_alone: bool = False) -> UploadedKV:
         """Upload the KV that lies on this disk alone, all of it or what is due by the collections' rules.
 
         It ends at a failure, and the next call goes on from there. Raises Unavailable when the database is away.
@@ -76,7 +76,7 @@ class Uploader:
             files += len(copied)
             num_bytes += sum(sizes[key] for key in copied)
             failed += sum(outcome == "failed" for outcome in outcomes.values())
-        return Uploaded(files, num_bytes, failed)
+        return UploadedKV(files, num_bytes, failed)
 
     def _upload_lost_prefixes(self, remote: "ObjectStore") -> None:
         """Upload prefixes that are no longer in the object store. While it is away they wait for the next time."""

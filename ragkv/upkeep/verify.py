@@ -17,7 +17,7 @@ from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
-from ragkv.upkeep.pace import Pace
+from ragkv.upkeep.pace import ProgressInterval
 
 if TYPE_CHECKING:
     from ragkv.kv.layout import Layout
@@ -72,7 +72,7 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     """
     with parts.database.reading() as session:
         entries = {key: int(size) for key, size in session.execute(entries_of(owner))}
-    count, pace = _Count(), Pace()
+    count, pace = _Count(), ProgressInterval()
     expected = set(entries)
     if parts.kv_remote is not None:
         expected &= sizes_of_remote(parts.database, sorted(expected)).keys()
@@ -80,7 +80,7 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
         for key, size in entries.items():
             health = _health(key, parts.kv_store, parts.layout)
             count.add(key, size, "unusable" if health == "missing" and key not in expected else health)
-            if pace.speaks_now():
+            if pace.is_due():
                 yield count.so_far(len(entries), [])
     finally:
         lost = [key for key in count.lost if _health(key, parts.kv_store, parts.layout) in LOST]

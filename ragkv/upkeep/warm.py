@@ -10,7 +10,7 @@ from ragkv.db.kv_entries import recent_entries
 from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
-from ragkv.upkeep.pace import Pace
+from ragkv.upkeep.pace import ProgressInterval
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
         used = [(key, int(size)) for key, size in session.execute(recent_entries(owner))]
     entries = [(parts.keys_of(owner.tenant_id).prefix(), 0), *used]
     files = num_bytes = loaded = missing = 0
-    is_full, pace = False, Pace()
+    is_full, pace = False, ProgressInterval()
 
     def so_far() -> Warmed:
         return Warmed(files + missing, len(entries), files, num_bytes, loaded, missing, is_full)
@@ -61,7 +61,7 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
         except (RagKVError, OSError) as error:
             log.info("%s stays where it is: %s", key, error)
             missing += 1
-        if pace.speaks_now():
+        if pace.is_due():
             yield so_far()
     yield so_far()
 

@@ -51,7 +51,7 @@ from ragkv.db.tables import AuditRow, CollectionRow, DataSourceRow, DocumentRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
-from ragkv.object_store import Place, opened
+from ragkv.object_store import StoreLocation, opened
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
@@ -138,7 +138,7 @@ def folder_on_postgres(
 
 
 @pytest.fixture
-def bucket(parts: Parts, redis_server: EmbeddedRedis, s3_place: Place) -> Source:
+def bucket(parts: Parts, redis_server: EmbeddedRedis, s3_place: StoreLocation) -> Source:
     with_settings(
         parts,
         data_sources_allowed=s3_place.url,
@@ -315,7 +315,7 @@ def test_files_of_a_disk_that_was_away_are_read_once_it_is_back(folder: Source, 
 
 
 @pytest.mark.parametrize("odd", ["a//b.md", "/b.md", "a//", "a/b\x01.md"])
-def test_a_key_that_is_no_path_hides_no_files_of_other_folders(bucket: Source, s3_place: Place, odd: str):
+def test_a_key_that_is_no_path_hides_no_files_of_other_folders(bucket: Source, s3_place: StoreLocation, odd: str):
     """obstore lists no page that has such a key. Files behind an empty name are found, too."""
     names = ["A.md", "a/c.md", "a/d/e.md", "b/c.md", "z.md"]
     expected = [name for name in names if odd.isprintable() or not name.startswith("a/")]
@@ -332,7 +332,7 @@ def test_a_key_that_is_no_path_hides_no_files_of_other_folders(bucket: Source, s
     assert (second.unchanged, second.deleted) == (len(expected) - 1, 0)
 
 
-def test_a_key_that_is_no_path_has_no_file_listed_more_than_twice(s3_place: Place):
+def test_a_key_that_is_no_path_has_no_file_listed_more_than_twice(s3_place: StoreLocation):
     """More files than one page of a listing come before it, ten folders down."""
     store, keys = opened(s3_place), [f"{'a/' * 9}{number}.md" for number in range(1010)]
     for key in keys:
@@ -345,7 +345,7 @@ def test_a_key_that_is_no_path_has_no_file_listed_more_than_twice(s3_place: Plac
     assert max(times.values()) == 2
 
 
-def test_a_key_that_is_no_path_may_lie_as_deep_as_a_key_is_long(s3_place: Place):
+def test_a_key_that_is_no_path_may_lie_as_deep_as_a_key_is_long(s3_place: StoreLocation):
     deep = "a/" * 490
     obstore.put(opened(s3_place), f"{deep}c.md", b"# C\n")
     put_object(s3_place, f"{deep}/b.md", b"# Odd\n")
@@ -355,7 +355,7 @@ def test_a_key_that_is_no_path_may_lie_as_deep_as_a_key_is_long(s3_place: Place)
     assert files.gap is not None
 
 
-def put_object(place: Place, key: str, content: bytes) -> None:
+def put_object(place: StoreLocation, key: str, content: bytes) -> None:
     """Store an object under any key, also under one that obstore refuses."""
     bucket = place.url.removeprefix("s3://")
     httpx.put(f"{place.endpoint}/{bucket}/{quote(key)}", content=content).raise_for_status()

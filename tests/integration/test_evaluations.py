@@ -16,8 +16,8 @@ from ragkv.clock import utc_now
 from ragkv.db.tables import EvaluationRow, QuestionRow
 from ragkv.evaluation import runs
 from ragkv.evaluation.outcome import GivenQuestion
-from ragkv.evaluation.runner import MAX_ATTEMPTS, Runner, _Measured
-from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, Wanted, delete_run, find_run, report_of_run, start_run
+from ragkv.evaluation.runner import MAX_ATTEMPTS, EvaluationRunner, _Measured
+from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, RunRequest, delete_run, find_run, report_of_run, start_run
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate
@@ -182,7 +182,7 @@ class TestEvaluations:
         assert_problem(client.get(f"/v1/evaluations/{run}"), 404)
 
 
-GIVEN = Wanted("fidelity", "given", given=[GivenQuestion(question=QUESTION)] * 2)
+GIVEN = RunRequest("fidelity", "given", questions=[GivenQuestion(question=QUESTION)] * 2)
 
 
 class TestHolds:
@@ -199,7 +199,7 @@ class TestHolds:
 
     def test_two_processes_never_measure_the_same_question(self, parts_on_either: Parts, run_id: str):
         parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id
-        one, other = Runner(parts), Runner(parts)
+        one, other = EvaluationRunner(parts), EvaluationRunner(parts)
         first = one._take()
         assert first is not None
         assert other._take() is None
@@ -216,7 +216,7 @@ class TestHolds:
     def test_a_question_that_ends_the_process_each_time_is_skipped(self, parts_on_either: Parts, run_id: str):
         parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id
         self.change(parts, attempts=MAX_ATTEMPTS)
-        runner = Runner(parts)
+        runner = EvaluationRunner(parts)
         assert runner._take() is None
 
         held = runner._take()
@@ -241,7 +241,7 @@ class TestHolds:
     def test_a_run_does_not_go_on_under_other_settings(self, parts: Parts, changed: dict[str, object]):
         run_id = self.begun(parts)
         later = Parts(msgspec.structs.replace(parts.settings, **changed), parts.engine)
-        assert Runner(later)._take() is None
+        assert EvaluationRunner(later)._take() is None
         later.close()
 
         assert self.failed_of(run_id, parts) == "the settings changed before it ended: start another"
@@ -249,7 +249,7 @@ class TestHolds:
     def begun(self, parts: Parts) -> str:
         """A run of which one question is taken, by a process that ended."""
         run_id = start_run(parts.default_collection.tenant_id, "default", GIVEN, parts.database).id
-        assert Runner(parts)._take() is not None
+        assert EvaluationRunner(parts)._take() is not None
         self.change(parts, leased_until=None)
         return run_id
 
@@ -268,7 +268,7 @@ class TestHolds:
 
     def test_a_run_that_is_deleted_meanwhile_is_measured_no_further(self, parts_on_either: Parts, run_id: str):
         parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id
-        runner = Runner(parts)
+        runner = EvaluationRunner(parts)
         held = runner._take()
         assert held is not None
         delete_run(tenant_id, run_id, parts.database)

@@ -32,7 +32,7 @@ from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv_disk import lose_object
-from ragkv.object_store import Place
+from ragkv.object_store import StoreLocation
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
@@ -56,7 +56,7 @@ Hosts = tuple[Parts, IngestParts, Parts]
 
 
 @pytest.fixture
-def shared(settings: Settings, migrated_url: str, s3_place: Place) -> Settings:
+def shared(settings: Settings, migrated_url: str, s3_place: StoreLocation) -> Settings:
     """Settings that both hosts share but the data folder."""
     return msgspec.structs.replace(
         settings,
@@ -244,7 +244,7 @@ def test_it_removes_such_kv_while_it_runs(with_leftovers: Parts):
 def test_a_store_that_is_away_costs_ingestion_nothing_and_is_made_up_for(hosts: Hosts, free_port):
     worker, ingest, _ = hosts
     remote = worker.kv_remote
-    away = Place("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
+    away = StoreLocation("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
     worker.kv_remote = ObjectStore(away, lambda: "a service")
     document_id = ready(ingest)
     assert Uploader(worker).upload_due().failed == len(kv_files(worker))
@@ -300,7 +300,7 @@ def test_objects_of_kv_that_was_evicted_while_the_store_was_away_are_found_and_r
     ready(ingest)
     Uploader(worker).upload_due()
     left, remote = objects(worker), worker.kv_store.remote
-    away = Place("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
+    away = StoreLocation("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
     worker.kv_store.remote = ObjectStore(away, lambda: "a service")
     evict(KVOwner(worker.default_collection.tenant_id), worker)
     worker.kv_store.remote = remote

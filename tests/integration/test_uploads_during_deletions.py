@@ -56,7 +56,7 @@ from ragkv.db.tables import (
 )
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.evaluation.outcome import GivenQuestion
-from ragkv.evaluation.runs import Wanted, cancel_run, start_run
+from ragkv.evaluation.runs import RunRequest, cancel_run, start_run
 from ragkv.ids import new_id
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
@@ -479,7 +479,7 @@ def test_what_is_made_for_a_collection_that_is_deleted_meanwhile_is_refused(part
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     parts.settings = msgspec.structs.replace(parts.settings, data_sources_allowed=str(inbox))
-    given = Wanted("retrieval", "given", given=[GivenQuestion(question="Who?", gold=("Ada",))])
+    given = RunRequest("retrieval", "given", questions=[GivenQuestion(question="Who?", gold=("Ada",))])
     makers: list[Callable[[str], object]] = [
         lambda to: add_data_source(tenant_id, to, str(inbox), 15, parts.database, parts.settings),
         lambda to: make_webhook(tenant_id, "https://example.com/", to, frozenset(), parts.database),

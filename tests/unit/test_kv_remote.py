@@ -14,7 +14,7 @@ from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
 from ragkv.kv.file import write_kv
 from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
-from ragkv.object_store import Place
+from ragkv.object_store import StoreLocation
 from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short
 from tests.support.made_kv import KEY, LAYOUT, some_kv
 
@@ -23,7 +23,9 @@ OTHER_KEY = "cd" * 32
 
 @pytest.fixture(params=["s3", "file"])
 def place(request, tmp_path):
-    return request.getfixturevalue("s3_place") if request.param == "s3" else Place((tmp_path / "objects").as_uri())
+    return (
+        request.getfixturevalue("s3_place") if request.param == "s3" else StoreLocation((tmp_path / "objects").as_uri())
+    )
 
 
 @pytest.fixture
@@ -99,7 +101,7 @@ def test_a_place_with_other_things_is_not_written_to(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "a.jpg").write_bytes(b"a photo")
     write_kv(tmp_path / "x.safetensors", some_kv())
-    remote = ObjectStore(Place((tmp_path / "photos").as_uri()), lambda: "a service")
+    remote = ObjectStore(StoreLocation((tmp_path / "photos").as_uri()), lambda: "a service")
     with pytest.raises(Unavailable, match=r"other objects here, such as 'a\.jpg'"):
         remote.put(KEY, tmp_path / "x.safetensors")
     assert not (tmp_path / "photos" / MARKER).exists()
@@ -137,7 +139,7 @@ def share(tmp_path, store):
     """A folder with the KV of one chunk, and a way to unmount it."""
     folder = tmp_path / "share"
     store.put(KEY, some_kv())
-    ObjectStore(Place(folder.as_uri()), lambda: "a service").put(KEY, store.path(KEY))
+    ObjectStore(StoreLocation(folder.as_uri()), lambda: "a service").put(KEY, store.path(KEY))
     return folder
 
 
@@ -158,7 +160,7 @@ def _unmount(share):
 def test_a_share_that_is_unmounted_is_unavailable_until_it_is_back(share, store, monkeypatch, use):
     """It says of every object that there is none."""
     monkeypatch.setattr("ragkv.kv.remote.PAUSE_S", 0.0)
-    remote = ObjectStore(Place(share.as_uri()), lambda: "a service", lambda: True)
+    remote = ObjectStore(StoreLocation(share.as_uri()), lambda: "a service", lambda: True)
     assert remote.has(KEY)
     _unmount(share)
     with pytest.raises(Unavailable, match=f"{MARKER}.* not there: mount the share"):
@@ -174,7 +176,7 @@ def test_a_share_that_is_unmounted_is_unavailable_until_it_is_back(share, store,
 def test_a_place_that_lost_its_marker_is_no_new_one(share, store):
     _unmount(share)
     with pytest.raises(Unavailable, match="ragkv fsck --repair"):
-        ObjectStore(Place(share.as_uri()), lambda: "a service", lambda: True).put(KEY, store.path(KEY))
+        ObjectStore(StoreLocation(share.as_uri()), lambda: "a service", lambda: True).put(KEY, store.path(KEY))
     assert list(share.iterdir()) == []
 
 
@@ -218,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_no_fault_of_the_store(store, remote):
 @pytest.mark.parametrize("url", ["nonsense", "ftp://host/x", "az://account/container/x"])
 def test_a_url_that_names_no_store_is_refused(url):
     with pytest.raises(Rejected, match="RAGKV_KV_REMOTE"):
-        ObjectStore(Place(url), lambda: "a service")
+        ObjectStore(StoreLocation(url), lambda: "a service")
 
 
 def _later():

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.upkeep.gauges import Gauges, RowCounts, Workload, render
+from ragkv.upkeep.gauges import Gauges, RowCounts, WorkerLoad, render
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
@@ -33,7 +33,7 @@ FULL = Gauges(
         "stage:parse:0.5": 1,
         "stage:parse:+Inf": 1,
     },
-    workload=Workload(1, 2.0, 0.0, 40.0, 10**9),
+    workload=WorkerLoad(1, 2.0, 0.0, 40.0, 10**9),
 )
 
 

@@ -20,7 +20,7 @@ from bench.plan import plan as plan_command
 from ragkv.errors import NotFound, Rejected
 from ragkv.kv.file import PlainKV, block_means, write_kv
 from ragkv.kv_format import KVFormat, qcache_layers, share_of
-from ragkv.planning.plan import CHUNK_TOKENS, DISK, MEMORY, TIERS, Device, Load, Plan, by_name, plan, prefill_rate
+from ragkv.planning.plan import CHUNK_TOKENS, DISK, MEMORY, TIERS, CostPlan, Device, Load, by_name, plan, prefill_rate
 from ragkv.planning.shape import known_models, shape_of
 from ragkv.settings import Settings
 
@@ -42,7 +42,7 @@ KIB = {
 CORPUS = Load(documents=1000, tokens=1000, questions_per_day=100, recomputed=0.0)
 
 
-def made(name: str, load: Load = CORPUS, **device: float) -> Plan:
+def made(name: str, load: Load = CORPUS, **device: float) -> CostPlan:
     return plan(shape_of(name), load, Device(**device))
 
 

@@ -19,7 +19,7 @@ from ragkv.errors import NotFound, OutOfSpace, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
-from ragkv.object_store import Place
+from ragkv.object_store import StoreLocation
 from ragkv.observe import metrics
 from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short, fail
 from tests.support.made_kv import some_kv
@@ -52,7 +52,7 @@ class World:
     """An object store with the KV of some chunks, and an empty folder before it."""
 
     def __init__(self, folder, num_chunks=4):
-        self.objects = ObjectStore(Place((folder / "objects").as_uri()), lambda: "a service")
+        self.objects = ObjectStore(StoreLocation((folder / "objects").as_uri()), lambda: "a service")
         self.remote = Counting(self.objects)
         self.store = KVStore(folder / "kv")
         self.chunks = [chunk(i) for i in range(num_chunks)]

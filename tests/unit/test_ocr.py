@@ -43,7 +43,7 @@ def in_turns(parser: Parser, body: bytes) -> tuple[Parsed, list[int]]:
             file.seek(0)
             numbers.append(len(kept.pages))
             try:
-                return parser.parse("a", file, is_over=lambda: True, kept=kept), numbers
+                return parser.parse("a", file, is_over=lambda: True, earlier=kept), numbers
             except ReadInPart as part:
                 kept = decode_kept(encode(part.kept))
 
@@ -74,7 +74,7 @@ def test_the_seconds_of_all_turns_count(parser: Parser):
         assert paused.value.kept.seconds >= 1
         file.seek(0)
         with pytest.raises(TooLarge, match="more than 120 s"):
-            parser.parse("a", file, kept=KeptPages(paused.value.kept.pages, 119))
+            parser.parse("a", file, earlier=KeptPages(paused.value.kept.pages, 119))
 
 
 def bomb(width: int, height: int) -> bytes:

@@ -18,7 +18,7 @@ from ragkv.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, Rate
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
 from ragkv.append_log import AppendLog
-from ragkv.choosing import Choice
+from ragkv.choosing import UPPER, Choice
 from ragkv.data_sources.location import allowed_locations
 from ragkv.db.backlog import Backlog
 from ragkv.db.collections import cache_rule, generation_of
@@ -341,7 +341,7 @@ class Parts:
     @cached_property
     def choice(self) -> Choice:
         """The layers that select what to recompute. Raises Rejected for layers that the model lacks."""
-        choice = Choice.of(self.settings.choosing_layers, self.settings.sink_aware)
+        choice = Choice.of(self.settings.choosing_layers or UPPER, self.settings.sink_aware)
         choice.layers_of(self.layout.layers)
         return choice
 

@@ -32,6 +32,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import ObjectStore
 from ragkv.observe.metrics import OURS
 from ragkv.parts import Parts
+from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import StitchPlan
 from ragkv.upkeep.upload import Uploader
 
@@ -152,10 +153,14 @@ class RemoteBench:
         seen.late += plan.num_missing if plan else 0
 
     async def _plan(self, context: Context, prompt: Prompt, *, bring: bool) -> StitchPlan | None:
+        located = await self._locate(context)
         if bring:
-            await self.promoter.bring([passage.chunk for passage in context.passages], self._keys)
-        looked_up = (prompt, context.passages, self._keys, self.recompute, None)
-        return await asyncio.to_thread(self.parts.planner.plan, *looked_up)
+            promoted = await self.promoter.bring(located)
+            located = await asyncio.to_thread(located.with_arrived, promoted, frozenset(), self.parts.kv_store)
+        return await asyncio.to_thread(self.parts.planner.plan, prompt, located, self.recompute, None)
+
+    async def _locate(self, context: Context) -> LocatedKV:
+        return await asyncio.to_thread(self.parts.planner.locate, context.passages, self._keys)
 
     async def _generate(self, prompt: Prompt, plan: StitchPlan | None) -> tuple[list[int], float]:
         """Tokens of the answer, and when the first came."""
@@ -171,22 +176,18 @@ class RemoteBench:
 
     async def _fill_disk(self, number: int) -> None:
         """Have all of the context's KV on disk. Raises Unavailable if it does not come."""
-        store, stored = self.parts.kv_store, self._stored(number)
         for _ in range(ATTEMPTS):
-            if all(key in store for key in stored):
+            located = await self._locate(self.contexts[number])
+            if not located.missing:
                 return
-            await self.promoter.bring([passage.chunk for passage in self.contexts[number].passages], self._keys)
+            await self.promoter.bring(located)
             await asyncio.sleep(PAUSE_S)
         raise Unavailable("KV does not come from the object store: see the log")
 
     def _empty_disk(self, number: int) -> None:
         """Leave the context's KV in the object store alone, as for a host that never saw it."""
-        self.parts.kv_store.drop(self._stored(number))
-
-    def _stored(self, number: int) -> list[str]:
-        """Keys of the context's KV and the prefix's."""
-        planner, keys = self.parts.planner, self._keys
-        return [keys.prefix(), *(planner.stored(each.chunk, keys).key for each in self.contexts[number].passages)]
+        located = self.parts.planner.locate(self.contexts[number].passages, self._keys)
+        self.parts.kv_store.drop([located.prefix, *(passage.key for passage in located.passages)])
 
     @property
     def _keys(self) -> KeyMaker:

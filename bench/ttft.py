@@ -137,7 +137,7 @@ class Bench:
         plan = None
         if ratio is not None:
             recompute = Recompute(self.policy, ratio, self.block_size)
-            plan = self.planner.plan(prompt, passages, self.keys, recompute, None)
+            plan = self.planner.plan(prompt, self.planner.locate(passages, self.keys), recompute, None)
             if plan is not None and plan.num_missing:
                 raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")
         salt = floor_salt if method == "floor" else uuid.uuid4().hex

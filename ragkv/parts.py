@@ -321,9 +321,7 @@ class Parts:
             return None
         from ragkv.answer.promote import Promoter, RemoteIndex
 
-        remote_index = RemoteIndex(
-            partial(sizes_of_remote, self.database), partial(lose_object, self.database), self.kv_disk.room
-        )
+        remote_index = RemoteIndex(partial(lose_object, self.database), self.kv_disk.room)
         promoter = Promoter(self.kv_store, self.kv_remote, remote_index, self.load_cost, self.patience)
         self.kv_disk.dropped = promoter.dropped
         return promoter
@@ -522,7 +520,8 @@ class Parts:
     def planner(self) -> "Planner":
         from ragkv.answer.planner import Planner
 
-        return Planner(self.kv_store, self.choice)
+        remote_sizes = None if self.kv_remote is None else partial(sizes_of_remote, self.database)
+        return Planner(self.kv_store, self.choice, remote_sizes)
 
     @cached_property
     def recomputing(self) -> "Recomputing":
@@ -533,15 +532,13 @@ class Parts:
 
     @cached_property
     def uncached_answerer(self) -> "Answerer":
-        from ragkv.answer.early_reuse import EarlyReuse
-        from ragkv.answer.incoming import AwaitedKV
+        from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.recomputing, self.searcher, self.prompts, self.engine, self.planner)
-        early_reuse = EarlyReuse(self.kv_store, self.load_cost, self.patience)
-        incoming = AwaitedKV(self.load_cost, early_reuse, self.promoter)
+        incoming = IncomingKV(self.kv_store, self.load_cost, self.patience, self.promoter)
         return Answerer(*answering, self.kv_keys_of, journal.record, incoming)
 
     @cached_property

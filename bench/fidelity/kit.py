@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ragkv.answer.planner import Planner
+from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.answer.service import in_prompt_order
@@ -80,9 +80,11 @@ class Kit:
 
     def planned(self, passages: Sequence[Passage], recompute: Recompute, case: Case) -> Prepared:
         """The prompt and its plan as the service lays them out."""
-        laid_out = self.planner.lay_out(passages, self.keys, recompute)
-        prompt = self._prompt([one.chunk for one in laid_out], case)
-        return Prepared(prompt, self.planner.plan(prompt, passages, self.keys, recompute, case.vectors, laid_out))
+        located = self.planner.locate(passages, self.keys)
+        recompute = recompute.for_kv(written=located.is_written)
+        located = lay_out(located, recompute)
+        prompt = self._prompt([passage.chunk for passage in located.passages], case)
+        return Prepared(prompt, self.planner.plan(prompt, located, recompute, case.vectors))
 
     def recompute(self, policy: str, ratio: float) -> Recompute:
         block_size = self.settings.block_size or block_size_of(policy)

@@ -13,6 +13,7 @@ from bench.fidelity.rivals import LEGOLINK, RIVALS, by_rival
 from bench.fidelity.sparse import sparse
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
+from ragkv.answer.question import Question
 from ragkv.choosing import Choice
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
@@ -118,9 +119,7 @@ def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
 
 def default(kit: Kit, case: Case) -> Prepared:
     """The service's defaults: its order, its policy, its ratio."""
-    passages = kit.in_prompt_order(case)
-    recompute = kit.recomputing.default(written=kit.planner.is_written(passages, kit.keys))
-    return kit.planned(passages, recompute, case)
+    return kit.planned(kit.in_prompt_order(case), kit.recomputing.of(Question("", "", case.question.text)), case)
 
 
 def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:

@@ -112,9 +112,8 @@ class Measuring:
         if ratio is not None:
             passages = [Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(chunks)]
             policy = corpus.settings.recompute_policy
-            plan = corpus.planner.plan(
-                prompt, passages, corpus.keys, Recompute(policy, ratio, block_size_of(policy)), None
-            )
+            located = corpus.planner.locate(passages, corpus.keys)
+            plan = corpus.planner.plan(prompt, located, Recompute(policy, ratio, block_size_of(policy)), None)
         async for _ in self.engine.generate(Generate(prompt.token_ids, uuid.uuid4().hex, plan, 2, ignore_eos=True)):
             pass
 

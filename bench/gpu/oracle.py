@@ -66,9 +66,8 @@ async def check_oracle(engine: Engine, corpus: Corpus, num_prompts: int) -> list
 async def _divergence(engine: Engine, corpus: Corpus, chunks: Sequence[Chunk], ratio: float) -> float:
     prompt = corpus.prompts.build(chunks, _QUESTION, 2)
     passages = [Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(chunks)]
-    plan = corpus.planner.plan(
-        prompt, passages, corpus.keys, Recompute("none" if not ratio else "head", ratio, 1), None
-    )
+    located = corpus.planner.locate(passages, corpus.keys)
+    plan = corpus.planner.plan(prompt, located, Recompute("none" if not ratio else "head", ratio, 1), None)
     if plan is None or plan.num_missing:
         raise Rejected("the oracle's chunks have no KV: measure again")
     full, stitched = [await _distribution(engine, prompt, each) for each in (None, plan)]

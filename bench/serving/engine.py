@@ -61,8 +61,8 @@ class Serving:
             prompt = context.prompts[turn % len(context.prompts)]
             plan = None
             if mode == "stitched":
-                looked_up = (prompt, context.passages, self.keys, self.recompute, None)
-                plan = await asyncio.to_thread(self.planner.plan, *looked_up)
+                located = await asyncio.to_thread(self.planner.locate, context.passages, self.keys)
+                plan = await asyncio.to_thread(self.planner.plan, prompt, located, self.recompute, None)
             salt = salts[at] if mode == "cached" else uuid.uuid4().hex
             request = Generate(prompt.token_ids, salt, plan, max_tokens=answer_tokens, ignore_eos=True)
             async for output in self.engine.generate(request):

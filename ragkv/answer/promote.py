@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ragkv.answer.load_cost import LoadCost, Patience
-from ragkv.chunk import Chunk
 from ragkv.errors import Corrupt, NotFound, OutOfSpace, RagKVError, Unavailable
-from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
 from ragkv.observe.throttled_log import ThrottledLog
+from ragkv.stitch.located import LocatedKV
 from ragkv.threads import Threads
 
 AT_ONCE = 16
@@ -34,22 +33,12 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """A chunk without KV on this disk: the keys that would serve, the best first."""
-
-    keys: tuple[str, ...]
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True)
 class RemoteIndex:
     """The database, as far as promotion needs it. All of it blocks, and raises Unavailable.
 
-    sizes: bytes of the keys that the object store has, among those given. lost: the object of a key is gone or damaged.
-    room: for so many bytes on this disk, in a block; raises OutOfSpace.
+    lost: the object of a key is gone or damaged. room: for so many bytes on this disk, in a block; raises OutOfSpace.
     """
 
-    sizes: Callable[[Sequence[str]], Mapping[str, int]]
     lost: Callable[[str], None]
     room: Callable[[int], AbstractContextManager[None]]
 
@@ -67,49 +56,31 @@ class Promoter:
         self._log = ThrottledLog(log)
         self._patience = patience
         self._threads = Threads("promotion", AT_ONCE)
-        self._asking = Threads("promotion: database", 2)
         self._loading: dict[str, asyncio.Task[Load]] = {}
         self._no_prefix: dict[str, float] = {}
         self._unused: set[str] = set()
 
-    async def bring(self, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
-        """Bring the KV of these chunks, and of the prefix, to disk. Returns the keys that arrived by the deadline.
-        Raises nothing."""
-        absent, prefix = await self._asking.run(self._look, chunks, keys)
-        if not absent and prefix is None:
-            return frozenset()
-        try:
-            sizes = await self._asking.run(self._remote_index.sizes, [key for one in absent for key in one.keys])
-        except Unavailable as error:
-            self._log.warning(RECOMPUTED, error)
-            return frozenset()
-        chosen = {key: one.tokens for one in absent for key in [_first(one.keys, sizes)] if key is not None}
-        wanted = {key: sizes[key] for key in chosen}
-        if prefix is not None and (chosen or not absent):
-            wanted[prefix] = 0
-        return await self._wait_for(wanted, sum(chosen.values()))
+    async def bring(self, located: LocatedKV) -> frozenset[str]:
+        """Bring absent KV of passages and prefix to disk. Returns the keys that arrived by the deadline. Raises
+        nothing."""
+        self._unused.difference_update(passage.key for passage in located.passages if not passage.absent)
+        absent = [passage for passage in located.passages if passage.absent]
+        tokens = {
+            key: passage.chunk.num_tokens for passage in absent if (key := passage.serving(located.remote)) is not None
+        }
+        sizes = {key: located.remote[key] for key in tokens}
+        is_known = located.has_prefix or time.monotonic() - self._no_prefix.get(located.prefix, -ABSENT_S) < ABSENT_S
+        if not is_known and (tokens or not absent):
+            sizes[located.prefix] = 0
+        return await self._wait_for(sizes, sum(tokens.values()))
 
-    def _look(self, chunks: Sequence[Chunk], keys: KeyMaker) -> tuple[list[Absent], str | None]:
-        """The chunks that have no file, and the prefix if it has none. Files that are there are used now."""
-        absent = []
-        for chunk in chunks:
-            named = tuple(keys.chunk(chunk.token_ids, making) for making in keys.makings)
-            there = next((key for key in named if self._store.touch(key)), None)
-            if there is None:
-                absent.append(Absent(named, chunk.num_tokens))
-            else:
-                self._unused.discard(there)
-        prefix = keys.prefix()
-        is_known = self._store.touch(prefix) or time.monotonic() - self._no_prefix.get(prefix, -ABSENT_S) < ABSENT_S
-        return absent, None if is_known else prefix
-
-    async def _wait_for(self, wanted: Mapping[str, int], tokens: int) -> frozenset[str]:
+    async def _wait_for(self, sizes: Mapping[str, int], tokens: int) -> frozenset[str]:
         """Load these files, and wait for them as long as it pays. Those that are there then."""
         began = time.perf_counter()
-        loads = {key: self._load(key, size) for key, size in wanted.items()}
+        loads = {key: self._load(key, size) for key, size in sizes.items()}
         if not loads:
             return frozenset()
-        patience = self._worth_waiting(list(wanted.values()), tokens)
+        patience = self._worth_waiting(list(sizes.values()), tokens)
         if patience > 0:
             await asyncio.wait(loads.values(), timeout=patience)
             metrics.waited_for_kv(time.perf_counter() - began)
@@ -199,10 +170,6 @@ class Promoter:
 
 def _is_loaded(load: asyncio.Task[Load]) -> bool:
     return load.done() and not load.cancelled() and load.exception() is None and load.result() == "loaded"
-
-
-def _first(keys: Sequence[str], among: Mapping[str, int]) -> str | None:
-    return next((key for key in keys if key in among), None)
 
 
 def _outcome(error: Exception) -> Load:

@@ -1,6 +1,6 @@
 """Recompute settings of one question: its own, or the service's, which depend on which writer made the KV."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ragkv.answer.question import Question
 from ragkv.policies import POLICIES, PolicyName
@@ -14,12 +14,20 @@ WITHOUT_VECTORS: PolicyName = "question"
 
 @dataclass(frozen=True, slots=True)
 class Recompute:
-    """A policy with everything settled: a share of the chunks' tokens, and at most `max_tokens` of them."""
+    """A policy with everything settled: a share of the chunks' tokens, and at most `max_tokens` of them.
+
+    spares_written: nothing is recomputed of KV that the writer in use made all of.
+    """
 
     policy: PolicyName
     ratio: float
     block_size: int
     max_tokens: int | None = None
+    spares_written: bool = False
+
+    def for_kv(self, *, written: bool) -> "Recompute":
+        """The same for KV of which it is known whether the writer in use made all of it."""
+        return replace(self, ratio=0.0) if written and self.spares_written else self
 
     def budget(self, context_tokens: int) -> int:
         """Number of tokens to recompute of a context of `context_tokens`."""
@@ -42,12 +50,12 @@ class Recomputing:
     def policy(self, question: Question) -> PolicyName:
         return question.policy or self.settings.recompute_policy
 
-    def of(self, question: Question, *, written: bool, with_vectors: bool = True) -> Recompute:
-        """The question's own wishes over the settings. written: the writer in use made all of its chunks' KV.
-        with_vectors: the question's vectors are there, if its policy needs them; without them the engine selects.
+    def of(self, question: Question, *, with_vectors: bool = True) -> Recompute:
+        """The question's options over the settings. with_vectors: the question's vectors are there, if its policy needs
+        them; without them the engine selects.
 
-        A ratio that is asked for holds, however long the context. Where none is asked for or set, nothing is recomputed
-        of what a writer made that suffices, unless the question names a policy: then it is to be seen.
+        A ratio in the question holds, however long the context. Where neither names one, nothing is recomputed of what
+        a writer made that suffices, unless the question names a policy: then it is to be seen.
         """
         policy = self.policy(question)
         if POLICIES[policy].needs_question_vectors and not with_vectors:
@@ -55,11 +63,10 @@ class Recomputing:
         block_size = question.block_size or self.settings.block_size or block_size_of(policy)
         if question.recompute_ratio is not None:
             return Recompute(policy, question.recompute_ratio, block_size)
-        ratio = self.settings.recompute_ratio
-        if ratio is None:
-            ratio = 0.0 if written and self.writer_suffices and question.policy is None else DEFAULT_RATIO
-        return Recompute(policy, ratio, block_size, self.settings.recompute_max_tokens)
+        ratio, most = self.settings.recompute_ratio, self.settings.recompute_max_tokens
+        spares_written = ratio is None and self.writer_suffices and question.policy is None
+        return Recompute(policy, DEFAULT_RATIO if ratio is None else ratio, block_size, most, spares_written)
 
     def default(self, *, written: bool) -> Recompute:
-        """Settings of a question without wishes."""
-        return self.of(Question("", "", ""), written=written)
+        """Settings of a question without options."""
+        return self.of(Question("", "", "")).for_kv(written=written)

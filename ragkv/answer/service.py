@@ -14,17 +14,16 @@ import torch
 
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
-from ragkv.answer.incoming import AwaitedKV
+from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.limits import check_question
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
-from ragkv.answer.planner import Planner
+from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.answer.recompute import Recomputing
+from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.answer.search import Searcher
-from ragkv.answer.trimmed import Trimmed
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge, Unavailable
@@ -32,6 +31,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
 from ragkv.policies import POLICIES
 from ragkv.settings import PassageOrder
+from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
@@ -47,8 +47,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A question ready for the engine. `passages` stand in the prompt in this order; `omitted` were found too, and are
-    not read."""
+    """A question ready for the engine. `passages` stand in the prompt in this order; `omitted` were retrieved too, and
+    are not read."""
 
     prompt: Prompt
     passages: tuple[Passage, ...]
@@ -73,7 +73,7 @@ class Answerer:
         planner: Planner,
         keys_of: Callable[[str, str], KeyMaker],
         journal: Callable[[Question, Answer], None],
-        incoming: AwaitedKV,
+        incoming: IncomingKV,
     ) -> None:
         """keys_of: of a tenant and its collection."""
         self._recomputing = recomputing
@@ -104,24 +104,25 @@ class Answerer:
         with observed(question) as answered, self._counted():
             began = time.perf_counter()
             prepared = await self.prepare(question)
+            chunk_ids = "\n".join(sorted(passage.chunk.id for passage in prepared.passages))
             request = Generate(
                 prepared.prompt.token_ids,
                 prepared.salt,
                 prepared.plan,
                 max_tokens=self._answer_tokens(question),
-                session=_session_of(prepared.passages),
+                session=hashlib.blake2b(chunk_ids.encode(), digest_size=16).hexdigest(),
             )
             handed_over = time.perf_counter()
-            answer_text, tokens, first, last = Trimmed(), 0, None, None
+            answer_text, tokens, first_at, last = Trimmed(), 0, None, None
             with generation(request, Path(self._settings.model).name) as generated:
                 async with aclosing(self._engine.generate(request)) as outputs:
                     async for output in outputs:
                         generated(output)
-                        first = first or time.perf_counter()
+                        first_at = first_at or time.perf_counter()
                         tokens, last = tokens + len(output.token_ids), output
                         if part := answer_text.add(output.text):
                             yield Delta(part)
-            assert first and last and last.finish_reason, "an engine's answer ends with a reason"
+            assert first_at and last and last.finish_reason, "an engine's answer ends with a reason"
             report = last.report or Report()
             answer = Answer(
                 id=question.id,
@@ -129,13 +130,13 @@ class Answerer:
                 finish_reason=last.finish_reason,
                 citations=await self._threads.run(cite, answer_text.text, question.text, prepared.passages),
                 passages=prepared.passages,
-                timings=_timings(prepared, report, began, handed_over, first),
+                timings=_timings(prepared, report, began, handed_over, first_at),
                 usage=_usage(prepared, report, tokens),
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
                 omitted_passages=prepared.omitted,
             )
-            self._incoming.cost.answered(report, first - handed_over)
+            self._incoming.cost.answered(report, first_at - handed_over)
             await self._keep_record(question, answer)
             answered(answer)
             yield answer
@@ -169,65 +170,59 @@ class Answerer:
         check_question(question)
         began = time.perf_counter()
         keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
-        asked, room = await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
-        found, vectors = await self._found_with_vectors(question, asked, keys)
-        best_first = fitting(found, room)
-        retrieved = time.perf_counter()
-        read = self._to_read(question, best_first)
-        promoted = await self._bring(question, [passage.chunk for passage in read], keys)
+        text, room = await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
+        retrieved, vectors = await self._passages_and_vectors(question, text, keys)
+        best_first = fitting(retrieved, room)
+        retrieve_s = time.perf_counter() - began
+        recompute = self._recomputing.of(question, with_vectors=vectors is not None)
+        passages = in_prompt_order(self._to_read(question, best_first, recompute), self._settings.passage_order)
+        build = partial(self._prompts.build, question=text, answer_tokens=self._answer_tokens(question))
+        located = None if question.mode == "full" else await self._locate(passages, keys, recompute)
         with traces.span("plan"):
-            prompt, passages, plan = await self._threads.run(self._planned, question, read, asked, keys, vectors)
+            if located is None:
+                prompt, plan = await self._threads.run(build, [passage.chunk for passage in passages]), None
+            else:
+                prompt, plan = await self._threads.run(self._planned, build, located, recompute, vectors)
         return Prepared(
             prompt=prompt,
             passages=passages,
-            omitted=tuple(passage for passage in best_first if passage not in read),
+            omitted=tuple(passage for passage in best_first if passage not in passages),
             plan=plan,
             salt=keys.salt(plan.cache_variant if plan else EXACT),
-            retrieve_ms=(retrieved - began) * 1e3,
-            plan_ms=(time.perf_counter() - retrieved) * 1e3,
-            promoted=promoted,
+            retrieve_ms=retrieve_s * 1e3,
+            plan_ms=(time.perf_counter() - began - retrieve_s) * 1e3,
+            promoted=located.promoted if located else frozenset(),
         )
+
+    async def _locate(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> LocatedKV:
+        """The KV of these passages, on disk as far as it came quickly enough."""
+        located = await self._threads.run(self._planner.locate, passages, keys)
+        context = located.num_tokens
+        repaired = recompute.for_kv(written=located.is_written).budget(context) / context
+        return await self._incoming.bring(located, repaired)
 
     def _planned(
         self,
-        question: Question,
-        read: Sequence[Passage],
-        asked: str,
-        keys: KeyMaker,
+        build: Callable[[Sequence[Chunk]], Prompt],
+        located: LocatedKV,
+        recompute: Recompute,
         vectors: torch.Tensor | None,
-    ) -> tuple[Prompt, tuple[Passage, ...], StitchPlan | None]:
-        """The prompt, its passages in its order, and its plan."""
-        build = partial(self._prompts.build, question=asked, answer_tokens=self._answer_tokens(question))
-        passages = in_prompt_order(read, self._settings.passage_order)
-        if question.mode == "full":
-            return build([passage.chunk for passage in passages]), passages, None
-        planner = self._planner
-        written = planner.is_written(read, keys)
-        recompute = self._recomputing.of(question, written=written, with_vectors=vectors is not None)
-        laid_out = planner.lay_out(passages, keys, recompute)
-        prompt = build([one.chunk for one in laid_out])
-        return prompt, passages, planner.plan(prompt, passages, keys, recompute, vectors, laid_out)
+    ) -> tuple[Prompt, StitchPlan | None]:
+        recompute = recompute.for_kv(written=located.is_written)
+        located = lay_out(located, recompute)
+        prompt = build([passage.chunk for passage in located.passages])
+        return prompt, self._planner.plan(prompt, located, recompute, vectors)
 
-    async def _bring(self, question: Question, chunks: Sequence[Chunk], keys: KeyMaker) -> frozenset[str]:
-        """Have the KV of these chunks on disk, as far as it is quick enough. Keys of what came from the object
-        store."""
-        if question.mode == "full":
-            return frozenset()
-        context = sum(chunk.num_tokens for chunk in chunks)
-        written = bool(keys.writer) and keys.compression is None
-        repaired = self._recomputing.of(question, written=written).budget(context) / context
-        return await self._incoming.bring(chunks, keys, repaired)
-
-    async def _found_with_vectors(
-        self, question: Question, asked: str, keys: KeyMaker
+    async def _passages_and_vectors(
+        self, question: Question, text: str, keys: KeyMaker
     ) -> tuple[list[Passage], torch.Tensor | None]:
         """The passages and the question's vectors, at the same time. If one fails the other ends."""
-        finding = asyncio.create_task(self._retrieve(question))
-        computing = asyncio.create_task(self._vectors(question, asked, keys))
+        retrieving = asyncio.create_task(self._retrieve(question))
+        computing = asyncio.create_task(self._vectors(question, text, keys))
         try:
-            return await asyncio.gather(finding, computing)
+            return await asyncio.gather(retrieving, computing)
         finally:
-            finding.cancel()
+            retrieving.cancel()
             computing.cancel()
 
     async def _retrieve(self, question: Question) -> list[Passage]:
@@ -242,23 +237,22 @@ class Answerer:
             raise NotFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
         return passages
 
-    async def _vectors(self, question: Question, asked: str, keys: KeyMaker) -> torch.Tensor | None:
-        wanted = POLICIES[self._recomputing.policy(question)].needs_question_vectors
-        if question.mode == "full" or not wanted:
+    async def _vectors(self, question: Question, text: str, keys: KeyMaker) -> torch.Tensor | None:
+        if question.mode == "full" or not POLICIES[self._recomputing.policy(question)].needs_question_vectors:
             return None
         with traces.span("question vectors"):
             try:
-                return await self._question_vectors.of(asked, keys)
+                return await self._question_vectors.of(text, keys)
             except Unavailable as error:  # the engine's report may be lost alone
                 log.warning("what is recomputed is selected without the question's vectors: %s", error)
                 return None
 
-    def _to_read(self, question: Question, best_first: Sequence[Passage]) -> Sequence[Passage]:
+    def _to_read(self, question: Question, best_first: Sequence[Passage], recompute: Recompute) -> Sequence[Passage]:
         """The passages that the prompt holds: all where everything is recomputed, for that answer is full prefill's."""
         share = self._settings.sparse_ratio if question.sparse_ratio is None else question.sparse_ratio
         context = sum(passage.chunk.num_tokens for passage in best_first)
-        full = question.mode == "full" or self._recomputing.of(question, written=False).budget(context) >= context
-        return best_first if full or share >= 1 else within_share(best_first, share)
+        is_full = question.mode == "full" or recompute.budget(context) >= context
+        return best_first if is_full or share >= 1 else within_share(best_first, share)
 
     def _answer_tokens(self, question: Question) -> int:
         return question.max_tokens or self._settings.max_answer_tokens
@@ -274,8 +268,8 @@ def question_and_room(question: Question, prompts: PromptBuilder, answer_tokens:
     if not question.history:
         return alone, room
     most = len(prompts.question_ids(alone)) + room // 2
-    asked = question_in_prompt(question, lambda text: len(prompts.question_ids(text)) <= most)
-    return asked, prompts.room_for_chunks(asked, answer_tokens)
+    text = question_in_prompt(question, lambda text: len(prompts.question_ids(text)) <= most)
+    return text, prompts.room_for_chunks(text, answer_tokens)
 
 
 def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
@@ -283,29 +277,28 @@ def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
 
     Raises TooLarge if there is room for none: an answer without passages would be made up.
     """
-    kept = _within(passages, room)
-    if not kept:
+    fit = _within(passages, room)
+    if not fit:
         raise TooLarge(
             f"the question and its answer leave room for only {room} tokens, too few for a passage: lower max_tokens"
         )
-    return kept
+    return fit
 
 
 def within_share(best_first: Sequence[Passage], share: float) -> list[Passage]:
     """The best passages that fit a share of the tokens of all together, best first, and the best in any case."""
-    first, *others = best_first
-    left = budget_of(share, sum(passage.chunk.num_tokens for passage in best_first)) - first.chunk.num_tokens
-    return [first, *_within(others, left)]
+    best, *worse = best_first
+    left = budget_of(share, sum(passage.chunk.num_tokens for passage in best_first)) - best.chunk.num_tokens
+    return [best, *_within(worse, left)]
 
 
 def _within(passages: Sequence[Passage], room: int) -> list[Passage]:
-    left = room
-    kept: list[Passage] = []
+    fit: list[Passage] = []
     for passage in passages:
-        if passage.chunk.num_tokens <= left:
-            kept.append(passage)
-            left -= passage.chunk.num_tokens
-    return kept
+        if passage.chunk.num_tokens <= room:
+            fit.append(passage)
+            room -= passage.chunk.num_tokens
+    return fit
 
 
 def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple[Passage, ...]:
@@ -313,18 +306,29 @@ def in_prompt_order(best_first: Sequence[Passage], order: PassageOrder) -> tuple
     return tuple(reversed(best_first)) if order == "best_last" else tuple(best_first)
 
 
-def _session_of(passages: Sequence[Passage]) -> str:
-    """A name of the passages, whatever their order: the same for every question about them."""
-    ids = sorted(passage.chunk.id for passage in passages)
-    return hashlib.blake2b("\n".join(ids).encode(), digest_size=16).hexdigest()
+class Trimmed:
+    """Text that arrives in pieces, without leading and trailing white space: what it returned, joined, is `text`, and
+    offsets into `text` hold for it."""
+
+    def __init__(self) -> None:
+        self.text = ""
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """The next part of the text, empty if there is none yet: white space is held back until something follows."""
+        text = self._held + piece if self.text else piece.lstrip()
+        part = text.rstrip()
+        self._held = text[len(part) :]
+        self.text += part
+        return part
 
 
-def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first: float) -> Timings:
+def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:
     return Timings(
         retrieve_ms=prepared.retrieve_ms,
         plan_ms=prepared.plan_ms,
-        ttft_ms=(first - began) * 1e3,
-        engine_ttft_ms=(first - handed_over) * 1e3,
+        ttft_ms=(first_at - began) * 1e3,
+        engine_ttft_ms=(first_at - handed_over) * 1e3,
         kv_load_ms=report.kv_load_ms,
         recompute_ms=report.recompute_ms,
         total_ms=(time.perf_counter() - began) * 1e3,

@@ -9,7 +9,7 @@ import fcntl
 import logging
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,18 +76,15 @@ class Prefilling:
         path = self.folder / FOLDER / new_id()
         return Announcement(path, self._write(path, msgspec.json.encode(batches)) if batches else None)
 
-    def ready_in_s(self, keys: Collection[str]) -> Mapping[str, float]:
-        """Seconds until the KV of each of these keys is there as estimated; without those that no living process
-        computes."""
-        wall_time = time.time()
-        seconds_by_key: dict[str, float] = {}
+    def ready_in_s(self) -> dict[str, float]:
+        """Seconds until KV that a running process computes is there as estimated, by key."""
+        now = time.time()
+        expected: dict[str, float] = {}
         for batch in self._batches():
-            seconds = batch.ready_in_s(wall_time)
+            seconds = batch.ready_in_s(now)
             if seconds is not None:
-                seconds_by_key |= {
-                    key: min(seconds, seconds_by_key.get(key, seconds)) for key in batch.keys if key in keys
-                }
-        return seconds_by_key
+                expected |= {key: min(seconds, expected.get(key, seconds)) for key in batch.keys}
+        return expected
 
     def any(self) -> bool:
         """Whether any announcement exists, even a stale one; reads one directory."""

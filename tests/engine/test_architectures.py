@@ -19,7 +19,7 @@ from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
 from tests.engine.conftest import STEP_TOKENS
 from tests.engine.reference import divergence_from_mixture
-from tests.engine.world import Answered, Model, World, kl, passages, request, stitched_elsewhere, whole_context
+from tests.engine.world import Answered, Model, World, kl, request, stitched_elsewhere, whole_context
 
 ONE_TOKEN_A_STEP, GUESSING = "Llama 3, llama3", "Qwen3, yarn"
 MIXTURE_BOUND = 1e-5
@@ -141,7 +141,7 @@ def test_a_question_is_recomputed_and_answered_alike_whatever_was_asked_before(t
 def selecting(model: Model, chunks: Sequence[Chunk], question: str) -> Generate:
     """A request whose tokens to recompute the engine selects, under the salt that the service gives it."""
     prompt = model.prompt(chunks, question)
-    plan = model.planner.plan(prompt, passages(chunks), model.keys, Recompute("question", 0.3, 4), None)
+    plan = model.planner.plan(prompt, model.located(chunks), Recompute("question", 0.3, 4), None)
     return request(prompt, plan, salt=model.keys.salt(plan.cache_variant), max_tokens=60)
 
 

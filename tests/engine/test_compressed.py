@@ -18,7 +18,7 @@ from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefixed import KV
 from ingest.writer.reading import NoWriter, Reader, Tail
-from ragkv.answer.planner import Stored
+from ragkv.answer.planner import lay_out
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
@@ -29,11 +29,12 @@ from ragkv.ids import new_id
 from ragkv.kv.key import KeyMaker
 from ragkv.parts import Parts
 from ragkv.span import Span
+from ragkv.stitch.located import LocatedPassage
 from ragkv.stitch.plan import StitchPlan
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.rules import KVRulePatch, change_rule
 from tests.conftest import lend_models
-from tests.engine.world import SAMPLE, World, kl, passages, whole_context
+from tests.engine.world import SAMPLE, World, kl, whole_context
 
 HALF = Compression(CompressionMethod.LAQ, 0.5)
 NOTHING = Recompute("none", 0.0, 4)
@@ -73,13 +74,12 @@ def keys(exact: World, chunks: list[Chunk], compressor: Compressor) -> KeyMaker:
 
 def planned(
     world: World, chunks: Sequence[Chunk], keys: KeyMaker, recompute: Recompute
-) -> tuple[tuple[Stored, ...], Prompt, StitchPlan]:
-    planner, found = world.model.planner, passages(chunks)
-    laid_out = planner.lay_out(found, keys, recompute)
-    prompt = world.model.prompt([one.chunk for one in laid_out])
-    plan = planner.plan(prompt, found, keys, recompute, None, laid_out)
+) -> tuple[tuple[LocatedPassage, ...], Prompt, StitchPlan]:
+    located = lay_out(world.model.located(chunks, keys), recompute)
+    prompt = world.model.prompt([passage.chunk for passage in located.passages])
+    plan = world.model.planner.plan(prompt, located, recompute, None)
     assert plan is not None
-    return laid_out, prompt, plan
+    return located.passages, prompt, plan
 
 
 def context_of(world: World, chunks: Sequence[Chunk], keys: KeyMaker, model: torch.nn.Module) -> KV:

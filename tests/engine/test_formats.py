@@ -10,7 +10,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.kv.key import KeyMaker
 from ragkv.kv_format import KVFormat
 from ragkv.stitch.plan import StitchPlan
-from tests.engine.world import World, kl, passages, whole_context
+from tests.engine.world import World, kl, whole_context
 
 QUANTISED = {KVFormat.INT8: 0.002, KVFormat.INT4: 0.02}
 PROMPTS = [(4, 9, 1), (7, 18, 17), (4, 11, 19), (15, 20, 18), (15, 8, 17)]
@@ -19,7 +19,7 @@ NOTHING = Recompute("none", 0.0, 4)
 
 def plan_of(world: World, keys: KeyMaker, recompute: Recompute, indices=(4, 9, 1)) -> StitchPlan:
     chunks = [world.model.chunks[index] for index in indices]
-    plan = world.model.planner.plan(world.model.prompt(chunks), passages(chunks), keys, recompute, None)
+    plan = world.model.planner.plan(world.model.prompt(chunks), world.model.located(chunks, keys), recompute, None)
     assert plan is not None
     return plan
 

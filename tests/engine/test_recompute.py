@@ -12,7 +12,7 @@ from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.select import block_size_of
-from tests.engine.world import Answered, World, passages, request
+from tests.engine.world import Answered, World, request
 from tests.support.page_cache import kept
 
 NO_FILE = "0" * 64
@@ -108,7 +108,7 @@ def test_every_policy_recomputes_its_share(served: World, chunks: list[Chunk], p
     prompt, ratio = served.model.prompt(chunks), 0.25
     question = query_vectors(served) if POLICIES[policy].needs_question_vectors else None
     recompute = Recompute(policy, ratio, block_size_of(policy))
-    plan = served.model.planner.plan(prompt, passages(chunks), served.model.keys, recompute, question)
+    plan = served.model.planner.plan(prompt, served.model.located(chunks), recompute, question)
     report = served.ask(prompt, plan).report
     context = sum(chunk.num_tokens for chunk in chunks)
     share = 0 if policy == "none" else ratio * context

@@ -14,7 +14,7 @@ from ingest.writer.trainable import TrainableAdapter
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
-from tests.engine.world import World, kl, passages, whole_context
+from tests.engine.world import World, kl, whole_context
 
 
 @dataclass
@@ -42,7 +42,7 @@ def written(exact: World) -> Written:
 
 def plan_of(world: World, written: Written, recompute: Recompute, keys: KeyMaker | None = None):
     prompt = world.model.prompt(written.chunks)
-    return world.model.planner.plan(prompt, passages(written.chunks), keys or written.keys, recompute, None)
+    return world.model.planner.plan(prompt, world.model.located(written.chunks, keys or written.keys), recompute, None)
 
 
 @pytest.mark.parametrize("policy", ["question", "head"])
@@ -97,7 +97,7 @@ def test_one_chunk_is_prefilled_in_full(exact: World, written: Written) -> None:
 
     assert (
         exact.model.planner.plan(
-            exact.model.prompt(chunk), passages(chunk), written.keys, Recompute("question", 0.1, 4), None
+            exact.model.prompt(chunk), exact.model.located(chunk, written.keys), Recompute("question", 0.1, 4), None
         )
         is None
     )

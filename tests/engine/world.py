@@ -24,6 +24,7 @@ from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.span import Span
+from ragkv.stitch.located import LocatedKV, locate
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.tokenizer import Tokenizer
 
@@ -101,6 +102,9 @@ class Model:
     @property
     def planner(self) -> Planner:
         return Planner(self.store)
+
+    def located(self, chunks: Sequence[Chunk], keys: KeyMaker | None = None) -> LocatedKV:
+        return locate(passages(chunks), keys or self.keys, self.store)
 
 
 def sample_chunks(tokenizer: Tokenizer, chunk_tokens: int) -> "itertools.chain[Chunk]":

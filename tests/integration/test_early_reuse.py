@@ -10,7 +10,7 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.answer.early_reuse import EarlyReuse
+from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.question import Answer, Question
 from ragkv.catalog.documents import store_document
 from ragkv.kv import prefilling
@@ -72,13 +72,13 @@ def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(
     parts: Parts, ingest: IngestParts, halting: Halting, monkeypatch: pytest.MonkeyPatch
 ):
     """The worker goes on once the question waits."""
-    look = EarlyReuse._look_again
+    look = IncomingKV._look_again
 
-    def waits(early: EarlyReuse, keys: set[str]) -> tuple[set[str], set[str]]:
+    def waits(incoming: IncomingKV, keys: set[str]) -> tuple[set[str], set[str]]:
         halting.may_go_on.set()
-        return look(early, keys)
+        return look(incoming, keys)
 
-    monkeypatch.setattr(EarlyReuse, "_look_again", waits)
+    monkeypatch.setattr(IncomingKV, "_look_again", waits)
     parts.load_cost.computed(1000, seconds=1000.0)
     document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
     outcomes: list[IngestOutcome] = []

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from contextlib import closing
 from datetime import timedelta
 from io import BytesIO
@@ -22,6 +23,7 @@ from ragkv.errors import Unavailable
 from ragkv.kv.file import load_kv
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.resident import is_resident, resident_bytes
+from ragkv.kv.store import KVStore
 from ragkv.kv_use import KVUse
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
@@ -29,6 +31,7 @@ from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict
 from ragkv.upkeep.room import make_room
 from ragkv.upkeep.verify import verify as verify_kv
 from tests.conftest import ingest_over, lend_models
+from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import Client, assert_problem, events_of, upload
 from tests.support.page_cache import kept
 
@@ -87,6 +90,27 @@ def test_after_an_upgrade_to_another_layout_all_kv_is_made_again(
 
         assert after and not before & after
         assert all(load_kv(path).num_tokens for path in after)
+
+
+class TestLookup:
+    @pytest.mark.parametrize("chunks", [1, 3])
+    def test_a_question_looks_up_each_chunk_and_the_prefix_once(
+        self, client: Client, answerable: str, other: str, engine: EchoEngine, monkeypatch, chunks: int
+    ):
+        engine.stitches = True
+        looks = Counter[str]()
+        look = KVStore.__contains__
+
+        def counting(store: KVStore, key: str) -> bool:
+            looks[key] += 1
+            return look(store, key)
+
+        monkeypatch.setattr(KVStore, "__contains__", counting)
+        answer = client.post("/v1/ask", json={"question": "Who wrote the first compiler?", "top_k": chunks}).json()
+
+        assert answer["usage"]["stitched"] > 0
+        assert len(looks) == len(answer["passages"]) + 1
+        assert set(looks.values()) == {1}
 
 
 class TestUsage:

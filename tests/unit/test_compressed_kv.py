@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ragkv.answer.planner import Planner, Stored
+from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk, Passage
@@ -19,6 +19,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.span import Span, tokens_within
+from ragkv.stitch.located import LocatedPassage, locate
 from ragkv.stitch.plan import StitchPlan
 from tests.support.made_kv import LAYOUT, TOKENS, chunk_kv
 
@@ -55,21 +56,21 @@ def store(tmp_path: Path) -> KVStore:
     return store
 
 
-def lay_out(store: KVStore, recompute: Recompute = NOTHING, keys: KeyMaker = KEYS) -> tuple[Stored, ...]:
-    return Planner(store).lay_out(PASSAGES, keys, recompute)
+def laid_out(store: KVStore, recompute: Recompute = NOTHING, keys: KeyMaker = KEYS) -> tuple[LocatedPassage, ...]:
+    return lay_out(locate(PASSAGES, keys, store), recompute).passages
 
 
-def prompt_of(laid_out: tuple[Stored, ...]) -> Prompt:
+def prompt_of(located: tuple[LocatedPassage, ...]) -> Prompt:
     ids, spans = [1, 2], []
-    for one in laid_out:
-        spans.append(Span(len(ids), len(ids) + one.chunk.num_tokens))
-        ids += one.chunk.token_ids
+    for passage in located:
+        spans.append(Span(len(ids), len(ids) + passage.chunk.num_tokens))
+        ids += passage.chunk.token_ids
     return Prompt((*ids, 7, 8), Span(0, 2), tuple(spans), Span(len(ids), len(ids) + 2))
 
 
 def plan_of(store: KVStore, recompute: Recompute = NOTHING, keys: KeyMaker = KEYS) -> StitchPlan:
-    laid_out = lay_out(store, recompute, keys)
-    plan = Planner(store).plan(prompt_of(laid_out), PASSAGES, keys, recompute, None, laid_out)
+    located = lay_out(locate(PASSAGES, keys, store), recompute)
+    plan = Planner(store).plan(prompt_of(located.passages), located, recompute, None)
     assert plan is not None
     return plan
 
@@ -127,24 +128,22 @@ class TestFiles:
         content = store.path(key).read_bytes()
         for length in range(0, len(content), 97):
             store.path(key).write_bytes(content[:length])
-            assert lay_out(store)[0].chunk == CHUNKS[0]
+            assert laid_out(store)[0].chunk == CHUNKS[0]
             assert key not in store
 
 
 class TestLayout:
     def test_a_prompt_holds_the_tokens_that_have_kv_alone(self, store: KVStore):
-        laid_out = lay_out(store)
-
-        for one, chunk in zip(laid_out, CHUNKS, strict=True):
-            assert one.chunk.token_ids == tuple(chunk.token_ids[place] for place in KEPT)
-            assert (one.chunk.text, one.chunk.id) == (chunk.text, chunk.id)
+        for passage, chunk in zip(laid_out(store), CHUNKS, strict=True):
+            assert passage.chunk.token_ids == tuple(chunk.token_ids[place] for place in KEPT)
+            assert (passage.chunk.text, passage.chunk.id) == (chunk.text, chunk.id)
         plan = plan_of(store)
         assert (plan.recompute, plan.num_missing, plan.end) == ((), 0, 2 + 3 * len(KEPT))
 
     def test_a_chunk_whose_kv_is_gone_is_there_whole_and_recomputed_and_counted(self, store: KVStore):
         store.delete([KEYS.chunk(CHUNKS[1].token_ids)])
 
-        assert [one.chunk.num_tokens for one in lay_out(store)] == [len(KEPT), TOKENS, len(KEPT)]
+        assert [passage.chunk.num_tokens for passage in laid_out(store)] == [len(KEPT), TOKENS, len(KEPT)]
         plan = plan_of(store)
         assert (plan.num_missing, plan.recompute) == (1, (Span(2 + len(KEPT), 2 + len(KEPT) + TOKENS),))
 
@@ -152,35 +151,35 @@ class TestLayout:
         beyond = (*KEPT[:-1], TOKENS)
         store.put(KEYS.chunk(CHUNKS[0].token_ids), some_of(beyond))
 
-        assert lay_out(store)[0].chunk == CHUNKS[0]
-        assert lay_out(store)[0].kept == ""  # the engine, which finds such a file, recomputes the chunk and counts it
-        Planner(store).plan(prompt_of(lay_out(store)), PASSAGES, KEYS, SOME, None, lay_out(store))
+        assert laid_out(store)[0].chunk == CHUNKS[0]
+        plan = plan_of(store, SOME)
+        assert (plan.num_missing, plan.placed[1].kept) == (1, "")
 
     def test_kv_of_all_tokens_stands_beside_it(self, store: KVStore):
         key = WHOLE.chunk(CHUNKS[1].token_ids)
         store.put(key, chunk_kv())
         store.delete([KEYS.chunk(CHUNKS[1].token_ids)])
 
-        laid_out = lay_out(store)
-        assert (laid_out[1].chunk, laid_out[1].key) == (CHUNKS[1], key)
+        passage = laid_out(store)[1]
+        assert (passage.chunk, passage.key) == (CHUNKS[1], key)
         assert plan_of(store).num_missing == 0
 
     def test_a_collection_without_compression_never_reads_it(self, store: KVStore):
-        assert [one.chunk for one in lay_out(store, keys=WHOLE)] == CHUNKS
+        assert [passage.chunk for passage in laid_out(store, keys=WHOLE)] == CHUNKS
         assert plan_of(store, keys=WHOLE).num_missing == 3
 
     def test_with_everything_recomputed_no_token_is_left_out(self, store: KVStore):
-        assert [one.chunk for one in lay_out(store, ALL)] == CHUNKS
+        assert [passage.chunk for passage in laid_out(store, ALL)] == CHUNKS
         plan = plan_of(store, ALL)
         assert (plan.recompute, plan.num_missing) == ((Span(2, 2 + 3 * TOKENS),), 0)
 
     def test_one_chunk_by_a_writer_is_computed_in_full(self, store: KVStore):
         written = replace(KEYS, writer="w")
         store.put(written.chunk(CHUNKS[0].token_ids), some_of())
-        [one] = Planner(store).lay_out(PASSAGES[:1], written, NOTHING)
+        located = lay_out(locate(PASSAGES[:1], written, store), NOTHING)
 
-        assert one.chunk == CHUNKS[0]
-        assert Planner(store).plan(prompt_of((one,)), PASSAGES[:1], written, NOTHING, None, (one,)) is None
+        assert located.passages[0].chunk == CHUNKS[0]
+        assert Planner(store).plan(prompt_of(located.passages), located, NOTHING, None) is None
 
     def test_no_token_of_it_is_exact(self, store: KVStore):
         """Full prefill of the prompt would not see what was left out."""
@@ -222,11 +221,11 @@ class TestPlans:
         for chunk, blocks in zip(CHUNKS, (2, 1, 2), strict=True):
             kv = chunk_kv()
             store.put(WHOLE.chunk(chunk.token_ids), replace(kv, mean_keys=kv.mean_keys[:blocks]))
-        laid_out = lay_out(store, SOME, WHOLE)
+        located = locate(PASSAGES, WHOLE, store)
 
         question = torch.ones(len(LAYOUT.q_layers), LAYOUT.q_heads, LAYOUT.head_dim)
         initial = Recompute("initial", 0.3, 16)
-        plan = Planner(store).plan(prompt_of(laid_out), PASSAGES, WHOLE, initial, question, laid_out)
+        plan = Planner(store).plan(prompt_of(located.passages), located, initial, question)
 
         assert plan is not None
         assert [tokens_within(plan.recompute, chunk.span) for chunk in plan.placed[1:]] == [0, 0, 18]
@@ -236,15 +235,15 @@ class TestPlans:
         variants = set()
         for start in (0, TOKENS // 2):
             store.put(KEYS.chunk(passages[0].chunk.token_ids), some_of(tuple(range(start, start + TOKENS // 2))))
-            laid_out = Planner(store).lay_out(passages, KEYS, NOTHING)
-            plan = Planner(store).plan(prompt_of(laid_out), passages, KEYS, NOTHING, None, laid_out)
+            located = locate(passages, KEYS, store)
+            plan = Planner(store).plan(prompt_of(located.passages), located, NOTHING, None)
             assert plan is not None
             variants.add(plan.cache_variant)
         assert len(variants) == 2
 
     def test_the_engine_gets_it(self, store: KVStore):
         plan = plan_of(store)
-        prompt = prompt_of(lay_out(store))
+        prompt = prompt_of(laid_out(store))
         sent = plan_to_wire(Generate(prompt.token_ids, "salt", plan))
 
         got = planned_of(sent, len(prompt.token_ids))
@@ -253,7 +252,7 @@ class TestPlans:
 
     @pytest.mark.parametrize("kept", [["a"], [1, 2, 3, 4], ["x" * 65] * 4])
     def test_a_plan_that_does_not_say_it_of_each_chunk_is_refused(self, store: KVStore, kept: list[object]):
-        prompt = prompt_of(lay_out(store))
+        prompt = prompt_of(laid_out(store))
         sent = plan_to_wire(Generate(prompt.token_ids, "salt", plan_of(store)))
         assert sent is not None
         with pytest.raises(Rejected):

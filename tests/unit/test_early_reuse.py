@@ -15,13 +15,14 @@ from pathlib import Path
 import pytest
 
 from ingest.announce import AHEAD_TOKENS, Announcer
-from ragkv.answer.early_reuse import Coming, EarlyReuse, worth_awaiting
+from ragkv.answer.incoming import Coming, IncomingKV, worth_awaiting
 from ragkv.answer.load_cost import LoadCost, Patience
-from ragkv.chunk import Chunk
+from ragkv.chunk import Chunk, Passage
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import FOLDER, AnnouncedBatch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
+from ragkv.stitch.located import locate
 from tests.support.made_kv import some_kv
 
 KEYS = KeyMaker(b"a secret", "model", "bfloat16", (1, 2, 3))
@@ -60,12 +61,16 @@ def batch(*keys, takes_s=1.0, ago_s=0.0):
 def reuse(store, token_s=0.01, most_s=10.0):
     cost = LoadCost()
     cost.computed(1000, 1000 * token_s)
-    return EarlyReuse(store, cost, Patience(most_s, 0.0))
+    return IncomingKV(store, cost, Patience(most_s, 0.0))
 
 
-def waited(early, chunks=CHUNKS, repaired=0.0):
+def located(store, chunks=CHUNKS, keys=KEYS):
+    return locate([Passage(chunk, 1.0, 1) for chunk in chunks], keys, store)
+
+
+def waited(incoming, chunks=CHUNKS, repaired=0.0):
     began = time.perf_counter()
-    asyncio.run(early.wait(chunks, KEYS, repaired))
+    asyncio.run(incoming.bring(located(incoming._store, chunks), repaired))
     return time.perf_counter() - began
 
 
@@ -134,7 +139,7 @@ def test_nobody_waits_longer_for_kv_that_is_not_awaited(store, prefilling, count
     long = replace(CHUNKS[1], token_ids=tuple(range(100 * TOKENS)))
     cost = LoadCost()
     cost.computed(1000, 100.0)
-    early = EarlyReuse(store, cost, Patience(0.0, 0.0005))
+    early = IncomingKV(store, cost, Patience(0.0, 0.0005))
     with announced(prefilling, batch(NAMES[0], takes_s=5.0), batch(KEYS.chunk(long.token_ids), takes_s=1e4)):
         assert waited(early, [CHUNKS[0], long]) < 4.0
     assert counted() == {"late": 1, "not_awaited": 1}
@@ -158,7 +163,7 @@ def test_nobody_waits_longer_for_the_looks_of_others(tmp_path, prefilling, count
     early = reuse(store, token_s=0.1, most_s=0.1)
 
     async def wait():
-        waiting = asyncio.create_task(early.wait(CHUNKS, KEYS, 0.0))
+        waiting = asyncio.create_task(early.wait(located(KVStore(tmp_path)), 0.0))
         await asyncio.to_thread(store.looked.wait)
         looks = [asyncio.create_task(early._threads.run(others.wait, 30)) for _ in range(2)]
         try:
@@ -183,7 +188,7 @@ def test_kv_of_the_writer_before_is_not_replaced_while_somebody_waits(store, pre
     new, old = (keys.chunk(CHUNKS[0].token_ids, making) for making in (Making("new"), Making("old")))
     store.put(old, some_kv())
     with announced(prefilling, batch(new)):
-        asyncio.run(reuse(store, token_s=0.1).wait(CHUNKS[:1], keys, 0.0))
+        asyncio.run(reuse(store, token_s=0.1).wait(located(store, CHUNKS[:1], keys), 0.0))
     assert counted() == {}
 
 
@@ -193,7 +198,7 @@ def test_of_kv_by_two_writers_that_of_the_present_one_is_awaited(store, prefilli
     timer = threading.Timer(0.1, lambda: store.put(new, some_kv()))
     with announced(prefilling, batch(new, takes_s=5.0), batch(old, takes_s=5.0)):
         timer.start()
-        asyncio.run(reuse(store, token_s=0.1).wait(CHUNKS[:1], keys, 0.0))
+        asyncio.run(reuse(store, token_s=0.1).wait(located(store, CHUNKS[:1], keys), 0.0))
     timer.join()
     assert counted() == {"in_time": 1}
 
@@ -202,7 +207,7 @@ def test_what_takes_long_is_not_awaited_nor_what_nobody_could_estimate(store, pr
     with announced(prefilling, batch(*NAMES, takes_s=60.0)):
         assert waited(reuse(store)) < 4.0
     with announced(prefilling, batch(*NAMES)):
-        assert waited(EarlyReuse(store, LoadCost(), Patience(10.0, 0.0))) < 4.0
+        assert waited(IncomingKV(store, LoadCost(), Patience(10.0, 0.0))) < 4.0
     assert counted() == {"not_awaited": 8}
 
 
@@ -227,7 +232,7 @@ def test_a_worker_that_was_killed_delays_nobody(store, prefilling, counted):
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as worker:
         assert worker.stdout.readline()
-        assert prefilling.ready_in_s({NAMES[0]})
+        assert prefilling.ready_in_s().keys() == {NAMES[0]}
         worker.send_signal(signal.SIGKILL)
     assert prefilling.any()
     assert waited(reuse(store, token_s=1.0)) < 4.0
@@ -241,7 +246,7 @@ def test_an_estimate_is_no_promise(prefilling):
     seconds = {}
     for ago in (0, 50, 100, 150, 210, -3600):
         with announced(prefilling, batch("a", takes_s=100, ago_s=ago)):
-            seconds[ago] = prefilling.ready_in_s({"a", "b"}).get("a")
+            seconds[ago] = prefilling.ready_in_s().get("a")
     assert seconds == {
         0: pytest.approx(100, abs=30), 50: pytest.approx(50, abs=30), 100: pytest.approx(10, abs=1), 150: pytest.approx(10),
         210: None, -3600: pytest.approx(3700, abs=30),
@@ -251,7 +256,7 @@ def test_an_estimate_is_no_promise(prefilling):
 @pytest.mark.parametrize("takes", [(100, 500), (500, 100)])
 def test_kv_that_several_batches_compute_is_expected_from_the_soonest(prefilling, takes):
     with announced(prefilling, *(batch("a", takes_s=takes_s) for takes_s in takes)):
-        assert prefilling.ready_in_s({"a"}) == {"a": pytest.approx(100, abs=30)}
+        assert prefilling.ready_in_s() == {"a": pytest.approx(100, abs=30)}
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\x00", b"[[1]]", b'[["a"], 1, 2'])
@@ -259,14 +264,14 @@ def test_a_damaged_announcement_is_none(prefilling, content):
     with announced(prefilling, batch("a")):
         (file,) = (prefilling.folder / FOLDER).iterdir()
         file.write_bytes(content)
-        assert prefilling.ready_in_s({"a"}) == {}
+        assert prefilling.ready_in_s() == {}
 
 
 def test_an_announcement_that_is_still_being_written_is_none(prefilling):
     with announced(prefilling, batch("a")):
         (file,) = (prefilling.folder / FOLDER).iterdir()
         file.rename(file.with_name(f".{file.name}"))
-        assert prefilling.ready_in_s({"a"}) == {}
+        assert prefilling.ready_in_s() == {}
 
 
 def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
@@ -283,7 +288,7 @@ def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
     worker.start()
     while not prefilling.any():
         time.sleep(0.001)
-    found = ["a" in prefilling.ready_in_s({"a"}) for _ in range(3000)]
+    found = ["a" in prefilling.ready_in_s() for _ in range(3000)]
     done.set()
     worker.join()
     assert all(found)
@@ -303,13 +308,13 @@ def test_batches_are_announced_at_the_rate_of_those_before(prefilling):
     assert not prefilling.any()
     time.sleep(0.2)
     announcer.under_way(batches[1:])
-    assert list(prefilling.ready_in_s(set(NAMES))) == NAMES[1:]
+    assert list(prefilling.ready_in_s()) == NAMES[1:]
     (file,) = (prefilling.folder / FOLDER).iterdir()
     one, two, three = (takes_s for _, _, takes_s in json.loads(file.read_bytes()))
     assert one > 0.15
     assert (two, three) == pytest.approx((2 * one, 3 * one))
     announcer.under_way(batches[2:])
-    assert list(prefilling.ready_in_s(set(NAMES))) == NAMES[2:]
+    assert list(prefilling.ready_in_s()) == NAMES[2:]
     announcer.under_way(())
     assert not prefilling.any()
 

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.answer.early_reuse import EarlyReuse
-from ragkv.answer.incoming import AwaitedKV
+from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.answer.promote import Promoter, RemoteIndex
-from ragkv.chunk import Chunk
+from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Report
 from ragkv.errors import NotFound, OutOfSpace, Unavailable
 from ragkv.kv.key import KeyMaker
@@ -21,6 +20,7 @@ from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import StoreLocation
 from ragkv.observe import metrics
+from ragkv.stitch.located import locate
 from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short, fail
 from tests.support.made_kv import some_kv
 
@@ -68,10 +68,15 @@ class World:
 
     def promoter(self, damage=None, base_s=5.0, per_token_s=0.0):
         remote = FaultyRemote(self.remote, damage) if damage else self.remote
-        remote_index = RemoteIndex(self.known, self.lost.append, self.room)
+        remote_index = RemoteIndex(self.lost.append, self.room)
         return Promoter(self.store, remote, remote_index, LoadCost(), Patience(base_s, per_token_s))
 
-    def known(self, keys):
+    def located(self, count=None):
+        """The KV of the first of the chunks, all by default."""
+        passages = [Passage(chunk, 1.0, 1) for chunk in self.chunks[:count]]
+        return locate(passages, KEYS, self.store, self.remote_sizes)
+
+    def remote_sizes(self, keys):
         return {key: self.sizes[key] for key in keys if key in self.sizes}
 
     @contextmanager
@@ -107,17 +112,17 @@ def _count(outcome):
 
 def test_the_kv_of_chunks_and_prefix_is_there_before_the_plan_is_made(world):
     with counted(in_time=5, late=0, failed=0):
-        asyncio.run(world.promoter().bring(world.chunks, KEYS))
+        asyncio.run(world.promoter().bring(world.located()))
     assert all(world.there())
     assert KEYS.prefix() in world.store
 
 
 def test_what_is_on_disk_is_used_now_and_nothing_is_asked(world):
-    asyncio.run(world.promoter().bring(world.chunks, KEYS))
+    asyncio.run(world.promoter().bring(world.located()))
     world.remote.fetched.clear()
     for key in world.keys:
         os.utime(world.store.path(key), (0, 0))
-    asyncio.run(world.promoter().bring(world.chunks[:2], KEYS))
+    asyncio.run(world.promoter().bring(world.located(2)))
     assert world.remote.fetched == []
     assert [file.used > 0 for file in sorted(world.store.files(), key=lambda file: world_order(world, file.key))[:4]] == [
         True, True, False, False,
@@ -131,15 +136,16 @@ def world_order(world, key):
 @pytest.mark.parametrize(("repaired", "loads"), [(0.9, 5), (1.0, 0)])
 def test_for_an_answer_that_recomputes_everything_nothing_is_loaded(world, repaired, loads):
     promoter = world.promoter()
-    incoming = AwaitedKV(promoter.cost, EarlyReuse(world.store, promoter.cost, Patience(5.0, 0.0)), promoter)
-    promoted = asyncio.run(incoming.bring(world.chunks, KEYS, repaired))
-    assert len(promoted) == len(world.remote.fetched) == loads
+    incoming = IncomingKV(world.store, promoter.cost, Patience(5.0, 0.0), promoter)
+    located = asyncio.run(incoming.bring(world.located(), repaired))
+    assert len(located.promoted) == len(world.remote.fetched) == loads
+    assert len(located.missing) == 5 - loads
 
 
 def test_any_number_of_questions_load_one_chunk_once(world):
     async def ask():
         promoter = world.promoter(lambda _: time.sleep(0.05))
-        await asyncio.gather(*(promoter.bring(world.chunks[:1], KEYS) for _ in range(32)))
+        await asyncio.gather(*(promoter.bring(world.located(1)) for _ in range(32)))
 
     with counted(in_time=64):
         asyncio.run(ask())
@@ -150,7 +156,7 @@ def test_what_comes_late_is_there_for_the_next_question(world):
     async def ask():
         promoter = world.promoter(base_s=0.05)
         world.remote.answers.clear()
-        assert await promoter.bring(world.chunks, KEYS) == frozenset()
+        assert await promoter.bring(world.located()) == frozenset()
         world.remote.answers.set()
         await asyncio.wait(promoter._loading.values())
         assert all(world.there())
@@ -164,8 +170,8 @@ def test_a_question_that_is_cancelled_cancels_no_load(world):
     async def ask():
         promoter = world.promoter(base_s=FAR_S)
         world.remote.answers.clear()
-        asked = asyncio.create_task(promoter.bring(world.chunks, KEYS))
-        other = asyncio.create_task(promoter.bring(world.chunks, KEYS))
+        asked = asyncio.create_task(promoter.bring(world.located()))
+        other = asyncio.create_task(promoter.bring(world.located()))
         while len(world.remote.fetched) < 5:  # noqa: ASYNC110 - by threads
             await asyncio.sleep(0.01)
         asked.cancel()
@@ -184,7 +190,7 @@ def test_no_question_waits_longer_than_computing_would_take(world):
         promoter.cost.computed(1000, seconds=1.0)  # 80 tokens: 0.08 s
         world.remote.answers.clear()
         began = time.perf_counter()
-        assert await promoter.bring(world.chunks, KEYS) == frozenset()
+        assert await promoter.bring(world.located()) == frozenset()
         assert 0.07 < time.perf_counter() - began < FAR_S / 2
         await asyncio.sleep(0.3)
         world.remote.answers.set()
@@ -192,7 +198,7 @@ def test_no_question_waits_longer_than_computing_would_take(world):
         assert all(world.there())  # that measured the loads
         world.store.drop([*world.keys])
         world.remote.answers.clear()
-        assert await promoter.bring(world.chunks, KEYS) == frozenset()
+        assert await promoter.bring(world.located()) == frozenset()
         world.remote.answers.set()
         await asyncio.wait(promoter._loading.values())
 
@@ -203,7 +209,7 @@ def test_no_question_waits_longer_than_computing_would_take(world):
 @pytest.mark.parametrize("damage", [fail, corrupt, cut_short])
 def test_what_fails_is_recomputed_and_a_damaged_object_is_removed(world, damage):
     with counted(in_time=0, failed=5):
-        asyncio.run(world.promoter(damage).bring(world.chunks, KEYS))
+        asyncio.run(world.promoter(damage).bring(world.located()))
     assert not any(world.there())
     if damage is fail:
         assert world.lost == []
@@ -216,7 +222,7 @@ def test_what_fails_is_recomputed_and_a_damaged_object_is_removed(world, damage)
 def test_an_object_that_is_gone_is_noted(world):
     world.objects.delete(world.keys)
     with counted(in_time=1, failed=4):
-        asyncio.run(world.promoter().bring(world.chunks, KEYS))
+        asyncio.run(world.promoter().bring(world.located()))
     assert sorted(world.lost) == sorted(world.keys)
 
 
@@ -226,7 +232,7 @@ def test_of_a_share_that_is_unmounted_no_object_is_noted_as_gone(world, tmp_path
     (tmp_path / "objects").rename(tmp_path / "unmounted")
     (tmp_path / "objects").mkdir()
     with counted(in_time=0, failed=5):
-        asyncio.run(promoter.bring(world.chunks, KEYS))
+        asyncio.run(promoter.bring(world.located()))
     assert world.lost == []
 
 
@@ -234,19 +240,17 @@ def test_of_a_share_that_is_unmounted_no_object_is_noted_as_gone(world, tmp_path
 def test_a_disk_without_room_and_a_database_that_is_away_lose_nothing(world, error):
     world.room_error = error
     with counted(in_time=0, failed=5):
-        asyncio.run(world.promoter().bring(world.chunks, KEYS))
+        asyncio.run(world.promoter().bring(world.located()))
     assert not any(world.there())
     assert world.remote.fetched == world.lost == []
 
 
 def test_without_the_database_nothing_is_promoted(world):
-    promoter = world.promoter()
-
     def away(keys):
         raise Unavailable("away")
 
-    promoter._remote_index = RemoteIndex(away, world.lost.append, world.room)
-    asyncio.run(promoter.bring(world.chunks, KEYS))
+    world.remote_sizes = away
+    asyncio.run(world.promoter().bring(world.located()))
     assert world.remote.fetched == []
 
 
@@ -256,7 +260,7 @@ def test_a_damaged_answer_is_asked_for_once_more(world):
     def damage(path):
         next(damages, Path.stat)(path)
 
-    asyncio.run(world.promoter(damage).bring(world.chunks[:1], KEYS))
+    asyncio.run(world.promoter(damage).bring(world.located(1)))
     assert len(world.remote.fetched) == len([KEYS.prefix(), *world.chunks[:1]]) + 1
     assert world.there()[0]
     assert world.lost == []
@@ -296,9 +300,9 @@ def test_files_that_go_unused_are_counted(world):
     promoter = world.promoter(lambda _: time.sleep(0.1), base_s=0.01)
 
     async def ask():
-        await promoter.bring(world.chunks, KEYS)
+        await promoter.bring(world.located())
         await asyncio.wait(promoter._loading.values())
-        await promoter.bring(world.chunks[:1], KEYS)
+        await promoter.bring(world.located(1))
 
     asyncio.run(ask())
     promoter.dropped(world.keys)

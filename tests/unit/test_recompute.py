@@ -6,7 +6,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ragkv.answer.planner import Planner
 from ragkv.answer.question import Question
 from ragkv.answer.recompute import DEFAULT_RATIO, Recomputing
 from ragkv.compression import Compression, CompressionMethod
@@ -14,6 +13,7 @@ from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
+from ragkv.stitch.located import locate
 from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
 from tests.support.made_kv import chunk_kv
 from tests.support.made_writers import GOOD, card
@@ -26,7 +26,7 @@ KEYS = KeyMaker(b"s", "m", "bfloat16", (1, 2), writer="w", writer_before="")
 def ratio(
     question: Question = ASKED, settings: Settings | None = None, *, suffices: bool = True, written: bool = True
 ) -> float:
-    return Recomputing(settings or Settings(), suffices).of(question, written=written).ratio
+    return Recomputing(settings or Settings(), suffices).of(question).for_kv(written=written).ratio
 
 
 class TestRatio:
@@ -49,7 +49,7 @@ class TestRatio:
     def test_what_is_asked_for_holds_above_all_however_long_the_context(self):
         asked = replace(ASKED, recompute_ratio=0.5)
         assert ratio(asked, Settings(recompute_ratio=0.2)) == 0.5
-        assert Recomputing(Settings(), True).of(asked, written=True).budget(4000) == 2000
+        assert Recomputing(Settings(), True).of(asked).for_kv(written=True).budget(4000) == 2000
 
 
 class TestWhoWrote:
@@ -69,33 +69,33 @@ class TestWhoWrote:
         store.put(keys.chunk(ids, making), chunk_kv() if making.compression is None else some_of())
 
     def test_all_of_it(self, store: KVStore):
-        assert Planner(store).is_written(PASSAGES, KEYS)
+        assert locate(PASSAGES, KEYS, store).is_written
 
     def test_what_is_missing_is_computed_anyhow(self, store: KVStore):
         store.delete([KEYS.chunk(PASSAGES[0].chunk.token_ids)])
 
-        assert Planner(store).is_written(PASSAGES, KEYS)
+        assert locate(PASSAGES, KEYS, store).is_written
 
     def test_the_format_does_not_matter(self, store: KVStore):
         self.replaced(store, KEYS, Making("w", KVFormat.INT8))
 
-        assert Planner(store).is_written(PASSAGES, KEYS)
+        assert locate(PASSAGES, KEYS, store).is_written
 
     @pytest.mark.parametrize("before", ["", "another"])
     def test_not_while_kv_of_the_writer_before_still_serves(self, store: KVStore, before: str):
         keys = replace(KEYS, writer_before=before)
         self.replaced(store, keys, Making(before))
 
-        assert not Planner(store).is_written(PASSAGES, keys)
+        assert not locate(PASSAGES, keys, store).is_written
 
     def test_not_where_tokens_are_left_out(self, store: KVStore):
         keys = replace(KEYS, compression=Compression(CompressionMethod.LAQ, 0.5))
         self.replaced(store, keys, Making("w", compression=keys.compression))
 
-        assert not Planner(store).is_written(PASSAGES, keys)
+        assert not locate(PASSAGES, keys, store).is_written
 
     def test_not_by_the_plain_model(self, tmp_path: Path):
-        assert not Planner(KVStore(tmp_path)).is_written(PASSAGES, replace(KEYS, writer="", writer_before=None))
+        assert not locate(PASSAGES, replace(KEYS, writer="", writer_before=None), KVStore(tmp_path)).is_written
 
 
 class TestSufficientWriter:

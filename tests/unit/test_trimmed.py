@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.answer.trimmed import Trimmed
+from ragkv.answer.service import Trimmed
 
 
 @pytest.mark.parametrize(

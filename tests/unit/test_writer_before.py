@@ -11,6 +11,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.span import Span
+from ragkv.stitch.located import locate
 from ragkv.stitch.plan import StitchPlan
 from tests.support.made_kv import chunk_kv
 
@@ -36,9 +37,9 @@ def put(store: KVStore, index: int, writer: str) -> None:
 
 def plan(store: KVStore, keys: KeyMaker) -> StitchPlan:
     passages = [Passage(chunk, 1.0, 1) for chunk in CHUNKS]
-    found = Planner(store).plan(PROMPT, passages, keys, Recompute("none", 0.0, 4), None)
-    assert found is not None
-    return found
+    plan = Planner(store).plan(PROMPT, locate(passages, keys, store), Recompute("none", 0.0, 4), None)
+    assert plan is not None
+    return plan
 
 
 @pytest.mark.parametrize("before", [OLD, ""], ids=["another", "the plain model"])

@@ -114,7 +114,7 @@ async def _answer(
     asked = Question(
         ref.tenant_id, ref.collection_id, question, mode, recompute_ratio=recompute_ratio, max_tokens=max_tokens
     )
-    return [event async for event in parts.command_answerer.stream(asked) if isinstance(event, Answer)][-1]
+    return [event async for event in parts.answerer.uncached.stream(asked) if isinstance(event, Answer)][-1]
 
 
 def _show(compared: Compared, console: Console) -> None:

@@ -39,7 +39,7 @@ from ragkv.models import LineProgress, encoder_folder, model_folder, public_name
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery
-from ragkv.redis_client import connect, is_there, redis_url
+from ragkv.redis_client import connect, redis_url
 from ragkv.settings import Settings
 from ragkv.sign_in import SignIn, sign_in_of
 from ragkv.tenancy import CollectionRef
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.recompute import Recomputing
     from ragkv.answer.search import Searcher
-    from ragkv.answer.service import Answerer
     from ragkv.answer_cache.cache import AnswerCache
     from ragkv.answer_cache.caching import CachingAnswerer
     from ragkv.answer_cache.recent import RecentAnswers
@@ -531,22 +530,18 @@ class Parts:
         return Recomputing(self.settings, bool(self.writer_fingerprint) and suffices(self.settings.writer_dir))
 
     @cached_property
-    def uncached_answerer(self) -> "Answerer":
+    def answerer(self) -> "CachingAnswerer":
         from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
+        from ragkv.answer_cache.caching import CachingAnswerer
         from ragkv.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))
         answering = (self.recomputing, self.searcher, self.prompts, self.engine, self.planner)
         incoming = IncomingKV(self.kv_store, self.load_cost, self.patience, self.promoter)
-        return Answerer(*answering, self.kv_keys_of, journal.record, incoming)
-
-    @cached_property
-    def answerer(self) -> "CachingAnswerer":
-        from ragkv.answer_cache.caching import CachingAnswerer
-
+        uncached = Answerer(*answering, self.kv_keys_of, journal.record, incoming)
         generation = partial(generation_of, self.database)
-        return CachingAnswerer(self.uncached_answerer, self.answer_cache, self.recent_answers, generation)
+        return CachingAnswerer(uncached, self.answer_cache, self.recent_answers, generation)
 
     @cached_property
     def loading(self) -> Loading:
@@ -559,21 +554,11 @@ class Parts:
         self.answerer  # noqa: B018 - loads it
         self.keys_of(self.default_collection.tenant_id)
 
-    async def loaded_answerer(self) -> "CachingAnswerer":
-        """`answerer`, for the event loop. Raises Unavailable, see `Loading.finished`."""
+    async def loaded(self) -> "Parts":
+        """These parts once `answerer` and `searcher` are loaded, for the event loop. Raises Unavailable, see
+        `Loading.finished`."""
         await self.loading.finished()
-        return self.answerer
-
-    async def loaded_searcher(self) -> "Searcher":
-        """`searcher`, likewise."""
-        await self.loading.finished()
-        return self.searcher
-
-    @cached_property
-    def command_answerer(self) -> "Answerer | CachingAnswerer":
-        """The answerer of a command. Where no Redis is configured and no service runs, nothing is cached, and answers
-        take no feedback."""
-        return self.answerer if is_there(self.redis, self.settings) else self.uncached_answerer
+        return self
 
     @cached_property
     def recent_answers(self) -> "RecentAnswers":

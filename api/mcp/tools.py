@@ -104,8 +104,8 @@ async def ask(connection: Connection, given: AskArguments, service: Service) -> 
     body = AskBody(question=given.question, collection=given.collection, filter=given.filter)
     with limits_of(connection).question(connection.user):
         question = await asyncio.to_thread(question_of, connection.user, body, service.parts)
-        answerer = await service.parts.loaded_answerer()
-        return AskResult.of(await whole_answer(answerer.stream(question)))
+        parts = await service.parts.loaded()
+        return AskResult.of(await whole_answer(parts.answerer.stream(question)))
 
 
 async def list_some(connection: Connection, given: ListArguments, service: Service) -> ListResult:

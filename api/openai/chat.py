@@ -153,7 +153,7 @@ async def complete(
     Set `stream` for a stream of `chat.completion.chunk` objects, ended by `data: [DONE]`.
     """
     question = await asyncio.to_thread(_question_of, caller, data, parts)
-    events, heading = (await parts.loaded_answerer()).stream(question), Heading.now(data.model, question)
+    events, heading = (await parts.loaded()).answerer.stream(question), Heading.now(data.model, question)
     find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
     if data.stream:
         return await streamed(events, request, ChunkEncoder(heading, with_usage=data.wants_usage), find_sources)

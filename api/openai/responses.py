@@ -177,7 +177,7 @@ async def create(
     Set `stream` for a stream of typed events, the last of which carries the whole response. Responses are not stored.
     """
     question = await asyncio.to_thread(_question_of, caller, data, parts)
-    events = (await parts.loaded_answerer()).stream(question)
+    events = (await parts.loaded()).answerer.stream(question)
     draft = ResponseDraft.now(
         question,
         with_results=bool(data.include),

@@ -98,7 +98,7 @@ async def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -
     """The best passages of all queries, each with its best score."""
     limit, hops = body.max_num_results or 10, parts.settings.hops
     chosen = await parts.retrieval.run(_chosen, store, body.filters, parts.database)
-    searcher = await parts.loaded_searcher()
+    searcher = (await parts.loaded()).searcher
     best: dict[str, Passage] = {}
     for query in body.queries:
         for passage in await searcher.search(store.tenant_id, store.collection_id, query, limit, hops, chosen):

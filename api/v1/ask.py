@@ -199,7 +199,7 @@ async def ask(
     one `done` event with the whole answer, or one `error` event.
     """
     question = await asyncio.to_thread(question_of, caller, data, parts)
-    events = (await parts.loaded_answerer()).stream(question)
+    events = (await parts.loaded()).answerer.stream(question)
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
         first = await unless_disconnected(request, anext(kept_alive))  # a failure until here is an ordinary error

@@ -71,7 +71,7 @@ async def found_passages(caller: Caller, body: SearchBody, parts: Parts) -> list
     check_question_text(body.question)
     ref, chosen = await parts.retrieval.run(_scope, caller, body, parts)
     searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, chosen)
-    searcher = await parts.loaded_searcher()
+    searcher = (await parts.loaded()).searcher
     found = await searcher.search(ref.tenant_id, ref.collection_id, *searched)
     return [PassageView.of(passage) for passage in found]
 

@@ -18,20 +18,20 @@ class CachingAnswerer:
 
     def __init__(
         self,
-        answerer: Answerer,
+        uncached: Answerer,
         cache: AnswerCache,
         recent: RecentAnswers,
         generation_of: Callable[[str, str], int],
     ) -> None:
         """generation_of: of a tenant's collection."""
         self._generation_of = generation_of
-        self._answerer = answerer
+        self.uncached = uncached
         self._cache = cache
         self._recent = recent
         self._threads = Threads("answer-cache", THREADS)
 
     async def check(self, question: Question) -> None:
-        await self._answerer.check(question)
+        await self.uncached.check(question)
 
     async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         """Like `Answerer.stream`. A kept answer comes as one Delta;
@@ -44,7 +44,7 @@ class CachingAnswerer:
             await self._threads.run(self._recent.keep, question, answer, generation)
             yield answer
             return
-        async with aclosing(self._answerer.stream(question)) as events:
+        async with aclosing(self.uncached.stream(question)) as events:
             async for event in events:
                 if isinstance(event, Answer):
                     await self._threads.run(self._recent.keep, question, event, generation)

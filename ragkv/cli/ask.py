@@ -13,6 +13,7 @@ from ragkv.cli.opened import opened_parts
 from ragkv.cli.running import running_engine
 from ragkv.parts import Parts
 from ragkv.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
+from ragkv.redis_client import is_there
 from ragkv.settings import LEAST_READ, Mode
 
 _QUOTE_CHARACTERS = 140
@@ -60,9 +61,11 @@ def ask(
 
 async def _ask(parts: Parts, request: Question, stream: bool, as_json: bool) -> None:
     console = Console(stderr=True)
-    await parts.command_answerer.check(request)  # a question that cannot be answered must not wait for the engine
+    # Where no Redis is configured and no service runs, nothing is cached, and answers take no feedback.
+    answerer = parts.answerer if is_there(parts.redis, parts.settings) else parts.answerer.uncached
+    await answerer.check(request)  # a question that cannot be answered must not wait for the engine
     async with running_engine(parts, console):
-        async for event in parts.command_answerer.stream(request):
+        async for event in answerer.stream(request):
             if isinstance(event, Answer):
                 _finish(event, stream, as_json, console)
             elif stream:

@@ -194,7 +194,7 @@ class EvaluationRunner:
             return _Measured(error="an error in the service: see its log")
 
     async def _retrieval(self, question: Question, known_question: Known) -> RetrievalOutcome:
-        await self._parts.uncached_answerer.until_idle()
+        await self._parts.answerer.uncached.until_idle()
         to_find = await self._threads.run(known_question.to_find)
         if not to_find:
             raise Rejected("no passage is known to support an answer")
@@ -204,7 +204,7 @@ class EvaluationRunner:
     @cached_property
     def _meter(self) -> FidelityMeter:
         parts = self._parts
-        return FidelityMeter(parts.uncached_answerer, parts.engine, parts.prompts, parts.settings.max_answer_tokens)
+        return FidelityMeter(parts.answerer.uncached, parts.engine, parts.prompts, parts.settings.max_answer_tokens)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:

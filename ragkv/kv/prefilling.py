@@ -78,10 +78,10 @@ class Prefilling:
 
     def ready_in_s(self) -> dict[str, float]:
         """Seconds until KV that a running process computes is there as estimated, by key."""
-        now = time.time()
+        wall_time_s = time.time()
         expected: dict[str, float] = {}
         for batch in self._batches():
-            seconds = batch.ready_in_s(now)
+            seconds = batch.ready_in_s(wall_time_s)
             if seconds is not None:
                 expected |= {key: min(seconds, expected.get(key, seconds)) for key in batch.keys}
         return expected

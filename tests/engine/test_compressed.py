@@ -182,7 +182,7 @@ def asked(exact: World, parts: Parts, loaded: IngestParts, compressor: Compresso
 def answer_to(question: Question, world: World, parts: Parts) -> Answer:
     async def last() -> Answer:
         once = dataclasses.replace(question, id=new_id())
-        events = [event async for event in parts.uncached_answerer.stream(once)]
+        events = [event async for event in parts.answerer.uncached.stream(once)]
         assert isinstance(events[-1], Answer)
         return events[-1]
 
@@ -227,7 +227,7 @@ class TestQuestions:
 
     def test_recomputing_everything_is_what_full_prefill_says(self, exact: World, parts: Parts, asked: Question):
         everything = dataclasses.replace(asked, recompute_ratio=1.0)
-        meter = FidelityMeter(parts.uncached_answerer, parts.engine, parts.prompts, 16)
+        meter = FidelityMeter(parts.answerer.uncached, parts.engine, parts.prompts, 16)
         outcome, _ = exact.loop.run(meter.measure(everything, (ANSWER,)))
         nothing, _ = exact.loop.run(meter.measure(dataclasses.replace(asked, policy="none"), (ANSWER,)))
 

@@ -36,7 +36,7 @@ def parts(exact: World, loaded: IngestParts, tmp_path_factory: pytest.TempPathFa
 def measured(world: World, parts: Parts, known: tuple[str, ...], **options: object) -> FidelityOutcome:
     ref = parts.default_collection
     question = Question(ref.tenant_id, ref.collection_id, QUESTION, top_k=4, max_tokens=ANSWER_TOKENS, **options)  # type: ignore[arg-type]
-    meter = FidelityMeter(parts.uncached_answerer, parts.engine, parts.prompts, ANSWER_TOKENS)
+    meter = FidelityMeter(parts.answerer.uncached, parts.engine, parts.prompts, ANSWER_TOKENS)
     outcome, answers = world.loop.run(meter.measure(question, known))
     assert outcome.agree == (answers.stitched == answers.full)
     assert outcome.passages_without_kv == 0

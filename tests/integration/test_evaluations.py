@@ -280,7 +280,7 @@ class TestHolds:
 
 def test_users_questions_come_first(parts: Parts):
     """A measurement waits while one is being answered."""
-    answerer = parts.uncached_answerer
+    answerer = parts.answerer.uncached
 
     async def wait() -> bool:
         with answerer._counted():

@@ -18,6 +18,7 @@ from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
+from ragkv.redis_client import is_there
 from ragkv.upkeep.pruning import prune
 from tests.support.over_http import Client, assert_problem, events_of
 
@@ -275,9 +276,9 @@ def test_the_command_writes_the_same_set(
 
 
 def test_a_command_without_a_service_says_nothing_of_redis(parts: Parts, caplog: pytest.LogCaptureFixture):
-    assert parts.command_answerer is parts.uncached_answerer
+    assert not is_there(parts.redis, parts.settings)
     assert caplog.records == []
 
 
 def test_answers_of_a_command_beside_a_service_take_feedback(parts: Parts, redis_server: EmbeddedRedis):
-    assert parts.command_answerer is parts.answerer
+    assert is_there(parts.redis, parts.settings)

@@ -72,13 +72,13 @@ class _Title:
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence of a passage. `terms` are its own, `known` also those of the passage's title."""
+    """A sentence of a passage. `terms` are its own, `all_terms` also those of the passage's title."""
 
     passage: Passage
     place: Place
     words: Phrase
     terms: frozenset[str]
-    known: frozenset[str]
+    all_terms: frozenset[str]
     title: _Title
 
 
@@ -89,7 +89,7 @@ class _Statement:
     words: Phrase
     new: _Weights
     strong: frozenset[str]
-    asked: _Weights
+    question: _Weights
 
     @property
     def min_support(self) -> float:
@@ -102,10 +102,10 @@ class _Cited:
 
     sentences: tuple[_Sentence, ...] = ()
     covered: frozenset[str] = frozenset()
-    known: frozenset[str] = frozenset()
+    all_terms: frozenset[str] = frozenset()
 
     def and_also(self, sentence: _Sentence) -> "_Cited":
-        return _Cited((*self.sentences, sentence), self.covered | sentence.terms, self.known | sentence.known)
+        return _Cited((*self.sentences, sentence), self.covered | sentence.terms, self.all_terms | sentence.all_terms)
 
 
 class _Adds(Protocol):
@@ -125,45 +125,45 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     languages = _languages_of(answer, question, by_score)
     candidates = [sentence for passage in by_score for sentence in _sentences_of(passage, languages)]
     # Rarity is 1 for a term that no or one sentence has, towards 0 for one that all have.
-    counts = Counter(term for sentence in candidates for term in sentence.known)
+    counts = Counter(term for sentence in candidates for term in sentence.all_terms)
     most = math.log1p(len(candidates))
     rarity = {term: math.log1p(len(candidates) / count) / most for term, count in counts.items()}
-    asked = _weights(question, rarity, languages)
-    work = sum(SENTENCE_WORK + len(sentence.known) for sentence in candidates)  # that one statement takes
+    question_weights = _weights(question, rarity, languages)
+    work = sum(SENTENCE_WORK + len(sentence.all_terms) for sentence in candidates)  # that one statement takes
     affordable = max(WORK // work, 1) if work else 0
     return tuple(
         _citation(place, sentence)
         for place in statements(answer)[:affordable]
-        for sentence in _support(answer[slice(*place)], asked, candidates, rarity, languages).sentences
+        for sentence in _support(answer[slice(*place)], question_weights, candidates, rarity, languages).sentences
     )
 
 
 def _languages_of(answer: str, question: str, passages: Sequence[Passage]) -> _Languages:
     """One language for each script, so that a word has the same stem wherever it stands: that of answer and question if
     they tell it, else that of the passages."""
-    told = languages_of(sparse.words(f"{question}\n{answer}"))
-    return languages_of(word for passage in passages for word in sparse.words(passage.chunk.text)) | told
+    languages = languages_of(sparse.words(f"{question}\n{answer}"))
+    return languages_of(word for passage in passages for word in sparse.words(passage.chunk.text)) | languages
 
 
 def _support(
     text: str,
-    asked: _Weights,
+    question: _Weights,
     candidates: Sequence[_Sentence],
     rarity: Mapping[str, float],
     languages: _Languages,
 ) -> _Cited:
     strengths = _strengths(text, languages)
     covered = {term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()}
-    if covered and covered.keys() <= asked.of.keys() | POLAR:
-        return _extend(_Cited(), candidates, partial(_accounted, asked=asked))
-    new = {term: weight for term, weight in covered.items() if term not in asked.of}
+    if covered and covered.keys() <= question.of.keys() | POLAR:
+        return _extend(_Cited(), candidates, partial(_accounted, question=question))
+    new = {term: weight for term, weight in covered.items() if term not in question.of}
     strong = frozenset(term for term, strength in strengths.items() if strength > WORD and term in new)
-    statement = _Statement(_words(text), _Weights(new), strong, asked)
-    first = _best(candidates, partial(_support_score, statement=statement))
+    statement = _Statement(_words(text), _Weights(new), strong, question)
+    strongest = _best(candidates, partial(_support_score, statement=statement))
     return (
         _Cited()
-        if first is None
-        else _extend(_Cited().and_also(first), candidates, partial(_added, statement=statement))
+        if strongest is None
+        else _extend(_Cited().and_also(strongest), candidates, partial(_added, statement=statement))
     )
 
 
@@ -173,18 +173,18 @@ def _support_score(sentence: _Sentence, statement: _Statement) -> float:
     support = 1.0 if exact else statement.new.share(sentence.terms)
     if support < statement.min_support:
         return 0.0
-    asked = statement.asked.share(sentence.known)
+    about_question = statement.question.share(sentence.all_terms)
     num_new = len(statement.new.of.keys() & sentence.terms)
     is_telling = bool(statement.strong & sentence.terms) or num_new >= SHORT_TERMS
-    return support + 0.5 * exact + asked if is_telling or asked >= MIN_ASKED_BY_WEAK_MATCH else 0.0
+    return support + 0.5 * exact + about_question if is_telling or about_question >= MIN_ASKED_BY_WEAK_MATCH else 0.0
 
 
 def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Cited:
     """With the sentences of other passages that add most to those cited, as long as they add anything."""
     while len(cited.sentences) < MAX_PER_STATEMENT:
         chunks = {sentence.passage.chunk.id for sentence in cited.sentences}
-        others = [sentence for sentence in candidates if sentence.passage.chunk.id not in chunks]
-        best = _best(others, partial(added, cited=cited))
+        uncited = [sentence for sentence in candidates if sentence.passage.chunk.id not in chunks]
+        best = _best(uncited, partial(added, cited=cited))
         if best is None:
             break
         cited = cited.and_also(best)
@@ -194,7 +194,7 @@ def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Ci
 def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
     """Support added to the cited: more of the statement, or something of the question if it leads to them."""
     added_news = statement.new.share(sentence.terms - cited.covered)
-    added_question = statement.asked.share(sentence.known - cited.known)
+    added_question = statement.question.share(sentence.all_terms - cited.all_terms)
     leads_there = added_question >= MIN_ADDED and _leads_to(sentence, cited, statement)
     return added_news + added_question if added_news >= MIN_ADDED or leads_there else 0.0
 
@@ -211,10 +211,10 @@ def _leads_to(sentence: _Sentence, cited: _Cited, statement: _Statement) -> bool
     )
 
 
-def _accounted(sentence: _Sentence, cited: _Cited, asked: _Weights) -> float:
+def _accounted(sentence: _Sentence, cited: _Cited, question: _Weights) -> float:
     """Terms of the question added to those that the cited sentences account for."""
-    added = asked.share(sentence.known - cited.known)
-    return added + asked.share(sentence.terms) if added >= (MIN_ADDED if cited.sentences else MIN_ABOUT) else 0.0
+    added = question.share(sentence.all_terms - cited.all_terms)
+    return added + question.share(sentence.terms) if added >= (MIN_ADDED if cited.sentences else MIN_ABOUT) else 0.0
 
 
 def _best(candidates: Sequence[_Sentence], score: Callable[[_Sentence], float]) -> _Sentence | None:
@@ -229,12 +229,12 @@ def _sentences_of(passage: Passage, languages: _Languages) -> list[_Sentence]:
         _terms(passage.chunk.title, languages),
         tuple(_phrase(_folded(" ".join(name))) for name in names(passage.chunk.title)),
     )
-    found = []
+    in_passage = []
     for place in sentences(passage.chunk.text):
         text = passage.chunk.text[slice(*place)]
         terms = _terms(text, languages)
-        found.append(_Sentence(passage, place, _words(text), terms, terms | title.terms, title))
-    return found
+        in_passage.append(_Sentence(passage, place, _words(text), terms, terms | title.terms, title))
+    return in_passage
 
 
 def _citation(answer: Place, sentence: _Sentence) -> Citation:

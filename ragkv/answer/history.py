@@ -61,11 +61,9 @@ def _recent(history: Sequence[Turn], characters: int) -> Sequence[Turn]:
     if fitting:
         return history[fitting[0] :]
     last = history[questions[-1] :] if questions else []
-    return [_shortened(turn, characters // 2) for turn in (*last[:1], *last[1:][-1:])]
-
-
-def _shortened(turn: Turn, room: int) -> Turn:
-    return turn if len(turn.text) <= room else replace(turn, text=f"{turn.text[: room - 1]}…")
+    room = characters // 2
+    latest = (*last[:1], *last[1:][-1:])
+    return [turn if len(turn.text) <= room else replace(turn, text=f"{turn.text[: room - 1]}…") for turn in latest]
 
 
 def _last(history: Sequence[Turn], role: str) -> str:

@@ -58,8 +58,8 @@ class LoadCost:
         if tokens < MIN_TOKENS or seconds <= 0:
             return
         with self._lock:
-            before, now = self._token_s, seconds / tokens
-            self._token_s = now if before is None else FORGETTING * before + (1 - FORGETTING) * now
+            token_s = seconds / tokens
+            self._token_s = FORGETTING * (self._token_s or token_s) + (1 - FORGETTING) * token_s
 
     def load_s(self, sizes: Sequence[int], at_once: int) -> float | None:
         """Estimated seconds to load files of these sizes, `at_once` in parallel; None before the first load."""

@@ -79,7 +79,7 @@ def _count(question: Question, answer: Answer) -> None:
     )
     if question.mode == "stitched":
         metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms, tier=slowest_tier(answer.kv))
-        metrics.kv_hits(one.source for one in answer.kv)
+        metrics.kv_hits(passage.source for passage in answer.kv)
     metrics.used(
         completion=usage.completion,
         failed_chunks=usage.failed_chunks,

@@ -28,7 +28,9 @@ def kv_of_passages(
 def tokens_by_tier(kv: Iterable[PassageKV], stitched: int) -> Counter[KVSource]:
     """Tokens that were placed from each tier, of all the stitched ones. What is too many is the beginning of the first
     passages: the engine had it in its cache."""
-    loaded = [(one.source, one.tokens - (one.recomputed_tokens or 0)) for one in kv if one.source in FARTHEST_FIRST]
+    loaded = [
+        (part.source, part.tokens - (part.recomputed_tokens or 0)) for part in kv if part.source in FARTHEST_FIRST
+    ]
     cached = max(sum(tokens for _, tokens in loaded) - stitched, 0)
     placed: Counter[KVSource] = Counter()
     for source, tokens in loaded:
@@ -39,8 +41,8 @@ def tokens_by_tier(kv: Iterable[PassageKV], stitched: int) -> Counter[KVSource]:
 
 def slowest_tier(kv: Iterable[PassageKV]) -> KVSource:
     """The farthest tier that any passage's KV came from; `device` where nothing had to be loaded."""
-    came = {one.source for one in kv}
-    return next((tier for tier in FARTHEST_FIRST if tier in came), "device")
+    sources = {passage.source for passage in kv}
+    return next((tier for tier in FARTHEST_FIRST if tier in sources), "device")
 
 
 def prompt_spans(prompt: Prompt, plan: StitchPlan | None, report: Report) -> tuple[PromptSpan, ...]:

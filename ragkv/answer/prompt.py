@@ -47,8 +47,8 @@ class PromptBuilder:
         # The chat template's text before the chunks, between chunks and question, and after the question.
         content = f"Passages:\n\n{_CONTEXT}{wording.question.replace(QUESTION_PLACE, _QUESTION)}"
         template = tokenizer.render_chat(wording.instructions, content) + wording.answer_start
-        head, _, rest = template.partition(_CONTEXT)
-        self._before_question, _, self._tail = rest.partition(_QUESTION)
+        head, _, behind_context = template.partition(_CONTEXT)
+        self._before_question, _, self._tail = behind_context.partition(_QUESTION)
         assert head and self._tail, "the chat template dropped the user's message"
         self.prefix_ids = tuple(tokenizer.encode_template(head))
 
@@ -71,15 +71,15 @@ class PromptBuilder:
         for chunk in chunks:
             spans.append(Span(len(ids), len(ids) + chunk.num_tokens))
             ids += chunk.token_ids
-        question_span = Span(len(ids), len(ids) + len(asked := self.question_ids(question)))
+        question_span = Span(len(ids), len(ids) + len(question_ids := self.question_ids(question)))
         self._check_room(question_span.end + answer_tokens)
-        return Prompt((*ids, *asked), Span(0, len(self.prefix_ids)), tuple(spans), question_span)
+        return Prompt((*ids, *question_ids), Span(0, len(self.prefix_ids)), tuple(spans), question_span)
 
     def room_for_chunks(self, question: str, answer_tokens: int) -> int:
         """Tokens left for chunks. Raises TooLarge if the question alone does not fit."""
-        taken = len(self.prefix_ids) + len(self.question_ids(question)) + answer_tokens
-        self._check_room(taken)
-        return self._max_tokens - taken
+        tokens = len(self.prefix_ids) + len(self.question_ids(question)) + answer_tokens
+        self._check_room(tokens)
+        return self._max_tokens - tokens
 
     def _check_room(self, tokens: int) -> None:
         if tokens > self._max_tokens:

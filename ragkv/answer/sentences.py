@@ -56,8 +56,8 @@ def _sentences_within(text: str, place: Place) -> list[Place]:
 def _sentences_of_paragraph(text: str, place: Place) -> Iterator[Place]:
     start = place[0]
     for match in _SENTENCE_END.finditer(text, *place):
-        before, behind = text[max(start, match.start() - 6) : match.start() + 1], text[match.end() : match.end() + 2]
-        if _ABBREVIATION.search(before) or (behind.strip().isdigit() and _BEFORE_NUMBER.search(before)):
+        ahead, behind = text[max(start, match.start() - 6) : match.start() + 1], text[match.end() : match.end() + 2]
+        if _ABBREVIATION.search(ahead) or (behind.strip().isdigit() and _BEFORE_NUMBER.search(ahead)):
             continue
         yield start, match.end()
         start = match.end()

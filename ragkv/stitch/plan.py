@@ -76,8 +76,8 @@ class StitchPlan:
         """End of the stored KV that full prefill would give as well: behind the prefix and, if the plain model wrote it
         and no token of it is left out, the first chunk, which stands where it was prefilled; to within quantisation,
         which a recompute is not spent on."""
-        first = self.placed[min(1, len(self.placed) - 1)]
-        return self.placed[0].span.end if self.writer or first.kept else first.span.end
+        chunk = self.placed[min(1, len(self.placed) - 1)]
+        return self.placed[0].span.end if self.writer or chunk.kept else chunk.span.end
 
     @property
     def cache_variant(self) -> str:

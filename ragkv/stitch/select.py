@@ -104,8 +104,7 @@ def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) ->
     nothing."""
     views = [_weighted_view(question, chunk.local) for chunk in chunks]
     total = torch.stack(views).sum(0) if views else torch.zeros_like(question)
-    others = max(len(chunks) - 1, 1)
-    return [question + (total - view) / others for view in views]
+    return [question + (total - view) / max(len(chunks) - 1, 1) for view in views]
 
 
 def _weighted_view(question: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
@@ -151,9 +150,9 @@ def regroup(mean_keys: torch.Tensor, num_tokens: int, block_size: int) -> torch.
     if block_size == QCACHE_BLOCK:
         return mean_keys
     stored = torch.arange(num_tokens) // QCACHE_BLOCK
-    wanted = torch.arange(num_tokens) // block_size
-    weights = torch.zeros(int(wanted[-1]) + 1, mean_keys.shape[0])
-    weights.index_put_((wanted, stored), torch.ones(num_tokens), accumulate=True)
+    blocks = torch.arange(num_tokens) // block_size
+    weights = torch.zeros(int(blocks[-1]) + 1, mean_keys.shape[0])
+    weights.index_put_((blocks, stored), torch.ones(num_tokens), accumulate=True)
     weights /= weights.sum(1, keepdim=True)
     regrouped: torch.Tensor = torch.tensordot(weights, mean_keys, dims=1)
     return regrouped
@@ -206,14 +205,14 @@ def _blocks(span: Span, size: int) -> list[Span]:
 
 def take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
     """Spans in order until the budget is spent; of the last one only its end is taken if it does not fit."""
-    taken: list[Span] = []
+    spans: list[Span] = []
     left = budget
     for span in best_first:
         if left <= 0:
             break
-        taken.append(Span(max(span.start, span.end - left), span.end))
-        left -= taken[-1].num_tokens
-    return merge(taken)
+        spans.append(Span(max(span.start, span.end - left), span.end))
+        left -= spans[-1].num_tokens
+    return merge(spans)
 
 
 def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, budget: int) -> tuple[Span, ...]:

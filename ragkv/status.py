@@ -1,7 +1,7 @@
 """States of documents and of jobs."""
 
 from enum import StrEnum
-from typing import Protocol
+from typing import Annotated, Protocol
 
 
 class Status(StrEnum):
@@ -25,6 +25,25 @@ FINISHED = (Status.READY, Status.FAILED)
 
 REREAD = "reread"
 """Stage of a searchable document that waits to be read again, since documents are read otherwise now."""
+
+Stage = Annotated[
+    str,
+    "Current stage of ingestion: `parse`, `ocr`, `embed` or `prefill`; empty while none is running. A searchable "
+    "document in the stage `reread` is waiting to be read again, because documents are now read differently; until "
+    "then questions are answered from what was read before.",
+]
+StageDone = Annotated[int, "Tokens that the current stage has processed; pages in the stage `ocr`."]
+StageTotal = Annotated[int, "Tokens that the current stage processes in all; pages in the stage `ocr`."]
+IngestionError = Annotated[
+    str | None,
+    "Reason for the last failure, if the document's `status` is `failed`, if it is waiting for another attempt, or if "
+    "it could not be read again and questions are answered from what was read before; otherwise null.",
+]
+KVEvicted = Annotated[
+    bool,
+    "Whether some of the document's KV was evicted, or not stored: for lack of space, or by the collection's rule. "
+    "It is recomputed when needed.",
+]
 
 
 class Replaceable(Protocol):

@@ -41,13 +41,15 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
     `one_chunk_kl`: of contexts of one chunk, where the plain model's KV is exact.
     """
 
-    contexts: int
-    kl: float
-    plain_kl: float
-    kl_ratio_upper: float
-    nll: float
-    plain_nll: float
-    one_chunk_kl: float
+    contexts: Annotated[int, "Number of held-out contexts."]
+    kl: Annotated[float, "KL to full prefill over the writer's KV, nothing recomputed."]
+    plain_kl: Annotated[float, "KL to full prefill over the plain model's KV, nothing recomputed."]
+    kl_ratio_upper: Annotated[
+        float, "Upper end of the 95% interval of the mean KL over the plain model's (bootstrap over contexts)."
+    ]
+    nll: Annotated[float, "NLL of the answers over the writer's KV."]
+    plain_nll: Annotated[float, "NLL of the answers over the plain model's KV."]
+    one_chunk_kl: Annotated[float, "KL of contexts of one chunk, where the plain model's KV is exact."]
 
     def objections(self) -> list[str]:
         """Reasons against using the writer; none if it passes."""
@@ -83,19 +85,32 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
     validation contexts). `stand_ins`: tokens of each stand-in. `stand_in_share`: see `StandIns`. `strength`: share of
     the trained change that is kept."""
 
-    model: str
-    model_fingerprint: str
-    made_at: datetime
-    seed: int
-    rank: int
-    samples: int
-    seconds: float
-    curve: tuple[tuple[int, float], ...]
-    data: str = ""
-    stand_ins: tuple[int, ...] = ()
-    stand_in_share: float = 0.0
-    strength: float = 1.0
-    gate: Gate | None = None
+    model: Annotated[str, "Name of the model."]
+    model_fingerprint: Annotated[str, "Fingerprint of the model's weights."]
+    made_at: Annotated[datetime, "Time of the last save."]
+    seed: Annotated[int, "Seed of the training."]
+    rank: Annotated[int, "Rank of the LoRA."]
+    samples: Annotated[int, "Number of contexts trained on."]
+    seconds: Annotated[float, "Time of the training in seconds."]
+    curve: Annotated[
+        tuple[tuple[int, float], ...],
+        "Number of contexts trained on and KL on validation contexts, at each validation.",
+    ]
+    data: Annotated[
+        str,
+        "Collection, or names of the files, that it was trained on; empty for a writer trained before this was "
+        "recorded.",
+    ] = ""
+    stand_ins: Annotated[
+        tuple[int, ...],
+        "Number of tokens of each stand-in context that chunks are prefilled behind, besides the bare prefix; "
+        "empty without stand-ins.",
+    ] = ()
+    stand_in_share: Annotated[
+        float, "Weight of the stand-ins in the mean of a chunk's keys and values; 0 without stand-ins."
+    ] = 0.0
+    strength: Annotated[float, "Share of the trained change to the weights that was kept."] = 1.0
+    gate: Annotated[Gate | None, "Evaluation on held-out contexts; null before it was evaluated."] = None
 
     @property
     def suffices(self) -> bool:

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from http import HTTPStatus
 from http.client import responses
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response
@@ -58,11 +58,11 @@ MEDIA_TYPE = "application/problem+json"
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """A problem as defined by RFC 9457."""
 
-    title: str
-    status: int
-    detail: str = ""
-    errors: list[InvalidField] = []
-    request_id: str = ""
+    title: Annotated[str, "Name of the status code."]
+    status: Annotated[int, "Status code."]
+    detail: Annotated[str, "Explanation of the problem and, where possible, how to solve it."] = ""
+    errors: Annotated[list[InvalidField], "Invalid parts of the request."] = []
+    request_id: Annotated[str, "Id of the request in the service's log."] = ""
 
 
 def problems(**also: str) -> dict[int, ResponseSpec]:

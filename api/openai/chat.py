@@ -19,6 +19,7 @@ from api.openai.fields import (
     Anything,
     Flag,
     Ignored,
+    ModelId,
     NotSupported,
     Off,
     One,
@@ -43,15 +44,15 @@ from ragkv.parts import Parts
 class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A text part of a message. Images, audio and files are not supported."""
 
-    type: Literal["text"]
-    text: str
+    type: Annotated[Literal["text"], "Type of the part; only `text` is supported."]
+    text: Annotated[str, "Text of the part."]
 
 
 class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message of the conversation. Answers of the service may be sent back unchanged, with all their fields."""
 
-    role: Role
-    content: str | list[TextPart] | None = None
+    role: Annotated[Role, "Author of the message."]
+    content: Annotated[str | list[TextPart] | None, "Text of the message, or its text parts."] = None
     name: Ignored = None
     refusal: NotSupported = None
     annotations: Anything = None
@@ -68,31 +69,41 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options for streaming."""
 
-    include_usage: bool | None = None
-    continuous_usage_stats: Flag = None
+    include_usage: Annotated[
+        bool | None, "Whether to send the token counts in an additional last chunk without choices."
+    ] = None
+    continuous_usage_stats: Annotated[
+        Flag, "Field of vLLM's API; no effect, since the token counts come in the last chunk."
+    ] = None
     include_obfuscation: Off = None
 
 
 class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A chat completion request. The last message is the question."""
 
-    model: Annotated[str, Meta(examples=["SmolLM2-135M-Instruct@papers"])]
+    model: Annotated[ModelId, Meta(examples=["SmolLM2-135M-Instruct@papers"])]
     messages: Annotated[
         list[ChatMessage],
+        "Messages of the conversation, oldest first. The last one is the question.",
         Meta(min_length=1, max_length=1000, examples=[[{"role": "user", "content": "Who wrote the first program?"}]]),
     ]
-    vector_store_ids: StoreIds | None = None
-    max_tokens: Tokens = None
-    max_completion_tokens: Tokens = None
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
+    vector_store_ids: Annotated[
+        StoreIds | None, "Vector store to answer from, by id or name, as an alternative to MODEL@COLLECTION."
+    ] = None
+    max_tokens: Annotated[Tokens, "Maximum number of tokens of the answer. Same as `max_completion_tokens`."] = None
+    max_completion_tokens: Annotated[Tokens, "Maximum number of tokens of the answer."] = None
+    stream: Annotated[bool | None, "Whether to stream the answer as server-sent events."] = None
+    stream_options: Annotated[StreamOptions | None, "Options for streaming. Requires `stream`."] = None
 
     temperature: Zero = None
     presence_penalty: Zero = None
     frequency_penalty: Zero = None
     n: One = None
-    response_format: TextFormat | None = None
-    modalities: Annotated[list[Literal["text"]], Meta(min_length=1, max_length=1)] | None = None
+    response_format: Annotated[TextFormat | None, "Format of the answer; only text is supported."] = None
+    modalities: (
+        Annotated[list[Literal["text"]], "Types of output; only text is supported.", Meta(min_length=1, max_length=1)]
+        | None
+    ) = None
     logprobs: Off = None
     store: Off = None
 

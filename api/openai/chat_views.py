@@ -2,7 +2,7 @@
 
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from litestar.response import ServerSentEventMessage
@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from api.openai.errors import ErrorBody
 from api.openai.errors import facts_of as facts_of_error
+from api.openai.fields import Created
 from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of
 from api.openai.streaming import Messages, Sources
 from ragkv.answer.question import Answer, Question, Usage
@@ -21,16 +22,16 @@ LAST = ServerSentEventMessage(data="[DONE]", sep="\n")
 class PromptDetails(msgspec.Struct, frozen=True):
     """Prompt tokens that were not computed for this question."""
 
-    cached_tokens: int
+    cached_tokens: Annotated[int, "Tokens found in the engine's cache or stitched from stored KV."]
 
 
 class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts of a chat completion."""
 
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: PromptDetails
+    prompt_tokens: Annotated[int, "Tokens of the prompt."]
+    completion_tokens: Annotated[int, "Tokens of the answer."]
+    total_tokens: Annotated[int, "Tokens of the prompt and the answer."]
+    prompt_tokens_details: Annotated[PromptDetails, "Details of the prompt tokens."]
 
     @classmethod
     def of(cls, usage: Usage) -> "CompletionUsage":
@@ -45,30 +46,32 @@ class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The answer with its citations."""
 
-    content: str
-    citations: list[FileCitation]
+    content: Annotated[str, "Text of the answer."]
+    citations: Annotated[list[FileCitation], "Citations in the order of the answer."]
     role: Literal["assistant"] = "assistant"
-    refusal: None = None
+    refusal: Annotated[None, "Always null."] = None
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """The answer. There is always exactly one choice."""
 
-    message: AnswerMessage
-    finish_reason: FinishReason
-    index: int = 0
-    logprobs: None = None
+    message: Annotated[AnswerMessage, "Message with the answer."]
+    finish_reason: Annotated[
+        FinishReason, "`stop`: the answer is complete. `length`: it reached the maximum number of tokens."
+    ]
+    index: Annotated[int, "Always 0."] = 0
+    logprobs: Annotated[None, "Log probabilities are not returned."] = None
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     """A chat completion."""
 
     id: str
-    created: int
-    model: str
-    choices: list[Choice]
-    usage: CompletionUsage
-    ragkv: AnswerFacts
+    created: Created
+    model: Annotated[str, "Model as requested."]
+    choices: Annotated[list[Choice], "The answer, as the only choice."]
+    usage: Annotated[CompletionUsage, "Token counts."]
+    ragkv: Annotated[AnswerFacts, "Details that are not part of OpenAI's API."]
     object: Literal["chat.completion"] = "chat.completion"
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response
@@ -49,16 +49,16 @@ class NoSuchModel(NotFound):
 class ErrorFacts(msgspec.Struct, frozen=True):
     """The details of an error."""
 
-    message: str
-    type: str
-    param: str | None = None
-    code: str | None = None
+    message: Annotated[str, "Explanation of the error and, where possible, how to solve it."]
+    type: Annotated[str, "Type of the error."]
+    param: Annotated[str | None, "Path of the invalid field in the request, if there is one."] = None
+    code: Annotated[str | None, "Code of the error, if there is one."] = None
 
 
 class ErrorBody(msgspec.Struct, frozen=True):
     """An error in OpenAI's format."""
 
-    error: ErrorFacts
+    error: Annotated[ErrorFacts, "The error."]
 
 
 def facts_of(error: Exception) -> tuple[int, ErrorFacts]:

@@ -41,22 +41,39 @@ Id = Annotated[str, Meta(min_length=1, max_length=200)]
 StoreIds = Annotated[
     list[Id], Meta(min_length=1, max_length=1, description="Vector store to answer from, by id or name.")
 ]
+ModelId = Annotated[str, "Id of the model, as listed by `/v1/models`. MODEL@COLLECTION answers from that collection."]
+Created = Annotated[int, "Time of creation in Unix seconds."]
+Score = Annotated[
+    float, "Relevance score, comparable only within one search. It is not a probability and may exceed 1."
+]
+Outdated = Annotated[
+    str | None,
+    "Not part of OpenAI's API: the reason why the text is from an earlier file than the document's present one, which "
+    "has not been read yet or could not be read; otherwise null.",
+]
 MaxResults = Annotated[int, Meta(ge=1, le=50)]
 
-Anything = Annotated[list[dict[str, Any]], Meta(max_length=10_000)] | None
+Anything = (
+    Annotated[
+        list[dict[str, Any]],
+        "Accepted so that earlier answers can be sent back; no effect on the answer.",
+        Meta(max_length=10_000),
+    ]
+    | None
+)
 """Parts of earlier answers, sent back with the conversation. Not read."""
 
 
 class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Text format of the answer; only `text` is supported."""
 
-    type: Literal["text"]
+    type: Annotated[Literal["text"], "Type of the format; only `text` is supported."]
 
 
 class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Chunking strategy; only `auto` is supported. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
 
-    type: Literal["auto"]
+    type: Annotated[Literal["auto"], "Type of the strategy; only `auto` is supported."]
 
 
 def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -34,10 +34,18 @@ NOT_FOUND = "No such vector store, or no such batch of files in it."
 class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files to attach to a vector store: either `file_ids` or `files`."""
 
-    file_ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_FILES)] | None = None
-    files: Annotated[list[NewStoreFile], Meta(min_length=1, max_length=MAX_FILES)] | None = None
-    attributes: Attributes | None = None
-    chunking_strategy: AutoChunking | None = None
+    file_ids: (
+        Annotated[
+            list[Id], "Ids of the files, which all get the same attributes.", Meta(min_length=1, max_length=MAX_FILES)
+        ]
+        | None
+    ) = None
+    files: (
+        Annotated[list[NewStoreFile], "Files with attributes of their own.", Meta(min_length=1, max_length=MAX_FILES)]
+        | None
+    ) = None
+    attributes: Annotated[Attributes | None, "Attributes of all files in `file_ids`."] = None
+    chunking_strategy: Annotated[AutoChunking | None, "Chunking strategy; only `auto` is supported."] = None
 
     def to_attach(self) -> list[Attach]:
         """The files to attach, each with its attributes. Raises BadParam for neither or both lists, and for attributes

@@ -18,6 +18,7 @@ from api.http.attachment import attachment
 from api.http.bodies import OF_UPLOADS
 from api.http.observe import note_made
 from api.openai.errors import errors
+from api.openai.fields import Created
 from api.openai.paging import After, Order, page_fields
 from api.v1.documents import FORM_BYTES
 from ragkv.access.caller import Caller
@@ -37,18 +38,18 @@ Purpose = Literal["assistants", "user_data"]
 class FileForm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file to upload."""
 
-    file: UploadFile
-    purpose: Purpose
+    file: Annotated[UploadFile, "File to upload."]
+    purpose: Annotated[Purpose, "Purpose of the file. Both values have the same effect."]
 
 
 class FileObject(msgspec.Struct, frozen=True, kw_only=True):
     """An uploaded file."""
 
     id: str
-    bytes: int
-    created_at: int
-    filename: str
-    purpose: str
+    bytes: Annotated[int, "Size of the file in bytes."]
+    created_at: Created
+    filename: Annotated[str, "Name of the file."]
+    purpose: Annotated[str, "Purpose of the file."]
     object: Literal["file"] = "file"
     status: Literal["processed"] = "processed"
 
@@ -66,10 +67,10 @@ class FileObject(msgspec.Struct, frozen=True, kw_only=True):
 class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of files."""
 
-    data: list[FileObject]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+    data: Annotated[list[FileObject], "Files."]
+    has_more: Annotated[bool, "Whether there are more items after this page."]
+    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
+    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
     object: Literal["list"] = "list"
 
     @classmethod
@@ -81,9 +82,9 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """Confirmation that a file was deleted."""
 
-    id: str
+    id: Annotated[str, "Id of the deleted file."]
     object: Literal["file"] = "file"
-    deleted: bool = True
+    deleted: Annotated[bool, "Always true."] = True
 
 
 @post(

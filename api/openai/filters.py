@@ -22,10 +22,16 @@ Single = Text | Whole | float | bool
 class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A filter over attributes: a comparison with `key` and `value`, or a combination of `filters`."""
 
-    type: Annotated[Kind, Meta(examples=["eq"])]
-    key: Annotated[str, Meta(min_length=1, max_length=100, examples=["year"])] | None = None
-    value: Single | Annotated[list[Single], Meta(max_length=1000)] | None = None
-    filters: "Annotated[list[FilterBody], Meta(min_length=1, max_length=100)] | None" = None
+    type: Annotated[Kind, "Comparison operator, or `and` or `or` to combine filters.", Meta(examples=["eq"])]
+    key: Annotated[str, "Attribute to compare.", Meta(min_length=1, max_length=100, examples=["year"])] | None = None
+    value: Annotated[
+        Single | Annotated[list[Single], Meta(max_length=1000)] | None,
+        "Value to compare with; a list for `in` and `nin`.",
+    ] = None
+    filters: (
+        Annotated[list["FilterBody"], "Filters to combine with `and` or `or`.", Meta(min_length=1, max_length=100)]
+        | None
+    ) = None
 
 
 def filter_of(body: FilterBody, param: str) -> AttributeFilter:

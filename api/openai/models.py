@@ -1,7 +1,7 @@
 """/v1/models: the served model, alone and with each of the tenant's collections."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import Router, get
@@ -10,6 +10,7 @@ from litestar.params import FromPath
 
 from api.access.auth import reading
 from api.openai.errors import NoSuchModel, errors
+from api.openai.fields import Created
 from ragkv.access.caller import Caller
 from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.errors import NotFound
@@ -23,16 +24,16 @@ AT = "@"
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     """A model: the served one, or MODEL@COLLECTION, which answers from that collection."""
 
-    id: str
-    created: int
+    id: Annotated[str, "Id of the model: MODEL, or MODEL@COLLECTION."]
+    created: Created
     object: Literal["model"] = "model"
-    owned_by: str = "ragkv"
+    owned_by: Annotated[str, "Always `ragkv`."] = "ragkv"
 
 
 class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
     """A list of models."""
 
-    data: list[ModelView]
+    data: Annotated[list[ModelView], "Models."]
     object: Literal["list"] = "list"
 
 

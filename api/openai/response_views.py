@@ -2,12 +2,12 @@
 
 import time
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from api.openai.fields import TextFormat
+from api.openai.fields import Created, Outdated, Score, TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.question import Answer, Question, Usage
 from ragkv.catalog.attachments import StoreEntry
@@ -19,39 +19,41 @@ ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 class FileSearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A passage that the answer was generated from."""
 
-    file_id: str
-    filename: str
-    score: float
-    text: str
-    attributes: dict[str, str | int | float | bool]
-    outdated: str | None = None
+    file_id: Annotated[str, "Id of the file."]
+    filename: Annotated[str, "Name of the file."]
+    score: Score
+    text: Annotated[str, "Text of the passage."]
+    attributes: Annotated[dict[str, str | int | float | bool], "Attributes of the file."]
+    outdated: Outdated = None
 
 
 class FileSearchCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="file_search_call"):
     """The file search that every response begins with."""
 
     id: str
-    queries: list[str]
-    status: Literal["in_progress", "completed"]
-    results: list[FileSearchResult] | None = None
+    queries: Annotated[list[str], "Queries of the search."]
+    status: Annotated[Literal["in_progress", "completed"], "Status of the item."]
+    results: Annotated[list[FileSearchResult] | None, "Passages, best first; null unless requested with `include`."] = (
+        None
+    )
 
 
 class Annotation(msgspec.Struct, frozen=True, kw_only=True):
     """A file citation."""
 
-    file_id: str
-    filename: str
-    index: int
-    outdated: str | None = None
+    file_id: Annotated[str, "Id of the cited file."]
+    filename: Annotated[str, "Name of the cited file."]
+    index: Annotated[int, "Offset in the text at which the cited passage ends."]
+    outdated: Outdated = None
     type: Literal["file_citation"] = "file_citation"
 
 
 class OutputText(msgspec.Struct, frozen=True, kw_only=True):
     """The text of the answer with its citations."""
 
-    text: str
-    annotations: list[Annotation]
-    logprobs: list[dict[str, Any]] = []
+    text: Annotated[str, "Text of the answer."]
+    annotations: Annotated[list[Annotation], "Citations of files, in the order of the text."]
+    logprobs: Annotated[list[dict[str, Any]], "Log probabilities are not returned."] = []
     type: Literal["output_text"] = "output_text"
 
 
@@ -59,32 +61,32 @@ class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag_field="type",
     """The message with the answer."""
 
     id: str
-    status: Literal["in_progress", "completed", "incomplete"]
-    content: list[OutputText]
+    status: Annotated[Literal["in_progress", "completed", "incomplete"], "Status of the item."]
+    content: Annotated[list[OutputText], "The text of the answer, as the only part."]
     role: Literal["assistant"] = "assistant"
 
 
 class InputDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Input tokens that were not computed for this question."""
 
-    cached_tokens: int
-    cache_write_tokens: int = 0
+    cached_tokens: Annotated[int, "Tokens found in the engine's cache or stitched from stored KV."]
+    cache_write_tokens: Annotated[int, "Always 0."] = 0
 
 
 class OutputDetails(msgspec.Struct, frozen=True, kw_only=True):
     """Details of the output tokens."""
 
-    reasoning_tokens: int = 0
+    reasoning_tokens: Annotated[int, "Always 0: reasoning is not counted separately."] = 0
 
 
 class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts of a response."""
 
-    input_tokens: int
-    input_tokens_details: InputDetails
-    output_tokens: int
-    output_tokens_details: OutputDetails
-    total_tokens: int
+    input_tokens: Annotated[int, "Tokens of the prompt."]
+    input_tokens_details: Annotated[InputDetails, "Details of the input tokens."]
+    output_tokens: Annotated[int, "Tokens of the answer."]
+    output_tokens_details: Annotated[OutputDetails, "Details of the output tokens."]
+    total_tokens: Annotated[int, "Tokens of the prompt and the answer."]
 
     @classmethod
     def of(cls, usage: Usage) -> "ResponseUsage":
@@ -100,46 +102,50 @@ class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
 class Incomplete(msgspec.Struct, frozen=True):
     """The reason why a response is incomplete."""
 
-    reason: Literal["max_output_tokens"] = "max_output_tokens"
+    reason: Annotated[
+        Literal["max_output_tokens"], "Always `max_output_tokens`: the answer reached the maximum number of tokens."
+    ] = "max_output_tokens"
 
 
 class ResponseFailure(msgspec.Struct, frozen=True):
     """The error that ended a streamed response."""
 
-    message: str
-    code: Literal["server_error"] = "server_error"
+    message: Annotated[str, "Explanation of the error."]
+    code: Annotated[Literal["server_error"], "Code of the error."] = "server_error"
 
 
 class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Text options of the answer."""
 
-    format: TextFormat | None = None
+    format: Annotated[TextFormat | None, "Format of the answer; only text is supported."] = None
 
 
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     """A response. Responses are not stored and cannot be retrieved later."""
 
     id: str
-    created_at: int
-    model: str
-    status: ResponseStatus
-    output: list[FileSearchCall | OutputMessage] = []
-    usage: ResponseUsage | None = None
-    error: ResponseFailure | None = None
-    incomplete_details: Incomplete | None = None
-    instructions: str | None = None
-    max_output_tokens: int | None = None
-    metadata: dict[str, str] = {}
-    parallel_tool_calls: bool = True
-    previous_response_id: None = None
-    store: bool = False
-    temperature: float = 0.0
-    text: TextConfig = TextConfig(TextFormat("text"))
-    tool_choice: Any = "auto"
-    tools: list[Any] = []
-    top_p: float = 1.0
+    created_at: Created
+    model: Annotated[str, "Model as requested."]
+    status: Annotated[ResponseStatus, "Status of the response."]
+    output: Annotated[list[FileSearchCall | OutputMessage], "The file search and the message with the answer."] = []
+    usage: Annotated[ResponseUsage | None, "Token counts; null until the response is finished."] = None
+    error: Annotated[ResponseFailure | None, "Error that ended the response; null without one."] = None
+    incomplete_details: Annotated[
+        Incomplete | None, "Reason why the response is incomplete; null for a complete one."
+    ] = None
+    instructions: Annotated[str | None, "Instructions as requested."] = None
+    max_output_tokens: Annotated[int | None, "Maximum number of tokens as requested."] = None
+    metadata: Annotated[dict[str, str], "Metadata as requested."] = {}
+    parallel_tool_calls: Annotated[bool, "As requested; no effect on the answer."] = True
+    previous_response_id: Annotated[None, "Always null."] = None
+    store: Annotated[bool, "Always false: responses are not stored."] = False
+    temperature: Annotated[float, "Always 0: decoding is greedy."] = 0.0
+    text: Annotated[TextConfig, "Text options of the answer."] = TextConfig(TextFormat("text"))
+    tool_choice: Annotated[Any, "Choice of the tool as requested."] = "auto"
+    tools: Annotated[list[Any], "Tools as requested."] = []
+    top_p: Annotated[float, "As requested; no effect on the answer."] = 1.0
     truncation: Literal["disabled"] = "disabled"
-    ragkv: AnswerFacts | UnsetType = UNSET
+    ragkv: Annotated[AnswerFacts | UnsetType, "Details that are not part of OpenAI's API."] = UNSET
     object: Literal["response"] = "response"
 
 

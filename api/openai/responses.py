@@ -19,6 +19,7 @@ from api.openai.fields import (
     Flag,
     Ignored,
     MaxResults,
+    ModelId,
     NotSupported,
     Off,
     StoreIds,
@@ -54,8 +55,8 @@ from ragkv.parts import Parts
 class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A text part of a message. Images, audio and files are not supported."""
 
-    type: Literal["input_text", "output_text"]
-    text: str
+    type: Annotated[Literal["input_text", "output_text"], "Type of the part."]
+    text: Annotated[str, "Text of the part."]
     annotations: Anything = None
     logprobs: Anything = None
 
@@ -63,13 +64,15 @@ class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message, or an output item of an earlier response, sent back unchanged."""
 
-    type: Literal["message", "file_search_call"] = "message"
-    role: Role | None = None
-    content: str | list[InputText] | None = None
+    type: Annotated[Literal["message", "file_search_call"], "Type of the item."] = "message"
+    role: Annotated[Role | None, "Author of the message. Required for messages."] = None
+    content: Annotated[str | list[InputText] | None, "Text of the message, or its text parts."] = None
     id: Ignored = None
     status: Ignored = None
     phase: Ignored = None
-    queries: list[str] | None = None
+    queries: Annotated[
+        list[str] | None, "Accepted so that earlier answers can be sent back; no effect on the answer."
+    ] = None
     results: Anything = None
 
     @property
@@ -80,37 +83,53 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class FileSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The file search tool."""
 
-    type: Literal["file_search"]
+    type: Annotated[Literal["file_search"], "Type of the tool; only `file_search` is supported."]
     vector_store_ids: StoreIds
-    max_num_results: MaxResults | None = None
-    filters: FilterBody | None = None
-    ranking_options: Ranking | None = None
+    max_num_results: Annotated[MaxResults | None, "Maximum number of passages."] = None
+    filters: Annotated[FilterBody | None, "Use only files whose attributes match this filter."] = None
+    ranking_options: Annotated[Ranking | None, "Ranking options; only the defaults are supported."] = None
 
 
 class ChosenTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The tool to use; only `file_search` is supported."""
 
-    type: Literal["file_search"]
+    type: Annotated[Literal["file_search"], "Type of the tool; only `file_search` is supported."]
 
 
 class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A response request. Every response begins with a file search, with or without the tool in `tools`."""
 
-    model: Annotated[str, Meta(examples=["SmolLM2-135M-Instruct"])]
+    model: Annotated[ModelId, Meta(examples=["SmolLM2-135M-Instruct"])]
     input: (
-        Annotated[str, Meta(min_length=1, examples=["Who wrote the first program?"])]
+        Annotated[
+            str,
+            "The question, or a conversation whose last message is the question.",
+            Meta(min_length=1, examples=["Who wrote the first program?"]),
+        ]
         | Annotated[list[InputItem], Meta(min_length=1, max_length=1000)]
     )
-    instructions: str | None = None
-    tools: Annotated[list[FileSearch], Meta(max_length=1)] = []
-    tool_choice: Literal["auto", "required"] | ChosenTool | None = None
-    include: Annotated[list[Literal["file_search_call.results"]], Meta(max_length=10)] | None = None
-    max_output_tokens: Tokens = None
-    stream: bool | None = None
+    instructions: Annotated[str | None, "Additional instructions for the answer."] = None
+    tools: Annotated[
+        list[FileSearch], "The file search tool, with the vector store to answer from.", Meta(max_length=1)
+    ] = []
+    tool_choice: Annotated[
+        Literal["auto", "required"] | ChosenTool | None,
+        "Choice of the tool; no effect, since every response begins with a file search.",
+    ] = None
+    include: (
+        Annotated[
+            list[Literal["file_search_call.results"]],
+            "Additional output: `file_search_call.results` adds the passages to the file search.",
+            Meta(max_length=10),
+        ]
+        | None
+    ) = None
+    max_output_tokens: Annotated[Tokens, "Maximum number of tokens of the answer."] = None
+    stream: Annotated[bool | None, "Whether to stream the response as server-sent events."] = None
 
     temperature: Zero = None
-    text: TextConfig | None = None
-    truncation: Literal["disabled"] | None = None
+    text: Annotated[TextConfig | None, "Text options; only plain text is supported."] = None
+    truncation: Annotated[Literal["disabled"] | None, "Truncation strategy; only `disabled` is supported."] = None
     background: Off = None
     store: Off = None
 

@@ -1,11 +1,15 @@
 """Sources of an answer: its passages and citations as files of a vector store."""
 
+from typing import Annotated
+
 import msgspec
 
-from api.v1.ask import AnswerView, UsageView
+from api.openai.fields import Outdated
+from api.v1.ask import AnswerView, PageBoxesPath, PageTextPath, UsageView
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.catalog.attachments import StoreEntry, entries_by_document
+from ragkv.catalog.listing import PageLabel, TextEnd, TextStart
 from ragkv.catalog.metadata import Metadata
 from ragkv.db.database import Database
 
@@ -14,32 +18,36 @@ class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
     """A citation: characters [start, end) of a file's text support characters [answer_start, answer_end) of the
     answer."""
 
-    answer_start: int
-    answer_end: int
-    file_id: str
-    filename: str
+    answer_start: Annotated[int, "Offset of the first supported character in the answer."]
+    answer_end: Annotated[int, "Offset after the last supported character in the answer."]
+    file_id: Annotated[str, "Id of the cited file."]
+    filename: Annotated[str, "Name of the cited file."]
     document_id: str
-    chunk_id: str
-    title: str
-    page: int | None
-    page_label: str | None
-    start: int
-    end: int
-    quote: str
-    page_text: str
-    page_boxes: str | None
-    outdated: str | None
+    chunk_id: Annotated[str, "Id of the chunk."]
+    title: Annotated[str, "Title of the document."]
+    page: Annotated[int | None, "Page number, starting from 1; null for formats without pages."]
+    page_label: PageLabel
+    start: TextStart
+    end: TextEnd
+    quote: Annotated[str, "Text of the document at this place."]
+    page_text: PageTextPath
+    page_boxes: PageBoxesPath
+    outdated: Outdated
 
 
 class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Details of an answer that are not part of OpenAI's API: passages, timings and token counts by origin."""
 
-    answer_id: str
-    vector_store_id: str
-    passages: list[PassageView]
-    timings: Timings
-    usage: UsageView
-    cached_answer: CachedAnswer | None
+    answer_id: Annotated[
+        str, "Id of the answer, for feedback: also the last part of the id of the completion or response."
+    ]
+    vector_store_id: Annotated[str, "Id of the vector store that was searched."]
+    passages: Annotated[list[PassageView], "Passages of the prompt."]
+    timings: Annotated[Timings, "Durations of the answer."]
+    usage: Annotated[UsageView, "Token counts by origin."]
+    cached_answer: Annotated[
+        CachedAnswer | None, "Cache entry that the answer was taken from; null if the answer was generated."
+    ]
 
 
 def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, StoreEntry]:

@@ -29,9 +29,11 @@ StatusFilter = Annotated[FileStatus | None, QueryParameter(description="Return o
 class NewStoreFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file to attach to a vector store."""
 
-    file_id: Id
-    attributes: Attributes | None = None
-    chunking_strategy: AutoChunking | None = None
+    file_id: Annotated[Id, "Id of the file."]
+    attributes: Annotated[
+        Attributes | None, "Attributes of the file. If it is already attached, they replace its attributes."
+    ] = None
+    chunking_strategy: Annotated[AutoChunking | None, "Chunking strategy; only `auto` is supported."] = None
 
     def to_attach(self) -> Attach:
         return Attach(self.file_id, None if self.attributes is None else dict(self.attributes))
@@ -40,22 +42,22 @@ class NewStoreFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class AttributesChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """New attributes of a file."""
 
-    attributes: Attributes | None
+    attributes: Annotated[Attributes | None, "New attributes, which replace all existing ones."]
 
 
 class TextOfFile(msgspec.Struct, frozen=True):
     """The text of one chunk."""
 
-    text: str
+    text: Annotated[str, "Text of the chunk."]
     type: Literal["text"] = "text"
 
 
 class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
     """The text of a file, chunk by chunk."""
 
-    data: list[TextOfFile]
-    has_more: bool = False
-    next_page: None = None
+    data: Annotated[list[TextOfFile], "Texts of the chunks, in order."]
+    has_more: Annotated[bool, "Always false: all items are returned."] = False
+    next_page: Annotated[None, "Always null."] = None
     object: Literal["vector_store.file_content.page"] = "vector_store.file_content.page"
 
 

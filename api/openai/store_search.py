@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from api.access.auth import reading
 from api.openai.errors import BadParam, errors
-from api.openai.fields import MaxResults, NoThreshold, Off, refuse_switched_on
+from api.openai.fields import MaxResults, NoThreshold, Off, Outdated, Score, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from ragkv.answer.limits import QUESTION_CHARACTERS
@@ -28,17 +28,22 @@ Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, exampl
 class Ranking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Ranking options; only the defaults are supported."""
 
-    ranker: Literal["auto"] | None = None
-    score_threshold: NoThreshold = None
+    ranker: Annotated[Literal["auto"] | None, "Ranker; only `auto` is supported."] = None
+    score_threshold: Annotated[
+        NoThreshold, "Minimum score. Only 0 is supported: passages are not filtered by score."
+    ] = None
 
 
 class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A search of a vector store."""
 
-    query: Query | Annotated[list[Query], Meta(min_length=1, max_length=8)]
-    max_num_results: MaxResults | None = None
-    filters: FilterBody | None = None
-    ranking_options: Ranking | None = None
+    query: Annotated[
+        Query | Annotated[list[Query], Meta(min_length=1, max_length=8)],
+        "A query, or several queries whose results are merged.",
+    ]
+    max_num_results: Annotated[MaxResults | None, "Maximum number of passages."] = None
+    filters: Annotated[FilterBody | None, "Use only files whose attributes match this filter."] = None
+    ranking_options: Annotated[Ranking | None, "Ranking options; only the defaults are supported."] = None
     rewrite_query: Off = None
 
     @property
@@ -49,28 +54,28 @@ class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 class PassageText(msgspec.Struct, frozen=True):
     """The text of a passage."""
 
-    text: str
+    text: Annotated[str, "Text of the passage."]
     type: Literal["text"] = "text"
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
     """A passage that was found."""
 
-    file_id: str
-    filename: str
-    score: float
-    attributes: dict[str, str | int | float | bool]
-    content: list[PassageText]
-    outdated: str | None = None
+    file_id: Annotated[str, "Id of the file."]
+    filename: Annotated[str, "Name of the file."]
+    score: Score
+    attributes: Annotated[dict[str, str | int | float | bool], "Attributes of the file."]
+    content: Annotated[list[PassageText], "Text of the passage."]
+    outdated: Outdated = None
 
 
 class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
     """Search results, best first."""
 
-    search_query: list[str]
-    data: list[SearchResult]
-    has_more: bool = False
-    next_page: None = None
+    search_query: Annotated[list[str], "Queries as requested."]
+    data: Annotated[list[SearchResult], "Passages, best first."]
+    has_more: Annotated[bool, "Always false: all items are returned."] = False
+    next_page: Annotated[None, "Always null."] = None
     object: Literal["vector_store.search_results.page"] = "vector_store.search_results.page"
 
 

@@ -1,10 +1,11 @@
 """Vector stores, their files and file batches in OpenAI's format."""
 
 from collections import Counter
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from api.openai.fields import Created, Outdated
 from api.openai.paging import page_fields
 from api.openai.sources import attributes_of
 from ragkv.catalog.attachments import StoreEntry
@@ -29,11 +30,11 @@ _STATUS: dict[Status, FileStatus] = {status: name for name, statuses in STATUSES
 class FileCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Number of files by status."""
 
-    in_progress: int
-    completed: int
-    failed: int
-    cancelled: int
-    total: int
+    in_progress: Annotated[int, "Files waiting for or in ingestion."]
+    completed: Annotated[int, "Files that can be searched."]
+    failed: Annotated[int, "Files that could not be ingested."]
+    cancelled: Annotated[int, "Files of a batch that are no longer attached."]
+    total: Annotated[int, "All files."]
 
     @classmethod
     def of(cls, statuses: Counter[Status], cancelled: int = 0) -> "FileCounts":
@@ -45,12 +46,14 @@ class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
     """A vector store: a collection of documents."""
 
     id: str
-    name: str
-    created_at: int
-    status: Literal["in_progress", "completed"]
-    file_counts: FileCounts
-    usage_bytes: int
-    metadata: dict[str, str] = {}
+    name: Annotated[str, "Name of the vector store."]
+    created_at: Created
+    status: Annotated[
+        Literal["in_progress", "completed"], "`in_progress` while files are being ingested, else `completed`."
+    ]
+    file_counts: Annotated[FileCounts, "Number of files by status."]
+    usage_bytes: Annotated[int, "Size of the files in bytes."]
+    metadata: Annotated[dict[str, str], "Always empty."] = {}
     object: Literal["vector_store"] = "vector_store"
 
     @classmethod
@@ -69,10 +72,10 @@ class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
 class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of vector stores."""
 
-    data: list[VectorStore]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+    data: Annotated[list[VectorStore], "Vector stores."]
+    has_more: Annotated[bool, "Whether there are more items after this page."]
+    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
+    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
     object: Literal["list"] = "list"
 
     @classmethod
@@ -84,36 +87,36 @@ class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
 class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """Confirmation that a vector store was deleted."""
 
-    id: str
+    id: Annotated[str, "Id of the deleted vector store."]
     object: Literal["vector_store.deleted"] = "vector_store.deleted"
-    deleted: bool = True
+    deleted: Annotated[bool, "Always true."] = True
 
 
 class LastError(msgspec.Struct, frozen=True):
     """The reason why a file could not be ingested."""
 
-    message: str
+    message: Annotated[str, "Explanation of the failure."]
     code: Literal["invalid_file"] = "invalid_file"
 
 
 class OtherChunking(msgspec.Struct, frozen=True):
     """Chunking strategy of a file; always `other`. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
 
-    type: Literal["other"] = "other"
+    type: Annotated[Literal["other"], "Type of the strategy; always `other`."] = "other"
 
 
 class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a vector store, or a document that was uploaded to the collection directly."""
 
-    id: str
-    created_at: int
+    id: Annotated[str, "Id of the file, or of the document if it was uploaded to the collection directly."]
+    created_at: Annotated[int, "Time at which the file was attached, in Unix seconds."]
     vector_store_id: str
-    status: FileStatus
-    usage_bytes: int
-    last_error: LastError | None
-    attributes: dict[str, str | int | float | bool]
-    outdated: str | None = None
-    chunking_strategy: OtherChunking = OtherChunking()
+    status: Annotated[FileStatus, "Status of the file: `completed` as soon as it can be searched."]
+    usage_bytes: Annotated[int, "Size of the file in bytes."]
+    last_error: Annotated[LastError | None, "Reason for the failure; null unless `status` is `failed`."]
+    attributes: Annotated[dict[str, str | int | float | bool], "Attributes of the file: the metadata of its document."]
+    outdated: Outdated = None
+    chunking_strategy: Annotated[OtherChunking, "Chunking strategy; always `other`."] = OtherChunking()
     object: Literal["vector_store.file"] = "vector_store.file"
 
     @classmethod
@@ -134,10 +137,10 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
 class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of files of a vector store."""
 
-    data: list[StoreFile]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+    data: Annotated[list[StoreFile], "Files."]
+    has_more: Annotated[bool, "Whether there are more items after this page."]
+    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
+    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
     object: Literal["list"] = "list"
 
     @classmethod
@@ -149,19 +152,19 @@ class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
 class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):
     """Confirmation that a file was detached from a vector store."""
 
-    id: str
+    id: Annotated[str, "Id of the detached file."]
     object: Literal["vector_store.file.deleted"] = "vector_store.file.deleted"
-    deleted: bool = True
+    deleted: Annotated[bool, "Always true."] = True
 
 
 class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
     """A batch of files that were attached together."""
 
     id: str
-    created_at: int
+    created_at: Created
     vector_store_id: str
-    status: FileStatus
-    file_counts: FileCounts
+    status: Annotated[FileStatus, "Status of the batch."]
+    file_counts: Annotated[FileCounts, "Number of files by status."]
     object: Literal["vector_store.files_batch"] = "vector_store.files_batch"
 
     @classmethod

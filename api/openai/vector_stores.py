@@ -42,9 +42,11 @@ NoTags = Annotated[dict[str, str], Meta(max_length=0, description="Only an empty
 class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new vector store."""
 
-    name: StoreName | None = None
-    file_ids: Annotated[list[Id], Meta(max_length=500)] = []
-    chunking_strategy: AutoChunking | None = None
+    name: Annotated[
+        StoreName | None, "Name of the vector store, unique within the tenant. A name is generated if it is omitted."
+    ] = None
+    file_ids: Annotated[list[Id], "Ids of files to attach.", Meta(max_length=500)] = []
+    chunking_strategy: Annotated[AutoChunking | None, "Chunking strategy; only `auto` is supported."] = None
     metadata: NoTags | None = None
     description: NotSupported = None
     expires_after: NotSupported = None
@@ -53,7 +55,7 @@ class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a vector store. Omitted fields are unchanged."""
 
-    name: StoreName | None = None
+    name: Annotated[StoreName | None, "New name, unique within the tenant."] = None
     metadata: NoTags | None = None
     expires_after: NotSupported = None
 

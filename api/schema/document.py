@@ -5,19 +5,18 @@ API keys, streams, descriptions of parameters, and an example of everything are 
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import is_dataclass
 from http import HTTPStatus
 from inspect import cleandoc
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from litestar import Litestar
 from litestar.response import File, ServerSentEvent, Stream
 
 from api.schema.examples import example_of
-from api.schema.fields import COMMON, FIELDS
 from api.schema.openai_examples import openai_example_of
-from api.schema.openai_fields import OPENAI_COMMON, OPENAI_FIELDS
-from api.schema.routes import Route, routes_of
+from api.schema.routes import UNIONS, Route, routes_of
 from api.schema.streams import LINES, STREAMS, media_of
 
 Json = dict[str, Any]
@@ -79,23 +78,39 @@ PARAMETERS = {
     "purpose": "Return only files with this purpose.",
 }
 
+FIELDS = {
+    "id": "Unique id.",
+    "name": "Name.",
+    "object": "Type of the object.",
+    "collection_id": "Id of the collection.",
+    "document_id": "Id of the document.",
+    "vector_store_id": "Id of the vector store.",
+    "created_at": "Time of creation.",
+    "updated_at": "Time of the last change.",
+    "last_used_at": "Time of the last use, accurate to about half a minute; null before the first.",
+    "next": "Cursor of the next page; null on the last page.",
+}
+"""Descriptions of fields that mean the same in every type. Others have theirs at the field: a string in `Annotated`."""
+
 
 def document_of(app: Litestar) -> Json:
     """The document of an app."""
     document: Json = app.openapi_schema.to_schema()
     routes = list(routes_of(app))
-    describe, components = _described(routes)
+    types, forms = _json_types(routes), [route.body for route in routes if route.is_form]
+    describe, components = _described(types)
     for route in routes:
         _complete(document["paths"][route.path][route.method], route, describe)
     schemas = dict(_used(document["paths"], document["components"]["schemas"] | components))
-    _describe_components(schemas, routes)
+    _describe_forms(schemas, forms)
+    _describe_fields(schemas, field_texts([*types, *forms]))
     document["components"] = {"schemas": schemas, "securitySchemes": KEYS}
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return document
 
 
-def _described(routes: list[Route]) -> tuple[Callable[[Any], Json], Json]:
-    """A function that gives the schema of a JSON type of the routes, and the components that the schemas refer to."""
+def _json_types(routes: list[Route]) -> list[Any]:
+    """The JSON types of the routes' bodies, responses and events."""
     types: list[Any] = []
     for route in routes:
         if route.body is not None and not route.is_form:
@@ -104,6 +119,11 @@ def _described(routes: list[Route]) -> tuple[Callable[[Any], Json], Json]:
         types += (spec.data_container for spec in (route.handler.responses or {}).values())
         if stream := STREAMS.get(route.path):
             types += stream.kinds.values()
+    return types
+
+
+def _described(types: list[Any]) -> tuple[Callable[[Any], Json], Json]:
+    """A function that gives the schema of one of the types, and the components that the schemas refer to."""
     kinds = {repr(kind): kind for kind in types}
     schemas, components = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
     by_name = dict(zip(kinds, schemas, strict=True))
@@ -177,20 +197,42 @@ def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
     return openai_example_of(kind, status, detail) if native is None else native
 
 
-def _describe_components(schemas: Json, routes: list[Route]) -> None:
-    """Add descriptions of forms and fields, which neither msgspec nor Litestar has, and whether forms are closed."""
-    for route in routes:
-        if route.is_form:
-            form = schemas[route.body.__name__]
-            form["description"] = cleandoc(route.body.__doc__)
-            if route.body.__struct_config__.forbid_unknown_fields:
-                form["additionalProperties"] = False
+def _describe_forms(schemas: Json, forms: list[Any]) -> None:
+    """Add descriptions of forms, which Litestar does not have, and whether they are closed."""
+    for form in forms:
+        schemas[form.__name__]["description"] = cleandoc(form.__doc__)
+        if form.__struct_config__.forbid_unknown_fields:
+            schemas[form.__name__]["additionalProperties"] = False
+
+
+def _describe_fields(schemas: Json, texts: dict[str, dict[str, str]]) -> None:
     for name, component in schemas.items():
-        fields = FIELDS.get(name) or OPENAI_FIELDS.get(name, {})
         for field, schema in component.get("properties", {}).items():
+            only = "Always `{}`.".format(*schema["enum"]) if len(schema.get("enum", ())) == 1 else ""
             other_type = next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
-            text = fields.get(field) or other_type or COMMON.get(field) or OPENAI_COMMON.get(field, "")
+            text = texts.get(name, {}).get(field) or other_type or FIELDS.get(field) or only
             schema.setdefault("description", text)
+
+
+def field_texts(types: list[Any]) -> dict[str, dict[str, str]]:
+    """Descriptions of fields, by type and field: of these types, and of all types in their fields."""
+    texts: dict[str, dict[str, str]] = {}
+    waiting = [*types]
+    while waiting:
+        kind = waiting.pop()
+        waiting += get_args(kind)
+        if isinstance(kind, type) and kind.__name__ not in texts and (_is_json(kind) or is_dataclass(kind)):
+            hints = get_type_hints(kind, include_extras=True)
+            texts[kind.__name__] = {name: _text_of(hint) for name, hint in hints.items()}
+            waiting += hints.values()
+    return texts
+
+
+def _text_of(hint: Any) -> str:
+    """The string in an `Annotated` type, or in a member of a union; empty for none."""
+    members = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
+    strings = (text for member in members for text in getattr(member, "__metadata__", ()) if isinstance(text, str))
+    return next(strings, "")
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

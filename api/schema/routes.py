@@ -12,6 +12,8 @@ from litestar.routes import HTTPRoute
 
 from api.access.auth import PUBLIC, Requires
 
+UNIONS = (Union, type(int | str))
+
 
 @dataclass(frozen=True, slots=True)
 class Route:
@@ -50,7 +52,7 @@ class Route:
     def answers(self) -> list[Any]:
         """Types of a successful response: those encoded as JSON, `File` or `ServerSentEvent`; empty for no content."""
         returned = self.handler.parsed_fn_signature.return_type.annotation
-        kinds = get_args(returned) if get_origin(returned) in _UNIONS else (returned,)
+        kinds = get_args(returned) if get_origin(returned) in UNIONS else (returned,)
         contents = (get_args(kind)[0] if get_origin(kind) is Response else kind for kind in kinds)
         return [kind for kind in contents if kind is not type(None)]
 
@@ -62,6 +64,3 @@ def routes_of(app: Litestar) -> Iterator[Route]:
             for method, (handler, _) in route.route_handler_map.items():
                 if handler.resolve_include_in_schema():
                     yield Route(str(method).lower(), route.path_format, handler)
-
-
-_UNIONS = (Union, type(int | str))

@@ -23,10 +23,13 @@ from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, Question
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
+from ragkv.catalog.cited import Outdated
+from ragkv.catalog.listing import PageLabel, PageNumber, TextEnd, TextStart
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.policies import PolicyAlias, PolicyName, policy_name
 from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode
+from ragkv.statistics.views import Cached, Computed, Recomputed, Stitched
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 EVENT_STREAM = "text/event-stream"
@@ -37,6 +40,16 @@ OPTIONS = (
 )  # fmt: skip
 """Fields of the body that a `Question` has too."""
 
+PageTextPath = Annotated[
+    str,
+    "Path of the text of its page, slide or sheet. Requests are refused (422) once the words at this place have "
+    "changed.",
+]
+PageBoxesPath = Annotated[
+    str | None,
+    "Path of the boxes over it on the picture of its page, with the same refusal; null where pages have no pictures.",
+]
+
 Events = AsyncGenerator[Delta | Answer, None]
 KeptAlive = AsyncGenerator[Delta | Answer | None, None]
 """Events as `with_silences` gives them."""
@@ -45,28 +58,45 @@ KeptAlive = AsyncGenerator[Delta | Answer | None, None]
 class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An earlier message of the conversation."""
 
-    role: Literal["user", "assistant"]
-    content: Annotated[str, Meta(max_length=100_000)]
+    role: Annotated[Literal["user", "assistant"], "Author of the message."]
+    content: Annotated[str, "Text of the message.", Meta(max_length=100_000)]
 
 
 class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question. Omitted options take the values of the service's settings."""
 
     question: QuestionText
-    collection: str = DEFAULT_COLLECTION
+    collection: Annotated[str, "Collection id or name."] = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: DocumentIdList | None = None
-    history: Annotated[list[TurnBody], Meta(max_length=200)] = []
-    stream: bool = False
-    mode: Mode = "stitched"
-    policy: PolicyName | PolicyAlias | None = None
-    recompute_ratio: Annotated[float, Meta(ge=0, le=1)] | None = None
-    block_size: Annotated[int, Meta(ge=BLOCK_SIZES[0], le=BLOCK_SIZES[-1])] | None = None
-    sparse_ratio: Annotated[float, Meta(ge=LEAST_READ, le=1)] | None = None
+    history: Annotated[list[TurnBody], "Earlier messages of the conversation, oldest first.", Meta(max_length=200)] = []
+    stream: Annotated[bool, "Whether to stream the answer as server-sent events."] = False
+    mode: Annotated[Mode, "`stitched`: use stored KV. `full`: compute the whole prompt."] = "stitched"
+    policy: Annotated[
+        PolicyName | PolicyAlias | None, "Policy that selects which tokens of the passages to recompute."
+    ] = None
+    recompute_ratio: Annotated[float, "Share of the passages' tokens to recompute.", Meta(ge=0, le=1)] | None = None
+    block_size: (
+        Annotated[
+            int,
+            "Number of adjacent tokens that are selected for recomputation together.",
+            Meta(ge=BLOCK_SIZES[0], le=BLOCK_SIZES[-1]),
+        ]
+        | None
+    ) = None
+    sparse_ratio: (
+        Annotated[
+            float,
+            "Share of the passages' tokens to read, from the best passages found; 1 for all. All are read in mode "
+            "`full`, or if everything is recomputed.",
+            Meta(ge=LEAST_READ, le=1),
+        ]
+        | None
+    ) = None
     top_k: TopK | None = None
     hops: Hops | None = None
-    max_tokens: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    answer_cache: bool = True
+    max_tokens: Annotated[int, "Maximum number of tokens of the answer.", Meta(ge=1, le=1_000_000)] | None = None
+    answer_cache: Annotated[bool, "Whether the answer may come from the collection's answer cache."] = True
 
     def to_question(self, caller: Caller, ref: CollectionRef, document_ids: frozenset[str] | None) -> Question:
         return Question(
@@ -84,23 +114,23 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class CachedTokens(msgspec.Struct, frozen=True):
     """Prompt tokens that were not computed for this question."""
 
-    cached_tokens: int
+    cached_tokens: Annotated[int, "Sum of `cached` and `stitched`."]
 
 
 class UsageView(msgspec.Struct, frozen=True, kw_only=True):
     """Token counts of a question: `prompt` = `cached` + `stitched` + `recomputed` + `computed`."""
 
-    prompt: int
-    cached: int
-    stitched: int
-    recomputed: int
-    computed: int
-    completion: int
-    failed_chunks: int
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
-    prompt_tokens_details: CachedTokens
+    prompt: Annotated[int, "Tokens of the prompt."]
+    cached: Cached
+    stitched: Stitched
+    recomputed: Recomputed
+    computed: Computed
+    completion: Annotated[int, "Tokens of the answer."]
+    failed_chunks: Annotated[int, "Number of chunks without usable KV."]
+    prompt_tokens: Annotated[int, "Same as `prompt`."]
+    completion_tokens: Annotated[int, "Same as `completion`."]
+    total_tokens: Annotated[int, "Tokens of the prompt and the answer."]
+    prompt_tokens_details: Annotated[CachedTokens, "Details of the prompt tokens."]
 
     @classmethod
     def of(cls, usage: Usage) -> "UsageView":
@@ -117,19 +147,19 @@ class CitationView(msgspec.Struct, frozen=True, kw_only=True):
     """A citation: characters [start, end) of a document's text support characters [answer_start, answer_end) of the
     answer."""
 
-    answer_start: int
-    answer_end: int
-    chunk_id: str
+    answer_start: Annotated[int, "Offset of the first supported character in the answer."]
+    answer_end: Annotated[int, "Offset after the last supported character in the answer."]
+    chunk_id: Annotated[str, "Id of the chunk."]
     document_id: str
-    title: str
-    page: int | None
-    start: int
-    end: int
-    quote: str
-    page_label: str | None = None
-    page_text: str
-    page_boxes: str | None = None
-    outdated: str | None = None
+    title: Annotated[str, "Title of the document."]
+    page: PageNumber
+    start: TextStart
+    end: TextEnd
+    quote: Annotated[str, "Text of the document at this place."]
+    page_label: PageLabel = None
+    page_text: PageTextPath
+    page_boxes: PageBoxesPath = None
+    outdated: Outdated = None
 
     @classmethod
     def of(cls, citation: Citation, media_type: str) -> "CitationView":
@@ -144,16 +174,22 @@ class CitationView(msgspec.Struct, frozen=True, kw_only=True):
 class AnswerView(msgspec.Struct, frozen=True):
     """An answer with its citations, passages, timings and token counts."""
 
-    id: str
-    answer: str
-    finish_reason: str
-    citations: list[CitationView]
-    passages: list[PassageView]
-    timings: Timings
-    usage: UsageView
-    prompt_spans: tuple[PromptSpan, ...] = ()
-    cached_answer: CachedAnswer | None = None
-    omitted_passages: list[PassageView] = []
+    id: Annotated[str, "Id of the answer, for feedback."]
+    answer: Annotated[str, "Text of the answer."]
+    finish_reason: Annotated[str, "`stop`: the answer is complete. `length`: it reached the maximum number of tokens."]
+    citations: Annotated[list[CitationView], "Citations in the order of the answer."]
+    passages: Annotated[list[PassageView], "Passages of the prompt."]
+    timings: Annotated[Timings, "Durations of the answer."]
+    usage: Annotated[UsageView, "Token counts of the question."]
+    prompt_spans: Annotated[
+        tuple[PromptSpan, ...], "Origin of each part of the prompt, from the first token to the last."
+    ] = ()
+    cached_answer: Annotated[
+        CachedAnswer | None, "Cache entry that the answer was taken from; null if the answer was generated."
+    ] = None
+    omitted_passages: Annotated[
+        list[PassageView], "Passages that were found but, because of a `sparse_ratio`, not read; best first."
+    ] = []
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerView":

@@ -36,15 +36,27 @@ Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum nu
 class CollectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new collection."""
 
-    name: Annotated[str, Meta(examples=["papers"])]
+    name: Annotated[
+        str,
+        "Name of the collection: 1 to 200 printable characters, unique within the tenant.",
+        Meta(examples=["papers"]),
+    ]
 
 
 class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a collection. Omitted fields are unchanged."""
 
-    name: Annotated[str, Meta(examples=["papers"])] | None = None
+    name: (
+        Annotated[str, "New name: 1 to 200 printable characters, unique within the tenant.", Meta(examples=["papers"])]
+        | None
+    ) = None
     answer_cache: (
-        Annotated[AnswerCachePatch, Meta(examples=[{"enabled": True, "threshold": 0.95, "ttl_s": 86400}])] | None
+        Annotated[
+            AnswerCachePatch,
+            "Changes to the answer cache.",
+            Meta(examples=[{"enabled": True, "threshold": 0.95, "ttl_s": 86400}]),
+        ]
+        | None
     ) = None
 
 

@@ -33,7 +33,7 @@ from ragkv.db.data_sources import FileStatus
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
-Interval = Annotated[int, Meta(ge=0, le=MAX_INTERVAL_MINUTES)]
+Interval = Annotated[int, "Minutes from one sync to the next; 0: only on request.", Meta(ge=0, le=MAX_INTERVAL_MINUTES)]
 Status = Annotated[FileStatus | None, QueryParameter(description="Return only files with this status.")]
 NO_SUCH = "No such data source."
 
@@ -41,24 +41,32 @@ NO_SUCH = "No such data source."
 class NewDataSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new data source."""
 
-    location: Annotated[str, Meta(examples=["s3://company/handbook"])]
-    collection: str = DEFAULT_COLLECTION
+    location: Annotated[
+        str,
+        "Folder on the service's machine, or URL of an object store: `s3://`, `gs://` or `az://`.",
+        Meta(examples=["s3://company/handbook"]),
+    ]
+    collection: Annotated[str, "Id or name of the collection that is kept in step."] = DEFAULT_COLLECTION
     interval_minutes: Interval = DEFAULT_INTERVAL_MINUTES
-    watch: bool | None = None
+    watch: Annotated[
+        bool | None,
+        "Whether a sync is also due a few seconds after the folder has changed. The default is true for folders "
+        "with an interval.",
+    ] = None
 
 
 class DataSourcePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a data source. Omitted fields are unchanged."""
 
-    paused: bool | None = None
+    paused: Annotated[bool | None, "Whether it is paused: no sync begins, and one in progress ends."] = None
     interval_minutes: Interval | None = None
-    watch: bool | None = None
+    watch: Annotated[bool | None, "Whether a sync is also due a few seconds after the folder has changed."] = None
 
 
 class SyncBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A sync that is asked for."""
 
-    confirm: bool = False
+    confirm: Annotated[bool, "Whether the deletions that the last sync held back may be made."] = False
 
 
 @post(

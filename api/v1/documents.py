@@ -53,39 +53,54 @@ NamePart = Annotated[str | None, QueryParameter(max_length=MAX_FILE_NAME_CHARS)]
 class Upload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file to upload, with its collection and metadata."""
 
-    file: UploadFile
-    collection: str = DEFAULT_COLLECTION
-    metadata: str = "{}"
+    file: Annotated[UploadFile, "File to upload."]
+    collection: Annotated[str, "Collection id or name."] = DEFAULT_COLLECTION
+    metadata: Annotated[str, "Metadata of the document, a JSON object as text."] = "{}"
 
 
 class Uploads(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Files to upload to one collection, all with the same metadata."""
 
-    files: list[UploadFile]
-    collection: str = DEFAULT_COLLECTION
-    metadata: str = "{}"
+    files: Annotated[list[UploadFile], "Files to upload, one form field each."]
+    collection: Annotated[str, "Collection id or name."] = DEFAULT_COLLECTION
+    metadata: Annotated[str, "Metadata of the document, a JSON object as text."] = "{}"
 
 
 class Replacement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file that replaces the document's present one."""
 
-    file: UploadFile
+    file: Annotated[UploadFile, "New file of the document."]
 
 
 class Uploaded(msgspec.Struct, frozen=True):
     """The result for one file of a batch: the same status and body that a single upload would have returned."""
 
-    name: str
-    status: int
-    document: DocumentView | None = None
-    problem: Problem | None = None
+    name: Annotated[str, "File name."]
+    status: Annotated[int, "Status code that a single upload would have returned."]
+    document: Annotated[DocumentView | None, "The document; null if the file was refused."] = None
+    problem: Annotated[Problem | None, "The problem; null if the file was accepted."] = None
 
 
 class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a document. Omitted fields are unchanged."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=MAX_FILE_NAME_CHARS, examples=["report.pdf"])] | None = None
-    metadata: Annotated[Metadata, Meta(examples=[{"year": 2024, "draft": None}])] | None = None
+    name: (
+        Annotated[
+            str,
+            "New name of the document.",
+            Meta(min_length=1, max_length=MAX_FILE_NAME_CHARS, examples=["report.pdf"]),
+        ]
+        | None
+    ) = None
+    metadata: (
+        Annotated[
+            Metadata,
+            "Changes to the metadata, applied as a JSON merge patch (RFC 7396): null removes a key. Documents that "
+            "came as attachments of this one alone follow.",
+            Meta(examples=[{"year": 2024, "draft": None}]),
+        ]
+        | None
+    ) = None
 
 
 @post(

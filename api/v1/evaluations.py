@@ -16,7 +16,14 @@ from api.http.moment import read_moment
 from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
-from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind, Source
+from ragkv.evaluation.outcome import (
+    EvaluationReport,
+    EvaluationRun,
+    EvaluationRunPage,
+    GivenQuestion,
+    RunKind,
+    Source,
+)
 from ragkv.evaluation.runs import (
     MAX_QUESTIONS,
     RunRequest,
@@ -35,13 +42,25 @@ GIVEN_BYTES = 8 * 1024 * 1024
 class NewEvaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new run of an evaluation."""
 
-    collection: str = DEFAULT_COLLECTION
-    kind: Kind = "fidelity"
-    source: Source = "rated"
-    limit: Annotated[int, Meta(ge=1, le=MAX_QUESTIONS)] = 100
-    since: str | None = None
-    before: str | None = None
-    questions: Annotated[tuple[GivenQuestion, ...], Meta(max_length=MAX_QUESTIONS)] = ()
+    collection: Annotated[str, "Collection id or name."] = DEFAULT_COLLECTION
+    kind: RunKind = "fidelity"
+    source: Annotated[
+        Source,
+        "Questions to measure. `rated`: those whose answer was corrected or rated up. `logged`: all logged "
+        "questions. `given`: those in `questions`.",
+    ] = "rated"
+    limit: Annotated[int, "Maximum number of questions; the newest are measured.", Meta(ge=1, le=MAX_QUESTIONS)] = 100
+    since: Annotated[
+        str | None, "Measure only questions asked at this time or later: ISO 8601, UTC unless a time zone is given."
+    ] = None
+    before: Annotated[
+        str | None, "Measure only questions asked before this time: ISO 8601, UTC unless a time zone is given."
+    ] = None
+    questions: Annotated[
+        tuple[GivenQuestion, ...],
+        "Questions for `given`, as in the lines of `ragkv eval fidelity --data`; refused with another `source`.",
+        Meta(max_length=MAX_QUESTIONS),
+    ] = ()
 
 
 @post(

@@ -1,7 +1,7 @@
 """/healthz and /readyz: liveness of the process, readiness of the service."""
 
 from http import HTTPStatus
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from litestar import HttpMethod, Response, get, route
@@ -24,16 +24,16 @@ DEGRADING = ("worker", "queue", "disk")
 class Readiness(msgspec.Struct, frozen=True):
     """The state of each component: "ok", or a description of the problem."""
 
-    ready: bool
-    engine: str
-    database: str
-    redis: str
-    service: str = OK
-    index: str = OK
-    worker: str = OK
-    queue: str = OK
-    disk: str = OK
-    degraded: list[str] = []
+    ready: Annotated[bool, "Whether questions can be answered."]
+    engine: Annotated[str, "State of the inference engine."]
+    database: Annotated[str, "State of the database."]
+    redis: Annotated[str, "State of Redis."]
+    service: Annotated[str, "State of the service: shutting down or not."] = OK
+    index: Annotated[str, "State of the search index."] = OK
+    worker: Annotated[str, "State of the ingestion workers."] = OK
+    queue: Annotated[str, "State of the ingestion queue."] = OK
+    disk: Annotated[str, "State of the disk: available space."] = OK
+    degraded: Annotated[list[str], "Components with a problem that does not affect answers."] = []
 
 
 class Health(msgspec.Struct, frozen=True):

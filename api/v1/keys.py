@@ -13,7 +13,7 @@ from api.http.errors import json_problems, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
-from ragkv.access.keys import MAX_DAYS, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key
+from ragkv.access.keys import MAX_DAYS, SCOPES, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key
 from ragkv.parts import Parts
 from ragkv.scopes import KeyScope
 
@@ -21,9 +21,16 @@ from ragkv.scopes import KeyScope
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new API key."""
 
-    name: Annotated[str, Meta(examples=["indexing job"])]
-    scopes: Annotated[tuple[KeyScope, ...], Meta(examples=[["read", "write"]])] = ("read",)
-    days: Annotated[int, Meta(ge=1, le=MAX_DAYS, examples=[90])] | None = None
+    name: Annotated[str, "Name of the key, shown in lists.", Meta(examples=["indexing job"])]
+    scopes: Annotated[tuple[KeyScope, ...], SCOPES, Meta(examples=[["read", "write"]])] = ("read",)
+    days: (
+        Annotated[
+            int,
+            "Lifetime in days; null for no expiry or, where keys must expire, for the longest lifetime.",
+            Meta(ge=1, le=MAX_DAYS, examples=[90]),
+        ]
+        | None
+    ) = None
 
 
 @post(

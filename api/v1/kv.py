@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from functools import partial
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Router, delete, get, patch, post
@@ -42,7 +42,7 @@ from ragkv.upkeep.verify import Verified, verify
 class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Pins or unpins KV."""
 
-    pinned: bool
+    pinned: Annotated[bool, "Whether the KV is pinned: evicted only on request, never to free space."]
 
 
 @get(

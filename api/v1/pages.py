@@ -54,28 +54,28 @@ def _place(start: int, end: int, words: str) -> str:
 class BoxView(msgspec.Struct, frozen=True):
     """A rectangle on a page, in points from the upper left corner; a point of an image is a pixel."""
 
-    x: float
-    y: float
-    width: float
-    height: float
+    x: Annotated[float, "Distance from the left edge of the page."]
+    y: Annotated[float, "Distance from the upper edge of the page."]
+    width: Annotated[float, "Width of the box."]
+    height: Annotated[float, "Height of the box."]
 
 
 class PageBoxes(msgspec.Struct, frozen=True):
     """A page on which words were found."""
 
-    page: int
-    picture: str
-    width: float
-    height: float
-    boxes: list[BoxView]
+    page: Annotated[int, "Number of the page, starting from 1."]
+    picture: Annotated[str, "Path of the page's picture."]
+    width: Annotated[float, "Width of the page in points."]
+    height: Annotated[float, "Height of the page in points."]
+    boxes: Annotated[list[BoxView], "Boxes over the words, roughly one per line."]
 
 
 class BoxesView(msgspec.Struct, frozen=True):
     """Places of a range of a document's text on its pages."""
 
-    pages: list[PageBoxes]
-    num_pages: int
-    problem: str | None = None
+    pages: Annotated[list[PageBoxes], "Pages on which words of the range were found, in order."]
+    num_pages: Annotated[int, "Number of pages of the document."]
+    problem: Annotated[str | None, "Reason why some words have no boxes; null if all words have boxes."] = None
 
     @classmethod
     def of(cls, document_id: str, located: Located) -> "BoxesView":

@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.answer.question import PassageKV
-from ragkv.catalog.cited import checksum_of
-from ragkv.catalog.listing import DocumentFilter, matching_ids
+from ragkv.catalog.cited import Outdated, checksum_of
+from ragkv.catalog.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
 from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
@@ -18,12 +18,15 @@ from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 QuestionText = Annotated[
-    str, Meta(examples=["Who wrote the first program?"], extra_json_schema={"maxLength": QUESTION_CHARACTERS})
+    str,
+    "The question.",
+    Meta(examples=["Who wrote the first program?"], extra_json_schema={"maxLength": QUESTION_CHARACTERS}),
 ]
 """A longer one is refused by `ragkv.answer.limits`, which says what to do."""
 
 Filters = Annotated[
     dict[str, Scalar | list[Scalar]],
+    "Use only documents whose metadata matches this filter. At most 64 keys and 1,000 values.",
     Meta(
         description="Metadata filter: for each key, the required value or a list of accepted values. At most 64 keys and 1,000 "
         "values.",
@@ -31,29 +34,37 @@ Filters = Annotated[
     ),
 ]
 
-DocumentIdList = Annotated[list[str], Meta(max_length=1000)]
-TopK = Annotated[int, Meta(ge=1, le=200)]
-Hops = Annotated[int, Meta(ge=1, le=8)]
+DocumentIdList = Annotated[list[str], "Use only the documents with these ids.", Meta(max_length=1000)]
+TopK = Annotated[int, "Maximum number of passages.", Meta(ge=1, le=200)]
+Hops = Annotated[
+    int, "Number of retrieval hops: each hop searches with the passages of the previous one.", Meta(ge=1, le=8)
+]
 
 
 class PassageView(msgspec.Struct, frozen=True, kw_only=True):
     """A passage: characters [start, end) of a document's text. checksum: of its words there. outdated: the reason why
     they are from an earlier file than the document's."""
 
-    chunk_id: str
+    chunk_id: Annotated[str, "Id of the chunk."]
     document_id: str
-    title: str
-    text: str
-    page: int | None
-    page_label: str | None
-    start: int
-    end: int
-    score: float
-    hop: int
-    kv: PassageKV | None = None
-    omitted_tokens: int = 0
-    checksum: str
-    outdated: str | None = None
+    title: Annotated[str, "Title of the document."]
+    text: Annotated[str, "Text of the passage."]
+    page: PageNumber
+    page_label: PageLabel
+    start: TextStart
+    end: TextEnd
+    score: Annotated[float, "Relevance score, comparable only within one search."]
+    hop: Annotated[int, "Retrieval hop in which the passage was found, starting from 1."]
+    kv: Annotated[PassageKV | None, "Origin of the passage's KV; null outside of answers."] = None
+    omitted_tokens: Annotated[
+        int, "Number of tokens of the passage that are not in the prompt because of the collection's compression."
+    ] = 0
+    checksum: Annotated[
+        str,
+        "Checksum of the passage's words, eight hexadecimal digits: with it `GET "
+        "/v1/documents/{document_id}/text` refuses the place once the document has other words there.",
+    ]
+    outdated: Outdated = None
 
     @classmethod
     def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":

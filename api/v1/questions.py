@@ -34,15 +34,19 @@ TextPart = Annotated[str | None, QueryParameter(max_length=PART_CHARACTERS)]
 class FeedbackBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Feedback on an answer. It replaces earlier feedback."""
 
-    rating: Rating
-    correction: FeedbackText | None = None
-    comment: FeedbackText | None = None
+    rating: Annotated[Rating, "Rating of the answer: `up` or `down`."]
+    correction: Annotated[FeedbackText | None, "Corrected answer; null for none."] = None
+    comment: Annotated[FeedbackText | None, "Comment on the answer; null for none."] = None
 
 
 class RetentionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The retention of the tenant's question log."""
 
-    days: Days | None = None
+    days: Annotated[
+        Days | None,
+        "Days for which texts of questions are kept; 0: they are not stored at all; null: as long as the service "
+        "keeps questions.",
+    ] = None
 
 
 @put(

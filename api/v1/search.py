@@ -1,6 +1,7 @@
 """/v1/search: passages for a question, without an answer."""
 
 import time
+from typing import Annotated
 
 import msgspec
 from litestar import post
@@ -24,7 +25,7 @@ class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """A search. Omitted options take the values of the service's settings."""
 
     question: QuestionText
-    collection: str = DEFAULT_COLLECTION
+    collection: Annotated[str, "Collection id or name."] = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: DocumentIdList | None = None
     top_k: TopK | None = None
@@ -34,14 +35,14 @@ class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class SearchTimings(msgspec.Struct, frozen=True):
     """Durations of a search, in milliseconds."""
 
-    retrieve_ms: float
+    retrieve_ms: Annotated[float, "Duration of retrieval."]
 
 
 class SearchView(msgspec.Struct, frozen=True):
     """Search results. The list is empty if the collection has no searchable documents."""
 
-    passages: list[PassageView]
-    timings: SearchTimings
+    passages: Annotated[list[PassageView], "Passages, best first."]
+    timings: Annotated[SearchTimings, "Durations of the search."]
 
 
 @post(

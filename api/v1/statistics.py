@@ -1,6 +1,7 @@
 """/v1/statistics: statistics about a tenant's questions and the engine."""
 
 import asyncio
+from typing import Annotated
 
 import msgspec
 from litestar import get
@@ -20,8 +21,8 @@ from ragkv.statistics.views import Summary, Window
 class Statistics(msgspec.Struct, frozen=True):
     """Statistics of the tenant's questions and jobs, and the state of the engine."""
 
-    summary: Summary
-    engine: EngineView
+    summary: Annotated[Summary, "Statistics of the tenant's questions."]
+    engine: Annotated[EngineView, "State of the engine."]
 
 
 @get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Get statistics", responses=problems())

@@ -28,8 +28,14 @@ from ragkv.parts import Parts
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A new webhook."""
 
-    url: Annotated[str, Meta(examples=["https://example.com/hooks/ragkv"])]
-    collection: str | None = None
+    url: Annotated[
+        str,
+        "Address that messages are sent to by POST: https, unless `RAGKV_WEBHOOK_HOSTS` names its host.",
+        Meta(examples=["https://example.com/hooks/ragkv"]),
+    ]
+    collection: Annotated[
+        str | None, "Id or name of the collection whose documents it reports on; null for all of the tenant's."
+    ] = None
 
 
 @post(

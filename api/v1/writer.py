@@ -1,5 +1,7 @@
 """/v1/writer: the writer in use, and those that can be used."""
 
+from typing import Annotated
+
 import msgspec
 from litestar import Router, delete, get, put
 from litestar.di import NamedDependency
@@ -17,7 +19,7 @@ _NOT_DEFAULT = "The API key does not belong to the default tenant."
 class WriterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names a writer: `embedded`, or a folder in the data folder's `writers`."""
 
-    name: str
+    name: Annotated[str, "Name of the writer: `embedded`, or a folder in `writers` of the data folder."]
 
 
 @get(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -56,22 +56,30 @@ class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
     """One change: who made it, what it was, and to which resource."""
 
     id: str
-    at: datetime
-    action: str
-    resource: str | None
-    within: str | None
-    key_id: str | None
-    key_name: str | None
-    person: str | None
-    client: str
-    route: str
-    request_id: str | None
+    at: Annotated[datetime, "Time of the change."]
+    action: Annotated[str, "Change that was made."]
+    resource: Annotated[
+        str | None, "Id or name of the resource that was changed or made; null where a request names none."
+    ]
+    within: Annotated[str | None, "Id or name of the resource that it belongs to, if the request named one."]
+    key_id: Annotated[
+        str | None, "Id of the API key; null for the command line, a person who signed in or without authentication."
+    ]
+    key_name: Annotated[str | None, "Name of the API key; null if there is none, or its record was removed."]
+    person: Annotated[
+        str | None,
+        "Person who signed in to the dashboard: the e-mail address, if there is one, and the provider's id of "
+        "them; null for a key.",
+    ]
+    client: Annotated[str, "Address that the request came from, or `command line`."]
+    route: Annotated[str, "Method and path template of the request."]
+    request_id: Annotated[str | None, "Id of the request in the service's log."]
 
 
 class AuditPage(msgspec.Struct, frozen=True):
     """A page of events, newest first."""
 
-    items: list[AuditEvent]
+    items: Annotated[list[AuditEvent], "Events, newest first."]
     next: str | None
 
 

@@ -34,6 +34,10 @@ log = logging.getLogger(__name__)
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 MAX_DAYS = 3650
+SCOPES = (
+    "Scopes of the key. Each scope includes those before it: `metrics` (`GET /metrics` alone), `read`, `write`, "
+    "`admin`."
+)
 _KEY = re.compile(r"rk_([0-9a-f]{16})_([0-9a-f]{64})")
 _ID = re.compile(r"[0-9a-f]{16}")
 _Id = Annotated[str, Meta(pattern=f"^{_ID.pattern}$")]
@@ -44,30 +48,40 @@ class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     """An API key without its secret."""
 
     id: str
-    name: str
-    scopes: list[KeyScope]
+    name: Annotated[str, "Name of the key."]
+    scopes: Annotated[list[KeyScope], SCOPES]
     created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-    created_by: str | None = None
-    created_by_person: str | None = None
-    revoked_by: str | None = None
-    revoked_by_person: str | None = None
+    expires_at: Annotated[datetime | None, "Time of expiry; null for none."]
+    last_used_at: Annotated[datetime | None, "Time of the last request with the key; null before the first."]
+    revoked_at: Annotated[datetime | None, "Time of revocation; null for a valid key."]
+    created_by: Annotated[
+        str | None,
+        "Id of the key that created this one; null if it was created by a person, on the command line or without "
+        "authentication.",
+    ] = None
+    created_by_person: Annotated[
+        str | None, "Person who signed in and created this key, directly or through other keys; null if there is none."
+    ] = None
+    revoked_by: Annotated[
+        str | None,
+        "Id of the key that revoked this one; null if it was revoked by a person, on the command line or without "
+        "authentication.",
+    ] = None
+    revoked_by_person: Annotated[str | None, "Person who signed in and revoked this key; null if there is none."] = None
 
 
 class KeyPage(msgspec.Struct, frozen=True):
     """A page of API keys."""
 
-    items: list[KeyView]
+    items: Annotated[list[KeyView], "API keys, oldest first."]
     next: str | None
 
 
 class IssuedKey(msgspec.Struct, frozen=True, kw_only=True):
     """A new API key with its secret, which is not stored and cannot be shown again."""
 
-    key: str
-    view: KeyView
+    key: Annotated[str, "The API key, shown only once."]
+    view: Annotated[KeyView, "Properties of the key."]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """A question and the events of its answer: values that all parts of the service share."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
 from ragkv.ids import new_id
@@ -84,33 +84,40 @@ class PassageKV:
     object store for this question.
     """
 
-    source: KVSource
-    tokens: int
-    recomputed_tokens: int | None
+    source: Annotated[
+        KVSource,
+        "`device`: the engine's own cache. `host`: a KV file in host memory. `disk`: a KV file on disk. `remote`: "
+        "a KV file that came from the object store for this question. `recomputed`: computed again, by choice or "
+        "because no KV was usable.",
+    ]
+    tokens: Annotated[int, "Number of tokens of the passage in the prompt."]
+    recomputed_tokens: Annotated[
+        int | None, "Number of these tokens that were computed again; null if the engine did not report it."
+    ]
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSpan:
     """The origin of tokens [start, end) of the prompt."""
 
-    start: int
-    end: int
-    kind: PartKind
-    origin: Origin | None
-    passage: int | None
+    start: Annotated[int, "Offset of the first token in the prompt."]
+    end: Annotated[int, "Offset after the last token in the prompt."]
+    kind: Annotated[PartKind, "Part of the prompt: `prefix` (the instructions), `passage` or `question`."]
+    origin: Annotated[Origin | None, "Origin of the tokens, as in `usage`; null if the engine did not report it."]
+    passage: Annotated[int | None, "Index in `passages`; null for other parts."]
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
     """Durations of an answer, in milliseconds."""
 
-    retrieve_ms: float
-    plan_ms: float
-    ttft_ms: float
-    engine_ttft_ms: float
-    kv_load_ms: float
-    recompute_ms: float
-    total_ms: float
+    retrieve_ms: Annotated[float, "Duration of retrieval, or of the look-up in the answer cache."]
+    plan_ms: Annotated[float, "Duration of building the prompt, waiting for stored KV and planning its use."]
+    ttft_ms: Annotated[float, "Time from the arrival of the question to the first token, including retrieval."]
+    engine_ttft_ms: Annotated[float, "Time from the hand-over to the engine to the first token."]
+    kv_load_ms: Annotated[float, "Duration of loading stored KV."]
+    recompute_ms: Annotated[float, "Duration of recomputing selected tokens."]
+    total_ms: Annotated[float, "Time from the arrival of the question to the end of the answer."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +137,16 @@ class Usage:
 class CachedAnswer:
     """The cache entry that an answer was taken from. `question`: None for those who may not read it."""
 
-    question: str | None
-    similarity: float
-    age_s: float
+    question: Annotated[str | None, "The earlier question; null unless the API key has the scope `admin`."]
+    similarity: Annotated[float, "Cosine similarity of the two questions."]
+    age_s: Annotated[float, "Age of the cache entry in seconds."]
 
 
 @dataclass(frozen=True, slots=True)
 class Delta:
     """The next part of an answer."""
 
-    text: str
+    text: Annotated[str, "Text to append to the answer."]
 
 
 @dataclass(frozen=True, slots=True)

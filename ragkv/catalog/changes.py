@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 class Queued(msgspec.Struct, frozen=True):
     """The result of queueing documents."""
 
-    documents: int
+    documents: Annotated[int, "Number of documents that were queued."]
 
 
 @dataclass(frozen=True, slots=True)

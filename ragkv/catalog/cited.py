@@ -2,7 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from ragkv.chunk import Chunk
     from ragkv.db.tables import ChunkRow
 
+Outdated = Annotated[
+    str | None,
+    "Reason why the text is from an earlier file than the document's present one, which has not been read yet or could "
+    "not be read; otherwise null.",
+]
 MAX_CHARACTERS = 10_000
 _AROUND = 1_000
 _BEFORE = 10_000
@@ -52,14 +57,18 @@ class CitedPage(msgspec.Struct, frozen=True):
     format has no pages, between the text around them. Headings are not in the text: `title` has those above the words,
     behind the document's title. `outdated`: the reason why they are from an earlier file."""
 
-    name: str
-    title: str
-    page: int | None
-    page_label: str | None
-    before: str
-    cited: str
-    after: str
-    outdated: str | None = None
+    name: Annotated[str, "Name of the document's file."]
+    title: Annotated[str, "Title of the document with the headings above the words, which are not in the text."]
+    page: Annotated[
+        int | None, "Number of the page on which the words begin, starting from 1; null where the format has no pages."
+    ]
+    page_label: Annotated[
+        str | None, 'Page as a reader calls it, such as "slide 3"; null where the format has no pages.'
+    ]
+    before: Annotated[str, "Text of the page before the words."]
+    cited: Annotated[str, "The words."]
+    after: Annotated[str, "Text of the page after the words."]
+    outdated: Outdated = None
 
 
 def checksum_of(words: str) -> str:

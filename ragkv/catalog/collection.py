@@ -46,40 +46,42 @@ Seconds = Annotated[int, Meta(ge=1, le=30 * 24 * 3600)]
 class AnswerCacheView(msgspec.Struct, frozen=True, kw_only=True):
     """The answer cache of a collection. Its counters are null in lists, and while Redis is unavailable."""
 
-    enabled: bool
-    threshold: float
-    ttl_s: int
-    hits: int | None = None
-    misses: int | None = None
-    skipped: int | None = None
-    hit_rate: float | None = None
+    enabled: Annotated[bool, "Whether earlier answers are used again."]
+    threshold: Annotated[float, "Minimum cosine similarity of a question to an earlier one."]
+    ttl_s: Annotated[int, "Lifetime of a cached answer in seconds."]
+    hits: Annotated[int | None, "Questions answered from the cache since the collection was created."] = None
+    misses: Annotated[int | None, "Questions not found in the cache since the collection was created."] = None
+    skipped: Annotated[int | None, "Questions that were not looked up because they refer to the present day."] = None
+    hit_rate: Annotated[float | None, "`hits` as a share of `hits` and `misses`; null before the first question."] = (
+        None
+    )
 
 
 class AnswerCachePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to an answer cache. Omitted fields are unchanged."""
 
-    enabled: bool | None = None
-    threshold: Cosine | None = None
-    ttl_s: Seconds | None = None
+    enabled: Annotated[bool | None, "Whether earlier answers are used again."] = None
+    threshold: Annotated[Cosine | None, "Minimum cosine similarity of a question to an earlier one."] = None
+    ttl_s: Annotated[Seconds | None, "Lifetime of a cached answer in seconds."] = None
 
 
 class CollectionView(msgspec.Struct, frozen=True, kw_only=True):
     """A collection and the size of its contents."""
 
     id: str
-    name: str
-    documents: int
-    chunks: int
-    tokens: int
-    bytes: int
+    name: Annotated[str, "Name of the collection."]
+    documents: Annotated[int, "Number of documents."]
+    chunks: Annotated[int, "Number of chunks."]
+    tokens: Annotated[int, "Number of tokens in all chunks."]
+    bytes: Annotated[int, "Size of the uploaded files in bytes."]
     created_at: datetime
-    answer_cache: AnswerCacheView
+    answer_cache: Annotated[AnswerCacheView, "Answer cache of the collection."]
 
 
 class CollectionPage(msgspec.Struct, frozen=True):
     """A page of collections, ordered by name."""
 
-    items: list[CollectionView]
+    items: Annotated[list[CollectionView], "Collections, ordered by name."]
     next: str | None
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -49,30 +49,34 @@ SyncStatus = Literal["waiting", "syncing", "synced", "held", "failed", "paused"]
 class SourceFileCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Files of a data source by status."""
 
-    waiting: int
-    ready: int
-    failed: int
-    unreadable: int
-    skipped: int
+    waiting: Annotated[int, "Files whose documents are not ingested yet."]
+    ready: Annotated[int, "Files whose documents answer questions."]
+    failed: Annotated[int, "Files whose documents could not be ingested."]
+    unreadable: Annotated[int, "Files that no document could be made from."]
+    skipped: Annotated[int, "Files of types that are not ingested."]
 
 
 class DataSourceView(msgspec.Struct, frozen=True, kw_only=True):
     """A data source, its last sync, and its files."""
 
     id: str
-    collection_id: str
-    location: str
-    interval_minutes: int
-    watch: bool
-    watch_error: str | None
-    status: SyncStatus
-    error: str | None
-    held_deletions: int
-    listed: int
-    files: SourceFileCounts
+    collection_id: Annotated[str, "Id of the collection that is kept in step."]
+    location: Annotated[str, "Folder, or URL of an object store."]
+    interval_minutes: Annotated[int, "Minutes from one sync to the next; 0: only on request."]
+    watch: Annotated[bool, "Whether a sync is also due a few seconds after the folder has changed."]
+    watch_error: Annotated[str | None, "Reason why the folder cannot be watched; syncs are due by the interval alone."]
+    status: Annotated[
+        SyncStatus,
+        "`waiting` for its first sync, `syncing`, `synced`, `held`: deletions are waiting to be confirmed, "
+        "`failed`: the last sync stopped, or `paused`.",
+    ]
+    error: Annotated[str | None, "Reason why the last sync stopped or deleted nothing."]
+    held_deletions: Annotated[int, "Number of deletions waiting to be confirmed."]
+    listed: Annotated[int, "Number of files that the current or last sync has listed."]
+    files: Annotated[SourceFileCounts, "Number of files by status."]
     created_at: datetime
-    synced_at: datetime | None
-    next_at: datetime | None
+    synced_at: Annotated[datetime | None, "Time when the last complete sync ended; null before the first."]
+    next_at: Annotated[datetime | None, "Time of the next sync; null if none is due."]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +91,18 @@ class WatchedFolder:
 class SourceFileView(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a data source, and the document made from it."""
 
-    key: str
-    status: FileStatus
-    bytes: int
-    error: str | None
-    document_id: str | None
-    updated_at: datetime
+    key: Annotated[str, "Name of the file below the location."]
+    status: Annotated[FileStatus, "`waiting`, `ready`, `failed` or `unreadable`."]
+    bytes: Annotated[int, "Size of the file in bytes."]
+    error: Annotated[str | None, "Reason why it could not be read or ingested."]
+    document_id: Annotated[str | None, "Id of its document; null without one."]
+    updated_at: Annotated[datetime, "Time when it was last read."]
 
 
 class SourceFilePage(msgspec.Struct, frozen=True):
     """A page of files, by key."""
 
-    items: list[SourceFileView]
+    items: Annotated[list[SourceFileView], "Files in the order of their names."]
     next: str | None
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -36,7 +36,17 @@ from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
 from ragkv.names import clean_file_name
 from ragkv.parts import Parts
-from ragkv.status import ANSWERING, REREAD, Status, outdated
+from ragkv.status import (
+    ANSWERING,
+    REREAD,
+    IngestionError,
+    KVEvicted,
+    Stage,
+    StageDone,
+    StageTotal,
+    Status,
+    outdated,
+)
 from ragkv.tenancy import CollectionRef
 
 if TYPE_CHECKING:
@@ -67,23 +77,30 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     collection_id: str
-    name: str
-    title: str
-    media_type: str
-    bytes: int
-    status: Status
-    stage: str
-    done: int
-    total: int
-    chunks: int
-    tokens: int
-    error: str | None
-    metadata: Metadata
-    kv_pinned: bool
-    kv_evicted: bool
-    data_source_id: str | None
-    origin: str | None
-    outdated: str | None
+    name: Annotated[str, "Name of the document: the file name, unless it was renamed."]
+    title: Annotated[str, "Title found in the document; its name if there is none."]
+    media_type: Annotated[str, "Media type of the file."]
+    bytes: Annotated[int, "Size of the file in bytes."]
+    status: Annotated[Status, "Status of the document."]
+    stage: Stage
+    done: StageDone
+    total: StageTotal
+    chunks: Annotated[int, "Number of chunks."]
+    tokens: Annotated[int, "Number of tokens in all chunks."]
+    error: IngestionError
+    metadata: Annotated[Metadata, "Metadata of the document, a JSON object."]
+    kv_pinned: Annotated[bool, "Whether the document's KV is pinned: evicted only on request, never to free space."]
+    kv_evicted: KVEvicted
+    data_source_id: Annotated[
+        str | None, "Id of the data source that the document is kept in sync with; null if it was uploaded."
+    ]
+    origin: Annotated[str | None, "Place of its file in the data source; null if it was uploaded."]
+    outdated: Annotated[
+        str | None,
+        "Reason why the text is from an earlier file than the document's present one, which has not been read yet "
+        "or could not be read; otherwise null. Title, media type, chunks, tokens, pages and the file to download "
+        "are then those of the earlier file.",
+    ]
     created_at: datetime
     updated_at: datetime
 

@@ -1,7 +1,7 @@
 """Feedback on answers: a rating, a corrected answer, a comment."""
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -24,11 +24,11 @@ _ID_PREFIXES = ("chatcmpl-", "resp_")
 class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     """Feedback on an answer. The last one given counts."""
 
-    rating: Rating
-    correction: str | None
-    comment: str | None
-    answer: str
-    updated_at: datetime
+    rating: Annotated[Rating, "Rating of the answer: `up` or `down`."]
+    correction: Annotated[str | None, "Corrected answer; null for none."]
+    comment: Annotated[str | None, "Comment on the answer; null for none."]
+    answer: Annotated[str, "Text of the answer that the feedback is about."]
+    updated_at: Annotated[datetime, "Time of the last feedback."]
 
 
 def feedback_view(row: FeedbackRow) -> Feedback:

@@ -1,7 +1,7 @@
 """Lists of documents and chunks, one page at a time."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -21,6 +21,15 @@ from ragkv.status import UNFINISHED, Status
 if TYPE_CHECKING:
     from sqlalchemy import Select
 
+PageNumber = Annotated[
+    int | None, "Number of the page, slide or sheet, starting from 1; null for formats without pages."
+]
+PageLabel = Annotated[
+    str | None, "Page as a reader calls it: `page 3`, `slide 3`, `sheet 3`; null for formats without pages."
+]
+TextStart = Annotated[int, "Offset of the first character in the document's text."]
+TextEnd = Annotated[int, "Offset after the last character in the document's text."]
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentFilter:
@@ -37,37 +46,41 @@ class DocumentFilter:
 class DocumentPage(msgspec.Struct, frozen=True):
     """A page of documents, newest first."""
 
-    items: list[DocumentView]
+    items: Annotated[list[DocumentView], "Documents, newest first."]
     next: str | None
 
 
 class ChunkKV(msgspec.Struct, frozen=True):
     """The stored KV of a chunk."""
 
-    state: Literal["stored", "pending", "missing"]
-    bytes: int
-    shape: KVShape | None = None
+    state: Annotated[
+        Literal["stored", "pending", "missing"],
+        "`stored`; `pending`: not computed yet; `missing`: evicted, lost or not stored for lack of space, and "
+        "recomputed when a question needs it.",
+    ]
+    bytes: Annotated[int, "Size of the KV file in bytes."]
+    shape: Annotated[KVShape | None, "Shape of the KV file; null without a readable one."] = None
 
 
 class ChunkView(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk: characters [start, end) of a document's text."""
 
     id: str
-    ordinal: int
-    title: str
-    text: str
-    page: int | None
-    page_label: str | None
-    start: int
-    end: int
-    tokens: int
-    kv: ChunkKV
+    ordinal: Annotated[int, "Position of the chunk in the document, starting from 0."]
+    title: Annotated[str, "Title of the document."]
+    text: Annotated[str, "Text of the chunk."]
+    page: PageNumber
+    page_label: PageLabel
+    start: TextStart
+    end: TextEnd
+    tokens: Annotated[int, "Number of tokens of the chunk."]
+    kv: Annotated[ChunkKV, "Stored KV of the chunk."]
 
 
 class ChunkPage(msgspec.Struct, frozen=True):
     """A page of a document's chunks, in order."""
 
-    items: list[ChunkView]
+    items: Annotated[list[ChunkView], "Chunks in the order of the text."]
     next: str | None
 
 

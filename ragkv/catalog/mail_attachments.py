@@ -3,7 +3,7 @@
 import hashlib
 import io
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
@@ -46,25 +46,30 @@ WORKER = "worker"
 class AttachmentView(msgspec.Struct, frozen=True, kw_only=True):
     """A file attached to a mail: its document, or why there is none."""
 
-    name: str
-    bytes: int
-    document_id: str | None
-    status: Status | None
-    error: str | None
+    name: Annotated[str, "Name of the attached file."]
+    bytes: Annotated[int, "Size of the file in bytes."]
+    document_id: Annotated[
+        str | None, "Id of its document; null if the document was deleted, or could not be created: see `error`."
+    ]
+    status: Annotated[Status | None, "Status of its document; null without one."]
+    error: Annotated[str | None, "Reason why the file could not be read, or why it has no document."]
 
 
 class MailView(msgspec.Struct, frozen=True):
     """A mail that a document is attached to."""
 
     id: str
-    name: str
+    name: Annotated[str, "Name of the mail."]
 
 
 class DocumentDetail(DocumentView, frozen=True, kw_only=True):
     """A document with what is attached to it, and the mails that it is attached to."""
 
-    attachments: list[AttachmentView]
-    attached_to: list[MailView]
+    attachments: Annotated[
+        list[AttachmentView],
+        "Files attached to the document, if it is a mail, in order. Each is a document of the same collection.",
+    ]
+    attached_to: Annotated[list[MailView], "Mails that the document is attached to, oldest first."]
 
 
 class _NoMore(TooLarge):

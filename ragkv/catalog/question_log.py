@@ -1,5 +1,7 @@
 """Retention of the text of a tenant's questions."""
 
+from typing import Annotated
+
 import msgspec
 
 from ragkv.counts import plural
@@ -11,9 +13,11 @@ from ragkv.errors import Rejected
 class QuestionLog(msgspec.Struct, frozen=True):
     """Days for which texts of questions are kept: the tenant's, the service's, and the one that applies."""
 
-    days: int | None
-    service_days: int | None
-    applies: int | None
+    days: Annotated[
+        int | None, "Days that the tenant has chosen; 0: texts of questions are not stored; null: none chosen."
+    ]
+    service_days: Annotated[int | None, "Days for which the service keeps questions; null: for ever."]
+    applies: Annotated[int | None, "Days that apply; null: for ever."]
 
 
 def question_log(tenant_id: str, service_days: int, database: Database) -> QuestionLog:

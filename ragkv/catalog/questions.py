@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -22,22 +22,27 @@ if TYPE_CHECKING:
 class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
     """A question that was asked, with the feedback on its answer. The answer's text is kept with feedback alone."""
 
-    id: str
-    question: str
-    asked_at: datetime
+    id: Annotated[str, "Id of the question and of its answer."]
+    question: Annotated[str, "The question."]
+    asked_at: Annotated[datetime, "Time of the question."]
     collection_id: str
-    collection: str
-    mode: str | None
-    finish_reason: str | None
-    ttft_ms: float | None
-    total_ms: float | None
-    feedback: Feedback | None
+    collection: Annotated[str, "Name of the collection."]
+    mode: Annotated[
+        str | None,
+        "Mode of the prompt; null for an answer from the answer cache, or if the record of the question was removed.",
+    ]
+    finish_reason: Annotated[
+        str | None, "`stop`: the answer is complete. `length`: it reached the maximum number of tokens."
+    ]
+    ttft_ms: Annotated[float | None, "Time to the first token in milliseconds."]
+    total_ms: Annotated[float | None, "Time to the whole answer in milliseconds."]
+    feedback: Annotated[Feedback | None, "Feedback on the answer; null without any."]
 
 
 class QuestionPage(msgspec.Struct, frozen=True):
     """A page of questions, newest first."""
 
-    items: list[LoggedQuestion]
+    items: Annotated[list[LoggedQuestion], "Questions, newest first."]
     next: str | None
 
 

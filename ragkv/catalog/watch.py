@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 import msgspec
 
@@ -11,7 +11,7 @@ from ragkv.db.collections import collection_by_id
 from ragkv.db.database import Database
 from ragkv.db.documents import progress_in_collection, progress_of_document
 from ragkv.errors import NotFound
-from ragkv.status import FINISHED, Status
+from ragkv.status import FINISHED, IngestionError, KVEvicted, Stage, StageDone, StageTotal, Status
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -26,14 +26,14 @@ WHOLE_EVERY = timedelta(seconds=5)
 class DocumentProgress(msgspec.Struct, frozen=True):
     """The progress of a document's ingestion."""
 
-    id: str
-    name: str
-    status: Status
-    stage: str
-    done: int
-    total: int
-    error: str | None
-    kv_evicted: bool = False
+    id: Annotated[str, "Id of the document."]
+    name: Annotated[str, "Name of the document."]
+    status: Annotated[Status, "Status of the document."]
+    stage: Stage
+    done: StageDone
+    total: StageTotal
+    error: IngestionError
+    kv_evicted: KVEvicted = False
 
     @property
     def is_finished(self) -> bool:

@@ -1,7 +1,7 @@
 """A tenant's webhooks: create, list, remove, and the log of their deliveries."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -28,37 +28,42 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True):
     """A webhook without its secret."""
 
     id: str
-    url: str
-    collection_id: str | None
+    url: Annotated[str, "Address that messages are sent to."]
+    collection_id: Annotated[
+        str | None, "Id of the collection whose documents it reports on; null for all of the tenant's."
+    ]
     created_at: datetime
 
 
 class IssuedWebhook(msgspec.Struct, frozen=True, kw_only=True):
     """A new webhook with its secret, which is not shown again."""
 
-    secret: str
-    webhook: WebhookView
+    secret: Annotated[str, "Secret that signs the messages, shown only once."]
+    webhook: Annotated[WebhookView, "Properties of the webhook."]
 
 
 class DeliveryView(msgspec.Struct, frozen=True, kw_only=True):
     """A message of a webhook and its last attempt."""
 
-    id: str
-    event: str
-    document_id: str
-    status: Literal["pending", "delivered", "failed"]
-    attempts: int
-    code: int | None
-    error: str | None
+    id: Annotated[str, "Id of the message, sent as `webhook-id`: the same for every attempt."]
+    event: Annotated[str, "Type of the message: `document.ready` or `document.failed`."]
+    document_id: Annotated[str, "Id of the document."]
+    status: Annotated[
+        Literal["pending", "delivered", "failed"],
+        "`pending` until it is received, `delivered`, or `failed` after the last attempt.",
+    ]
+    attempts: Annotated[int, "Number of attempts."]
+    code: Annotated[int | None, "Status code of the last response; null if there was none."]
+    error: Annotated[str | None, "Reason why the last attempt got no response."]
     created_at: datetime
-    attempted_at: datetime | None
-    next_at: datetime | None
+    attempted_at: Annotated[datetime | None, "Time of the last attempt; null before the first."]
+    next_at: Annotated[datetime | None, "Time of the next attempt; null if there is none."]
 
 
 class DeliveryPage(msgspec.Struct, frozen=True):
     """A page of deliveries, newest first."""
 
-    items: list[DeliveryView]
+    items: Annotated[list[DeliveryView], "Messages of the webhook, newest first."]
     next: str | None
 
 

@@ -1,6 +1,7 @@
 """The writers that an administrator can choose from, and the one in use."""
 
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -15,18 +16,22 @@ EMBEDDED = "embedded"
 class Writer(msgspec.Struct, frozen=True, kw_only=True):
     """A writer that may be used if there are no objections."""
 
-    name: str
-    card: Card
-    objections: tuple[str, ...]
+    name: Annotated[str, "Name of the writer."]
+    card: Annotated[Card, "Card of the writer: its training and its evaluation."]
+    objections: Annotated[tuple[str, ...], "Reasons against using it with the served model; empty if there is none."]
 
 
 class Writers(msgspec.Struct, frozen=True, kw_only=True):
     """The writer in use and those that may be used."""
 
-    in_use: Card | None
-    fingerprint: str
-    restart_needed: bool
-    available: tuple[Writer, ...]
+    in_use: Annotated[
+        Card | None, "Card of the writer in use, after the restart if `restart_needed`; null for the plain model."
+    ]
+    fingerprint: Annotated[
+        str, "Fingerprint of the adapter that chunks are prefilled with now; empty for the plain model."
+    ]
+    restart_needed: Annotated[bool, "Whether the service has to be restarted for `in_use` to take effect."]
+    available: Annotated[tuple[Writer, ...], "Available writers; only those without objections can be used."]
 
 
 def writers(tenant_id: str, parts: Parts) -> Writers:

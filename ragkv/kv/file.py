@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -123,16 +123,16 @@ class KVShape:
     `format`: how keys and values are kept.
     """
 
-    layers: int
-    tokens: int
-    kv_heads: int
-    head_dim: int
-    dtype: str
-    q_layers: int
-    q_heads: int
-    q_blocks: int
-    q_bytes: int
-    format: KVFormat
+    layers: Annotated[int, "Number of layers."]
+    tokens: Annotated[int, "Number of tokens."]
+    kv_heads: Annotated[int, "Number of key-value heads."]
+    head_dim: Annotated[int, "Size of a head."]
+    dtype: Annotated[str, "Data type of keys and values as they are used."]
+    q_layers: Annotated[int, "Number of layers in the Q-Cache."]
+    q_heads: Annotated[int, "Number of query heads in the Q-Cache."]
+    q_blocks: Annotated[int, "Number of token blocks with mean keys in the Q-Cache."]
+    q_bytes: Annotated[int, "Size of the Q-Cache in bytes."]
+    format: Annotated[KVFormat, "Format they are stored in."]
 
 
 def name_of_kept(offsets: Sequence[int]) -> str:

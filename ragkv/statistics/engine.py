@@ -17,14 +17,20 @@ SILENT = f"does not answer within {PATIENCE_S:.0f} s"
 class EngineView(msgspec.Struct, frozen=True, kw_only=True):
     """The state and settings of the engine, which all tenants share."""
 
-    ready: bool
-    status: Annotated[str, Meta(examples=["ok"])]
-    place: Literal["local", "remote"]
-    model: Annotated[str, Meta(examples=["Qwen3-0.6B"])]
-    window: Annotated[int, Meta(examples=[8192])]
-    kv_cache_gib: Annotated[float, Meta(examples=[2.0])] | None
-    policy: Annotated[str, Meta(examples=["question"])]
-    recompute_ratio: Annotated[float, Meta(examples=[0.1])]
+    ready: Annotated[bool, "Whether the engine answers."]
+    status: Annotated[str, '"ok", or a description of the problem.', Meta(examples=["ok"])]
+    place: Annotated[Literal["local", "remote"], "`local`: in the service's process. `remote`: at RAGKV_ENGINE_URL."]
+    model: Annotated[str, "Name of the served model.", Meta(examples=["Qwen3-0.6B"])]
+    window: Annotated[int, "Maximum number of tokens of prompt and answer.", Meta(examples=[8192])]
+    kv_cache_gib: (
+        Annotated[float, "Size of the engine's KV cache in GiB; null for a remote engine.", Meta(examples=[2.0])] | None
+    )
+    policy: Annotated[str, "Default recomputation policy.", Meta(examples=["question"])]
+    recompute_ratio: Annotated[
+        float,
+        "Default share of tokens to recompute, for KV by the writer in use if there is one.",
+        Meta(examples=[0.1]),
+    ]
 
 
 async def engine_view(engine: Engine, recomputing: Recomputing) -> EngineView:

@@ -9,13 +9,19 @@ from msgspec import Meta
 from ragkv.statistics.prefill_cost import Basis
 
 Window = Literal["1h", "24h", "7d"]
+Cached = Annotated[int, "Prompt tokens found in the engine's own prefix cache."]
+Stitched = Annotated[int, "Prompt tokens whose stored KV was used."]
+Recomputed = Annotated[
+    int, "Prompt tokens of passages that were computed again, by choice or because their KV was not usable."
+]
+Computed = Annotated[int, "All other prompt tokens, such as those of the question."]
 
 
 class Percentiles(msgspec.Struct, frozen=True):
     """Percentiles of the time to first token, in milliseconds, including retrieval."""
 
-    p50_ms: Annotated[float, Meta(examples=[182.4])]
-    p95_ms: Annotated[float, Meta(examples=[411.0])]
+    p50_ms: Annotated[float, "Median in milliseconds.", Meta(examples=[182.4])]
+    p95_ms: Annotated[float, "95th percentile in milliseconds.", Meta(examples=[411.0])]
 
 
 class FullCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,98 +33,110 @@ class FullCost(msgspec.Struct, frozen=True, kw_only=True):
     cases.
     """
 
-    p50_ms: Annotated[float, Meta(examples=[1210.7])]
-    p95_ms: Annotated[float, Meta(examples=[1893.2])]
-    times_sooner: Annotated[float, Meta(examples=[6.6])]
-    basis: Basis
-    runs: Annotated[int, Meta(examples=[12])]
+    p50_ms: Annotated[float, "Median in milliseconds.", Meta(examples=[1210.7])]
+    p95_ms: Annotated[float, "95th percentile in milliseconds.", Meta(examples=[1893.2])]
+    times_sooner: Annotated[
+        float, "Ratio of this median to the median of the stitched questions.", Meta(examples=[6.6])
+    ]
+    basis: Annotated[
+        Basis, "Prompts that the rate is fitted to: questions with mode `full`, or fully `recomputed` stitched ones."
+    ]
+    runs: Annotated[int, "Number of prompts that the rate is fitted to.", Meta(examples=[12])]
 
 
 class FirstToken(msgspec.Struct, frozen=True, kw_only=True):
     """Time to first token by mode. A mode without questions is null."""
 
-    stitched: Percentiles | None
-    full: Percentiles | None
-    stitched_in_full: FullCost | None
-    hint: str | None
+    stitched: Annotated[Percentiles | None, "Questions with mode `stitched`."]
+    full: Annotated[Percentiles | None, "Questions with mode `full`."]
+    stitched_in_full: Annotated[
+        FullCost | None, "Estimate for the stitched questions, had their prompts been computed in full."
+    ]
+    hint: Annotated[str | None, "Advice if the estimate is missing; null otherwise."]
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
     """Token counts: `prompt` = `cached` + `stitched` + `recomputed` + `computed`."""
 
-    prompt: Annotated[int, Meta(examples=[104_312])] = 0
-    cached: Annotated[int, Meta(examples=[2_816])] = 0
-    stitched: Annotated[int, Meta(examples=[88_120])] = 0
-    recomputed: Annotated[int, Meta(examples=[9_790])] = 0
-    computed: Annotated[int, Meta(examples=[3_586])] = 0
-    completion: Annotated[int, Meta(examples=[412])] = 0
-    saved: Annotated[int, Meta(examples=[90_936])] = 0
+    prompt: Annotated[int, "Tokens of prompts.", Meta(examples=[104_312])] = 0
+    cached: Annotated[Cached, Meta(examples=[2_816])] = 0
+    stitched: Annotated[Stitched, Meta(examples=[88_120])] = 0
+    recomputed: Annotated[Recomputed, Meta(examples=[9_790])] = 0
+    computed: Annotated[Computed, Meta(examples=[3_586])] = 0
+    completion: Annotated[int, "Tokens of answers.", Meta(examples=[412])] = 0
+    saved: Annotated[
+        int, "Prompt tokens that were not computed: the sum of `cached` and `stitched`.", Meta(examples=[90_936])
+    ] = 0
 
 
 class HitRate(msgspec.Struct, frozen=True, kw_only=True):
     """Prompt tokens of the stitched questions by origin, as shares from 0 to 1."""
 
-    device: Annotated[float, Meta(examples=[0.03])]
-    host: Annotated[float, Meta(examples=[0.8])]
-    disk: Annotated[float, Meta(examples=[0.04])]
-    remote: Annotated[float, Meta(examples=[0.0])]
-    recomputed: Annotated[float, Meta(examples=[0.09])]
-    computed: Annotated[float, Meta(examples=[0.04])]
-    failed_chunks: Annotated[int, Meta(examples=[0])]
+    device: Annotated[float, "Share found in the engine's own prefix cache.", Meta(examples=[0.03])]
+    host: Annotated[float, "Share from KV files in host memory.", Meta(examples=[0.8])]
+    disk: Annotated[float, "Share from KV files on disk.", Meta(examples=[0.04])]
+    remote: Annotated[
+        float, "Share from KV files that came from the object store for the question.", Meta(examples=[0.0])
+    ]
+    recomputed: Annotated[float, "Share computed again, by choice or because no KV was usable.", Meta(examples=[0.09])]
+    computed: Annotated[float, "Share of all other tokens, such as those of the question.", Meta(examples=[0.04])]
+    failed_chunks: Annotated[int, "Number of chunks without usable KV.", Meta(examples=[0])]
 
 
 class TierLoads(msgspec.Struct, frozen=True):
     """The time that placing stored KV took the stitched questions whose KV came from this tier or nearer ones."""
 
-    tier: Annotated[str, Meta(examples=["host"])]
-    questions: Annotated[int, Meta(examples=[34])]
-    p50_ms: Annotated[float, Meta(examples=[18.2])]
-    p99_ms: Annotated[float, Meta(examples=[61.0])]
+    tier: Annotated[str, "Farthest tier: `host`, `disk` or `remote`.", Meta(examples=["host"])]
+    questions: Annotated[int, "Number of stitched questions.", Meta(examples=[34])]
+    p50_ms: Annotated[float, "Median duration in milliseconds.", Meta(examples=[18.2])]
+    p99_ms: Annotated[float, "99th percentile in milliseconds.", Meta(examples=[61.0])]
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True):
     """One interval of the time series. Times are medians; null without questions of that mode."""
 
-    start: datetime
-    questions: int = 0
-    stitched_ms: float | None = None
-    full_ms: float | None = None
-    stitched_in_full_ms: float | None = None
-    cached: int = 0
-    stitched: int = 0
-    recomputed: int = 0
-    computed: int = 0
+    start: Annotated[datetime, "Start of the interval."]
+    questions: Annotated[int, "Number of answered questions."] = 0
+    stitched_ms: Annotated[float | None, "Time to first token of stitched questions in milliseconds."] = None
+    full_ms: Annotated[float | None, "Time to first token of questions with mode `full` in milliseconds."] = None
+    stitched_in_full_ms: Annotated[
+        float | None, "Estimated time to first token of the stitched questions with full prefill, in milliseconds."
+    ] = None
+    cached: Cached = 0
+    stitched: Stitched = 0
+    recomputed: Recomputed = 0
+    computed: Computed = 0
 
 
 class Jobs(msgspec.Struct, frozen=True):
     """Ingestion jobs by state."""
 
-    queued: int = 0
-    running: int = 0
-    failed: int = 0
+    queued: Annotated[int, "Documents waiting for a worker."] = 0
+    running: Annotated[int, "Documents being ingested."] = 0
+    failed: Annotated[int, "Documents that failed within the period."] = 0
 
 
 class Questions(msgspec.Struct, frozen=True):
     """Number of answered questions by mode."""
 
-    total: Annotated[int, Meta(examples=[37])]
-    stitched: Annotated[int, Meta(examples=[34])]
-    full: Annotated[int, Meta(examples=[3])]
+    total: Annotated[int, "All answered questions.", Meta(examples=[37])]
+    stitched: Annotated[int, "Questions answered with mode `stitched`.", Meta(examples=[34])]
+    full: Annotated[int, "Questions answered with mode `full`.", Meta(examples=[3])]
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Statistics of a tenant's questions in a period."""
 
-    window: Window
-    since: datetime
-    until: datetime
-    questions: Questions
-    first_token: FirstToken
-    tokens: TokenCounts
-    hit_rate: HitRate | None
-    jobs: Jobs
-    bucket_s: Annotated[int, Meta(examples=[1800])]
-    series: list[Bucket]
+    window: Annotated[Window, "Period of the statistics."]
+    since: Annotated[datetime, "Start of the period."]
+    until: Annotated[datetime, "End of the period."]
+    questions: Annotated[Questions, "Number of questions."]
+    first_token: Annotated[FirstToken, "Time to first token."]
+    tokens: Annotated[TokenCounts, "Token counts."]
+    hit_rate: Annotated[HitRate | None, "Origin of prompt tokens; null without stitched questions."]
+    jobs: Annotated[Jobs, "Ingestion jobs."]
+    bucket_s: Annotated[int, "Length of an interval of the time series in seconds.", Meta(examples=[1800])]
+    series: Annotated[list[Bucket], "Time series, oldest interval first."]
 
 
 class AskedQuestion(msgspec.Struct, frozen=True, kw_only=True):

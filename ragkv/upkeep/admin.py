@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -50,42 +50,46 @@ GIB = 2**30
 class KVAmount(msgspec.Struct, frozen=True):
     """An amount of stored KV."""
 
-    files: int
-    bytes: int
-    tokens: int
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
 
 
 class HostTier(msgspec.Struct, frozen=True):
     """The part of the tenant's KV files in the page cache of the operating system, which need no disk access."""
 
-    bytes: int | None
+    bytes: Annotated[
+        int | None, "Size in bytes; null if the operating system does not report it, or if there are too many files."
+    ]
 
 
 class DeviceTier(msgspec.Struct, frozen=True):
     """The KV cache of the engine, shared by all tenants. Values are null for an engine behind a URL."""
 
-    capacity_bytes: int | None
-    used_bytes: int | None
+    capacity_bytes: Annotated[int | None, "Size of the engine's KV cache in bytes."]
+    used_bytes: Annotated[
+        int | None, "Bytes in use by prompts that are being answered; null until the engine has reported it."
+    ]
 
 
 class KVTiers(msgspec.Struct, frozen=True):
     """KV by tier. What is in host memory is also on disk; what is in the object store may be on this disk too."""
 
-    device: DeviceTier
-    host: HostTier
-    disk: KVAmount
-    remote: KVAmount | None
+    device: Annotated[DeviceTier, "KV cache of the engine."]
+    host: Annotated[HostTier, "KV files in host memory."]
+    disk: Annotated[KVAmount, "KV files on disk."]
+    remote: Annotated[KVAmount | None, "KV files in the object store; null without one."]
 
 
 class CollectionKV(msgspec.Struct, frozen=True):
     """The KV of one collection. KV that two collections share counts in both."""
 
     id: str
-    name: str
-    pinned: bool
-    files: int
-    bytes: int
-    tokens: int
+    name: Annotated[str, "Name of the collection."]
+    pinned: Annotated[bool, "Whether the collection's KV is pinned."]
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
 
 
 class CollectionKVPage(msgspec.Struct, frozen=True):
@@ -101,35 +105,45 @@ NO_COLLECTIONS = CollectionKVPage([], None)
 class TenantKV(msgspec.Struct, frozen=True):
     """The KV of one tenant."""
 
-    name: str
-    files: int
-    bytes: int
-    tokens: int
+    name: Annotated[str, "Name of the tenant."]
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
 
 
 class KVOverview(msgspec.Struct, frozen=True):
     """An overview of a tenant's KV."""
 
-    tiers: KVTiers
-    collections: list[CollectionKV]
+    tiers: Annotated[KVTiers, "KV by tier."]
+    collections: Annotated[list[CollectionKV], "KV by collection: a page of collections, ordered by name."]
     next: str | None
-    tenants: list[TenantKV] | None
-    limit_bytes: int | None
+    tenants: Annotated[
+        list[TenantKV] | None,
+        "KV by tenant; null unless the API key belongs to the default tenant and has the scope `admin`.",
+    ]
+    limit_bytes: Annotated[int | None, "Maximum size of all tenants' KV in bytes; null for no limit."]
     last_used_at: datetime | None
-    hit_rate: HitRate | None
-    loads: list[TierLoads]
+    hit_rate: Annotated[
+        HitRate | None, "Origin of prompt tokens in the last 24 hours; null without stitched questions."
+    ]
+    loads: Annotated[
+        list[TierLoads],
+        "Durations of placing KV in the last 24 hours, by the farthest tier that a question's KV came from.",
+    ]
 
 
 class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
     """The KV of a document or a collection."""
 
-    pinned: bool
-    files: int
-    bytes: int
-    tokens: int
-    chunks: int
-    stored_chunks: int
-    evicted_documents: int
+    pinned: Annotated[bool, "Whether the KV is pinned."]
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
+    chunks: Annotated[int, "Number of chunks."]
+    stored_chunks: Annotated[int, "Number of chunks whose KV is stored."]
+    evicted_documents: Annotated[
+        int, "Number of documents with evicted KV, which is recomputed when needed until it is rebuilt."
+    ]
     last_used_at: datetime | None
 
 

@@ -6,7 +6,7 @@ Evicted KV is recomputed when a question needs it. Its documents stay searchable
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -42,8 +42,8 @@ FILE_GRACE = timedelta(days=1)
 class Freed(msgspec.Struct, frozen=True):
     """The KV that was evicted."""
 
-    files: int
-    bytes: int
+    files: Annotated[int, "Number of deleted KV files."]
+    bytes: Annotated[int, "Size of the deleted KV files in bytes."]
 
     def __add__(self, other: "Freed") -> "Freed":
         return Freed(self.files + other.files, self.bytes + other.bytes)

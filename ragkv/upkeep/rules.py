@@ -32,30 +32,38 @@ When = Literal["default", "upload", "nth_use", "never"]
 Write = Literal["default", "through", "back", "nth_use"]
 Compress = Literal["default", "none", "streaming", "h2o", "snapkv", "laq"]
 Field = Literal["format", "when", "uses", "write", "compress", "keep"]
+FORMAT = "Format of stored KV: `bf16` as the model computes it, `int8` and `int4` quantised."
+WHEN = "When the KV of a chunk is computed: after the `upload` of its document, at the `nth_use`, or `never`."
+USES = "Number of answers that use a chunk before its KV is computed or uploaded, for `nth_use`."
+WRITE = "When KV is uploaded to the object store: at once (`through`), after ten minutes (`back`), at the `nth_use`."
+COMPRESS = (
+    "Method that chooses the tokens of each chunk whose KV is kept: `streaming` (StreamingLLM), `h2o`, `snapkv`, `laq` "
+    "(Lookahead Q-Cache); `none`: all tokens. Tokens without KV do not enter stitched prompts."
+)
 
 
 class KVRulePatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes to a collection's rule for KV. Omitted fields are unchanged; `default`, 0 uses, or to keep 0: as
     the service's settings say."""
 
-    format: Format | None = None
-    when: When | None = None
-    uses: Annotated[int, Meta(ge=0, le=MAX_USES)] | None = None
-    write: Write | None = None
-    compress: Compress | None = None
-    keep: Annotated[float, Meta(ge=0, le=MOST)] | None = None
+    format: Annotated[Format | None, FORMAT] = None
+    when: Annotated[When | None, WHEN] = None
+    uses: Annotated[int, USES, Meta(ge=0, le=MAX_USES)] | None = None
+    write: Annotated[Write | None, WRITE] = None
+    compress: Annotated[Compress | None, COMPRESS] = None
+    keep: Annotated[float, "Share of each chunk's tokens that `compress` keeps.", Meta(ge=0, le=MOST)] | None = None
 
 
 class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
     """A collection's rule for KV. `own`: what the collection has in place of the service's settings."""
 
-    format: KVFormat
-    when: KVWhen
-    uses: int
-    write: KVWrite
-    compress: CompressionMethod
-    keep: float
-    own: list[Field]
+    format: Annotated[KVFormat, FORMAT]
+    when: Annotated[KVWhen, WHEN]
+    uses: Annotated[int, USES]
+    write: Annotated[KVWrite, WRITE]
+    compress: Annotated[CompressionMethod, COMPRESS]
+    keep: Annotated[float, "Share of each chunk's tokens that `compress` keeps."]
+    own: Annotated[list[Field], "Fields that the collection has in place of the service's settings."]
 
 
 def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:

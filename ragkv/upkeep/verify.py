@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -31,13 +31,17 @@ LOST: tuple[FileHealth, ...] = ("damaged", "missing")
 class Verified(msgspec.Struct, frozen=True):
     """The progress of a verification, or at its end the result."""
 
-    checked: int
-    total: int
-    bytes: int
-    damaged: int = 0
-    missing: int = 0
-    unusable: int = 0
-    documents: list[str] = []
+    checked: Annotated[int, "Number of verified KV files."]
+    total: Annotated[int, "Number of KV files to verify."]
+    bytes: Annotated[int, "Size of the verified KV files in bytes."]
+    damaged: Annotated[int, "Files with a wrong checksum or of another key. They were deleted."] = 0
+    missing: Annotated[int, "Files that do not exist."] = 0
+    unusable: Annotated[
+        int,
+        "Files that cannot be opened, belong to another model or are only on another host's disk. They were not "
+        "changed.",
+    ] = 0
+    documents: Annotated[list[str], "Ids of the documents that lost KV."] = []
 
 
 @dataclass(slots=True)

@@ -7,8 +7,6 @@ import pytest
 
 from api.app import create_app
 from api.schema.document import Json, document_of
-from api.schema.fields import FIELDS
-from api.schema.openai_fields import OPENAI_FIELDS
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 
@@ -72,14 +70,6 @@ def test_every_tag_that_is_used_is_described(document: Json):
     used = {tag for _, operation in operations_of(document) for tag in operation["tags"]}
 
     assert used == {tag["name"] for tag in document["tags"]}
-
-
-def test_every_field_that_is_explained_exists(document: Json):
-    schemas = document["components"]["schemas"]
-    explained = {(name, field) for name, fields in (FIELDS | OPENAI_FIELDS).items() for field in fields}
-
-    assert explained <= {(name, field) for name in schemas for field in schemas[name].get("properties", ())}
-    assert not FIELDS.keys() & OPENAI_FIELDS.keys()
 
 
 def operations_of(document: Json) -> Iterator[tuple[str, Json]]:

@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import Litestar
-from litestar.datastructures import State
+from litestar.datastructures import MutableScopeHeaders, State
 from litestar.di import Provide
+from litestar.routes import HTTPRoute
+from litestar.types import Message, Scope
 
 from api.access.admission import CONFIRM_EVERY_S, Admissions
 from api.access.auditing import Auditing
@@ -18,23 +20,23 @@ from api.access.tarpit import Tarpit
 from api.admin.errors import with_pages
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
-from api.beside import beside
-from api.evaluating import evaluating
-from api.forgetting import forgetting_deleted
+from api.background import beside, evaluating, forgetting_deleted, sweeping_disk
 from api.http.bodies import CheckedRequest
 from api.http.body_timeout import GRACE_S, BodyTimeout
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
 from api.http.forms import FILES
 from api.http.observe import Observing
-from api.http.options import name_all_methods
 from api.http.turns import Turns
 from api.mcp.server import MCPServer, exchange
 from api.mcp.tools import Service
+from api.openai.chat import chat_router
 from api.openai.errors import in_openai_form
-from api.openai.router import openai_routers
+from api.openai.files import files_router
+from api.openai.models import models_router
+from api.openai.responses import responses_router
+from api.openai.vector_stores import vector_stores_router
 from api.schema.site import openapi_config
-from api.sweeping import sweeping_disk
 from api.v1.ask import BODY_BYTES, ask
 from api.v1.audit import audit_router
 from api.v1.collections import collections_router
@@ -42,10 +44,9 @@ from api.v1.data_sources import data_sources_router
 from api.v1.documents import documents_router
 from api.v1.evaluations import evaluations_router
 from api.v1.events import ProgressStreams, collection_events, document_events
-from api.v1.health import HEADS, healthz, readyz
+from api.v1.health import HEADS, healthz, metrics_of_all, readyz
 from api.v1.keys import keys_router
 from api.v1.kv import kv_router
-from api.v1.metrics import metrics_of_all
 from api.v1.pages import pages_router
 from api.v1.probes import Probes
 from api.v1.questions import answers_router, questions_router
@@ -103,7 +104,11 @@ def create_app(
             webhooks_router(),
             data_sources_router(),
             audit_router(),
-            *openai_routers(parts.settings),
+            models_router(),
+            chat_router(),
+            responses_router(),
+            files_router(parts.settings),
+            vector_stores_router(),
             exchange,
             admin_router(),
             healthz,
@@ -140,6 +145,20 @@ def create_app(
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)
     app.asgi_handler = Observing(Tarpit(timed, parts.settings.refusals_per_minute), draining)
     return app
+
+
+async def name_all_methods(message: Message, scope: Scope) -> None:
+    """A hook before a message is sent: `Allow` names every method of the path.
+
+    Litestar 2 answers OPTIONS itself, with the methods of the one handler that it met first
+    (litestar-org/litestar#4169).
+    """
+    if message["type"] == "http.response.start" and scope.get("method") == "OPTIONS" and "path_template" in scope:
+        routes = (route for route in Litestar.from_scope(scope).routes if isinstance(route, HTTPRoute))
+        methods = {
+            str(method) for route in routes if route.path_format == scope["path_template"] for method in route.methods
+        }
+        MutableScopeHeaders.from_message(message)["allow"] = ", ".join(sorted(methods))
 
 
 def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[Litestar], Any]:

@@ -9,9 +9,8 @@ import click
 import msgspec
 
 from api.app import create_app
-from api.http import interpreter
 from api.http.draining import Draining
-from api.http.server import ChildProcess, Server, raise_descriptor_limit
+from api.http.server import ChildProcess, Server, freeze_objects, raise_descriptor_limit, share_interpreter
 from api.worker_process import WorkerProcess
 from ragkv.access.keys import any_key
 from ragkv.catalog.requeue import refresh_outdated
@@ -83,7 +82,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     for worker in children:
         worker.start()
         stack.callback(worker.stop)
-    interpreter.share()
+    share_interpreter()
     _run(parts, listener, *children)
 
 
@@ -121,7 +120,7 @@ def _run(parts: Parts, listener: socket.socket, *children: ChildProcess) -> None
     shown = f"[{host}]" if ":" in host else host
     log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
     draining = Draining()
-    app = create_app(parts, draining, when_built=interpreter.settle)
+    app = create_app(parts, draining, when_built=freeze_objects)
     settings = parts.settings
     server = Server(app, draining, settings.shutdown_grace_s, *children, max_connections=settings.max_connections)
     server.run(sockets=[listener])

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 
 from litestar.middleware import AuthenticationResult
 
-from api.access.refusals import Refusals
 from api.access.session import Connection, refuse_forged, session_token
+from api.http.turns import digest_of
 from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.sessions import Sessions, csrf_token
@@ -20,6 +20,29 @@ THREADS = 4
 CONFIRM_EVERY_S = 30.0
 FORWARDED = ("forwarded", "via", "x-real-ip")
 FORWARDED_PREFIX = "x-forwarded-"
+REMEMBERED = 10_000
+LONGEST_S = 1.0
+
+
+class Refusals:
+    """Keys that were throttled, by their digest, remembered for a moment: a client that retries at once is refused
+    without access to the database or Redis. In the event loop only."""
+
+    def __init__(self) -> None:
+        self._until: dict[bytes, tuple[float, str]] = {}
+
+    def check(self, key: str) -> None:
+        """Refuse a key that was refused just now. Raises Throttled while the key's last refusal holds."""
+        if not self._until:
+            return
+        until, refusal = self._until.get(_digest(key), (0.0, ""))
+        if (left := until - time.monotonic()) > 0:
+            raise Throttled(refusal, left)
+
+    def note(self, key: str, error: Throttled) -> None:
+        if len(self._until) >= REMEMBERED:
+            self._until.clear()
+        self._until[_digest(key)] = (time.monotonic() + min(error.retry_after_s, LONGEST_S), str(error))
 
 
 class Admissions:
@@ -97,6 +120,10 @@ class Confirmation:
         if not self.due_in_s:
             await self._threads.run(self._ask)
             self._due = time.monotonic() + self._every_s
+
+
+def _digest(key: str) -> bytes:
+    return digest_of(key.encode("utf-8", "surrogatepass"))
 
 
 def _key_of(connection: Connection, *, has_session: bool) -> str | None:

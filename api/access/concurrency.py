@@ -7,7 +7,7 @@ from litestar.handlers import BaseRouteHandler
 
 from api.access.session import Connection
 from api.http.forms import BoundedFormRequest
-from api.http.holding import hold
+from api.http.observe import hold
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.counts import plural

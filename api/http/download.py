@@ -1,24 +1,32 @@
-"""Lists as downloadable files: JSON Lines, sent while they are read."""
+"""Downloads: uploaded content, sent so that browsers execute nothing in it, and lists as JSON Lines."""
 
 import itertools
 from collections.abc import Generator, Iterable
+from pathlib import Path
 
 import msgspec
-from litestar.response import Stream
+from litestar.response import File, Stream
 
 from api.http.disconnect import stepwise
 from ragkv.page import MAX_PAGE
 
 JSON_LINES = "application/jsonl"
+SANDBOXED = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+"""Headers of uploaded content."""
+
+
+def attachment(path: Path, name: str) -> File:
+    """An uploaded file, byte for byte, to be saved under a name."""
+    return File(path, filename=name, media_type="application/octet-stream", headers=SANDBOXED)
 
 
 def json_lines(values: Iterable[msgspec.Struct], name: str) -> Stream:
-    """A file of this name, a value a line. `values` may block: they are read in threads, a page at a time."""
+    """A file in JSON Lines, sent while it is read. `values` may block: they are read in threads, a page at a time."""
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Stream(stepwise(_pages(values)), media_type=JSON_LINES, headers=headers)
 
 
 def _pages(values: Iterable[msgspec.Struct]) -> Generator[bytes, None, None]:
-    rest = iter(values)
-    while page := list(itertools.islice(rest, MAX_PAGE)):
+    iterator = iter(values)
+    while page := list(itertools.islice(iterator, MAX_PAGE)):
         yield msgspec.json.Encoder().encode_lines(page)

@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from http import HTTPStatus
 from typing import Any
 
@@ -13,7 +13,6 @@ from litestar.enums import ScopeType
 from litestar.types import ASGIApp, HTTPResponseStartEvent, HTTPScope, Message, Receive, Scope, Send
 
 from api.http.draining import Draining
-from api.http.holding import HELD
 from ragkv.observe import logs, metrics, traces
 
 log = logging.getLogger("ragkv.access")
@@ -25,6 +24,8 @@ PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that machines poll: logged at the level debug, and not traced."""
 CLIENT_GONE = 499
 MADE = "ragkv_made"
+HELD = "ragkv_held"
+"""Key of the ExitStack in a request's scope. `Observing` makes and closes it."""
 _ID = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
 """An id of a key or of any other thing. Other texts may be names, and stay out of the log."""
 
@@ -67,8 +68,8 @@ class RequestRecord:
 
     def __init__(self, scope: HTTPScope) -> None:
         self.scope = scope
-        given = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"x-request-id"), None)
-        self.request_id = logs.accepted_id(given)
+        header = next((value.decode("latin-1") for key, value in scope["headers"] if key == b"x-request-id"), None)
+        self.request_id = logs.accepted_id(header)
         self.status = CLIENT_GONE
         self._made: list[str] = []
         self._began = time.perf_counter()
@@ -132,6 +133,12 @@ class RequestRecord:
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:
     """Note the id of a thing that a request made, for the logs, if its response has no `Location`."""
     connection.scope.setdefault(MADE, []).append(thing_id)  # type: ignore[misc]
+
+
+def hold(connection: ASGIConnection[Any, Any, Any, Any], context: AbstractContextManager[None]) -> None:
+    """Enter a context now and leave it when the request's response has ended, for whatever reason."""
+    held: ExitStack = connection.scope[HELD]  # type: ignore[literal-required]
+    held.enter_context(context)
 
 
 def made_by(scope: Scope, message: HTTPResponseStartEvent) -> list[str]:

@@ -1,31 +1,100 @@
-"""The web server. On shutdown it finishes running requests within a grace period."""
+"""The web server: limits of its process, timeouts of its connections, and a shutdown that finishes running requests."""
 
 import asyncio
+import gc
 import logging
 import resource
 import socket
+import sys
 from types import FrameType
-from typing import Protocol
+from typing import Any, Protocol
 
 import uvicorn
 from litestar import Litestar
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.http.connections import TimedProtocol
 from api.http.draining import Draining
+from ragkv.threads import share_cores
 
 KEEP_ALIVE_S = 75
 """How long a connection may lie idle: longer than proxies keep theirs, so that proxies close them."""
 CUT_S = 1
 """How long requests that are cut off have to clean up."""
 DESCRIPTORS = 65536
+HEADERS_S = 30.0
+"""For a new connection's first request, and for a request's headers once they have begun."""
+LINGER_S = 5.0
+"""For the rest of a body that is not read: a client that is refused early can still read the response."""
+SWITCH_S = 0.0001
+"""How long a thread may keep the interpreter from others, the event loop among them: a fiftieth of Python's default."""
+GARBAGE = (2_000, 10, 5)
+"""Thresholds of the garbage collector, which stops everything while it looks through all objects: every ten seconds
+under load, instead of every other second with Python's defaults."""
 
 
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files and connections to the hard limit, at most DESCRIPTORS."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
-    if soft not in (resource.RLIM_INFINITY, wanted) and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    limit = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft not in (resource.RLIM_INFINITY, limit) and soft < limit:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def share_interpreter() -> None:
+    """Configure the Python interpreter, which the event loop shares with threads, before it serves: switching and
+    garbage collection."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*GARBAGE)
+    share_cores()
+
+
+def freeze_objects() -> None:
+    """Exempt everything loaded so far from garbage collection: half a million objects, half a second a collection."""
+    gc.collect()
+    gc.freeze()
+
+
+class TimedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with time limits before the application takes over; `api.http.body_timeout` times bodies."""
+
+    headers_s = HEADERS_S
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_body = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._close_in(self.headers_s)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._close_in(self.headers_s)
+
+    def on_headers_complete(self) -> None:
+        self._close_in(None)
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._in_body = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._in_body:
+            self._close_in(LINGER_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._close_in(None)
+        super().connection_lost(exc)
+
+    def _close_in(self, seconds: float | None) -> None:
+        """Set the timer that closes the connection; None: no timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.close)
 
 
 class ChildProcess(Protocol):

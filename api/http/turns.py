@@ -5,6 +5,7 @@ a client with a hundred requests has a hundred places.
 """
 
 import asyncio
+import hashlib
 import time
 
 from litestar.enums import ScopeType
@@ -19,7 +20,6 @@ from litestar.types import (
     WebSocketReceiveMessage,
 )
 
-from api.http.credentials import digest_of
 from api.http.observe import PROBES
 from ragkv.fair_slots import FairSlots
 from ragkv.threads import END_TURN
@@ -29,6 +29,11 @@ LONGEST_S = 0.05
 """A request that takes longer is waiting for something, such as a lock or its own body: another turn starts."""
 REMEMBERED = 10_000
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"cookie"})
+
+
+def digest_of(*credentials: bytes) -> bytes:
+    """32 bytes that stand for the credentials of a request: the key itself is never kept."""
+    return hashlib.sha256(b"\0".join(credentials)).digest()
 
 
 class Turns:

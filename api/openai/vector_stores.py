@@ -20,7 +20,7 @@ from api.openai.paging import PAGED
 from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
-from api.v1.deletion import delete_collection
+from api.v1.collections import delete_collection
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import make_collection_of
 from ragkv.catalog.collection import amend_collection

@@ -1,5 +1,7 @@
 """/v1/collections: named sets of documents. Paths and bodies refer to a collection by its id or its name."""
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
@@ -12,9 +14,9 @@ from msgspec import Meta
 
 from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
+from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
-from api.v1.deletion import delete_collection
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued, retry_failed
 from ragkv.catalog.collection import (
@@ -23,6 +25,7 @@ from ragkv.catalog.collection import (
     CollectionView,
     amend_collection,
     collection_with_counts,
+    delete_in_batches,
     list_collections,
     make_collection,
 )
@@ -164,6 +167,15 @@ def retry_all(collection: FromPath[str], caller: NamedDependency[Caller], parts:
     """Queue every failed document of a collection again, with a full set of attempts."""
     ref = collection_ref(caller.tenant_id, collection, parts.database)
     return retry_failed(ref, parts)
+
+
+async def delete_collection(
+    tenant_id: str, collection: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+) -> None:
+    """Run `delete_in_batches`, each batch in a thread. After each it pauses for as long as the batch took: other work
+    gets its turn at the threads and the database."""
+    async for took_s in stepwise(delete_in_batches(tenant_id, collection, parts, when_changed)):
+        await asyncio.sleep(took_s)
 
 
 def collections_router() -> Router:

@@ -13,7 +13,7 @@ from api.access.admission import Admissions
 from api.access.auth import reading
 from api.http.draining import Draining
 from api.http.errors import problems
-from api.http.holding import hold
+from api.http.observe import hold
 from api.v1.progress import Conditions, Events, Message, of_collection, of_document, progress
 from api.v1.watching import Watchers
 from ragkv.access.caller import Caller

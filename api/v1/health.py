@@ -1,5 +1,6 @@
-"""/healthz and /readyz: liveness of the process, readiness of the service."""
+"""/healthz, /readyz and /metrics: liveness of the process, readiness of the service, metrics for Prometheus."""
 
+import asyncio
 from http import HTTPStatus
 from typing import Annotated, Literal
 
@@ -8,12 +9,16 @@ from litestar import HttpMethod, Response, get, route
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
-from api.access.auth import PUBLIC
+from api.access.auth import PUBLIC, scraping
 from api.http.draining import SERVED_WHILE_DRAINING, Draining
-from api.http.errors import headers_of
+from api.http.errors import headers_of, problems
 from api.v1.probes import Probes
-from ragkv.errors import Unavailable
+from ragkv.access.caller import Caller
+from ragkv.errors import Forbidden, Unavailable
+from ragkv.observe import metrics
+from ragkv.parts import Parts
 from ragkv.upkeep.condition import OK
+from ragkv.upkeep.gauges import read_gauges, render
 
 NEEDED = ("engine", "database", "redis", "index", "service")
 """Components without which no question is answered: 503."""
@@ -79,6 +84,30 @@ async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Drai
     return Response(readiness, status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 
+@get(
+    "/metrics",
+    guards=[scraping],
+    tags=["health"],
+    summary="Get metrics",
+    opt={SERVED_WHILE_DRAINING: True},
+    media_type="text/plain",
+    responses=problems(),
+)
+async def metrics_of_all(
+    parts: NamedDependency[Parts], caller: NamedDependency[Caller], probes: NamedDependency[Probes]
+) -> Response[bytes]:
+    """Get metrics in the Prometheus text format, including those of vLLM if the engine runs in this process.
+
+    They are sums over all tenants and therefore need an API key of the default tenant; the scope `metrics` is enough.
+    """
+    if caller.tenant_id != parts.default_collection.tenant_id:
+        raise Forbidden("metrics cover all tenants: send an API key of the default tenant")
+    conditions = await probes.look()
+    up = {part: conditions[part] == OK for part in ("engine", "database", "redis", "index", "worker")}
+    rendered = render(await asyncio.to_thread(read_gauges, up, parts))
+    return Response(rendered, media_type=metrics.MEDIA_TYPE)
+
+
 HEADS = [
     route(path, http_method=HttpMethod.HEAD, opt=handler.opt, include_in_schema=False)(handler.fn)
     for handler in (healthz, readyz)
@@ -88,9 +117,9 @@ HEADS = [
 
 
 async def check(probes: Probes) -> Readiness:
-    found = await probes.look()
+    conditions = await probes.look()
     return Readiness(
-        ready=all(found[part] == OK for part in NEEDED),
-        degraded=[part for part in DEGRADING if found[part] != OK],
-        **found,
+        ready=all(conditions[part] == OK for part in NEEDED),
+        degraded=[part for part in DEGRADING if conditions[part] != OK],
+        **conditions,
     )

@@ -9,7 +9,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from api.access.auth import reading
-from api.http.attachment import SANDBOXED
+from api.http.download import SANDBOXED
 from api.http.errors import problems
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located

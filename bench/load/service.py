@@ -9,9 +9,8 @@ import msgspec
 
 from api.app import create_app
 from api.command import listen
-from api.http import interpreter
 from api.http.draining import Draining
-from api.http.server import Server, raise_descriptor_limit
+from api.http.server import Server, freeze_objects, raise_descriptor_limit, share_interpreter
 from bench.load.world import World
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -38,7 +37,7 @@ def main(folder: str, database_url: str | None = None) -> None:
     """Print the World as one line of JSON, then serve until the process is told to stop."""
     logs.configure("json", "warning", "serve")
     raise_descriptor_limit()
-    interpreter.share()
+    share_interpreter()
     settings = Settings(data_dir=Path(folder), database_url=database_url or None)
     settings = msgspec.structs.replace(settings, model=str(_model()))
     parts = Parts(settings, EchoEngine(settings.max_model_len, piece_s=0.02), encoder_apart=True)
@@ -51,7 +50,7 @@ def main(folder: str, database_url: str | None = None) -> None:
     print(msgspec.json.encode(world).decode(), flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it once more when it has stopped
     draining = Draining()
-    app = create_app(parts, draining, when_built=interpreter.settle)
+    app = create_app(parts, draining, when_built=freeze_objects)
     try:
         Server(app, draining, 1, max_connections=settings.max_connections).run(sockets=[listener])
     finally:

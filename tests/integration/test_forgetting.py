@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from sqlalchemy import event, func, select
 
-from api.forgetting import forgetting_deleted
-from api.v1.deletion import delete_collection
+from api.background import forgetting_deleted
+from api.v1.collections import delete_collection
 from ingest.page_views import PageViews
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document

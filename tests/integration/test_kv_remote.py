@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from sqlalchemy import select, update
 
-from api.sweeping import sweeping_disk
+from api.background import sweeping_disk
 from bench.remote import RemoteBench, RemoteRow
 from bench.serving.engine import contexts_of
 from ingest.parts import IngestParts

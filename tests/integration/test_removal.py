@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from sqlalchemy import event, func, select, update
 
-from api.v1.deletion import delete_collection
+from api.v1.collections import delete_collection
 from ragkv.catalog.collection import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
 from ragkv.db.base import Base
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow

@@ -11,10 +11,10 @@ import httpx
 import msgspec
 import pytest
 
-from api.access.refusals import Refusals
+from api.access.admission import Refusals
 from api.access.tarpit import AT_ONCE
-from api.http.connections import TimedProtocol
 from api.http.forms import FIELD_BYTES
+from api.http.server import TimedProtocol
 from ragkv.access.rate import RateLimit
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Throttled

@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from api import beside as module
-from api.beside import beside
+from api import background
+from api.background import beside
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_work_that_loses_a_cancellation_is_cancelled_again(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "AGAIN_S", 0.01)
+    monkeypatch.setattr(background, "AGAIN_S", 0.01)
     lost = 0
 
     async def losing() -> None:

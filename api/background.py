@@ -45,51 +45,51 @@ async def beside(work: Work) -> AsyncIterator[None]:
 def forgetting_deleted(parts: Parts, page_views: PageViews, interval_s: float = FORGET_EVERY_S) -> Lifespan:
     """A lifespan that removes from memory what other processes have deleted: vectors, titles and pictures of documents,
     within `interval_s`."""
-    return lambda _: beside(_keep_forgetting(MemoryKeeper(parts), page_views, interval_s))
 
+    async def forget(keeper: MemoryKeeper) -> None:
+        while True:
+            await asyncio.sleep(interval_s)
+            try:
+                await asyncio.to_thread(page_views.forget_deleted)
+                await asyncio.to_thread(keeper.forget_deleted)
+            except RagKVError as error:
+                log.warning("what was deleted elsewhere stays in memory until the next try: %s", error)
 
-async def _keep_forgetting(keeper: MemoryKeeper, page_views: PageViews, interval_s: float) -> None:
-    while True:
-        await asyncio.sleep(interval_s)
-        try:
-            await asyncio.to_thread(page_views.forget_deleted)
-            await asyncio.to_thread(keeper.forget_deleted)
-        except RagKVError as error:
-            log.warning("what was deleted elsewhere stays in memory until the next try: %s", error)
+    return lambda _: beside(forget(MemoryKeeper(parts)))
 
 
 def sweeping_disk(parts: Parts, interval_s: float = SWEEP_EVERY_S) -> Lifespan:
     """A lifespan that removes KV files that nothing names from this host's disk, with an object store: the host may
     have no worker. Without an object store all hosts share the folder of KV with a worker, which sweeps it."""
-    return lambda _: beside(_keep_sweeping(parts, interval_s))
 
+    async def sweep() -> None:
+        while parts.settings.kv_remote is not None:
+            await asyncio.sleep(interval_s)
+            try:
+                freed = await asyncio.to_thread(remove_unnamed_files, parts)
+            except (RagKVError, OSError) as error:
+                log.warning("KV files that nothing names stay until the next sweep: %s", error)
+            else:
+                if freed != NOTHING:
+                    log.info("removed %d KV files of %d bytes that nothing names", freed.files, freed.bytes)
 
-async def _keep_sweeping(parts: Parts, interval_s: float) -> None:
-    while parts.settings.kv_remote is not None:
-        await asyncio.sleep(interval_s)
-        try:
-            freed = await asyncio.to_thread(remove_unnamed_files, parts)
-        except (RagKVError, OSError) as error:
-            log.warning("KV files that nothing names stay until the next sweep: %s", error)
-        else:
-            if freed != NOTHING:
-                log.info("removed %d KV files of %d bytes that nothing names", freed.files, freed.bytes)
+    return lambda _: beside(sweep())
 
 
 def evaluating(parts: Parts) -> Lifespan:
     """A lifespan that carries out evaluations: this process has the engine."""
-    return lambda _: beside(_keep_evaluating(EvaluationRunner(parts)))
 
-
-async def _keep_evaluating(runner: EvaluationRunner) -> None:
-    measured = False
-    while True:
-        if not measured:
-            await asyncio.sleep(IDLE_S)
+    async def evaluate(runner: EvaluationRunner) -> None:
         measured = False
-        try:
-            measured = await runner.step()
-        except RagKVError as error:
-            log.warning("a question of an evaluation is measured later: %s", error)
-        except Exception:
-            log.exception("a question of an evaluation is measured later")
+        while True:
+            if not measured:
+                await asyncio.sleep(IDLE_S)
+            measured = False
+            try:
+                measured = await runner.step()
+            except RagKVError as error:
+                log.warning("a question of an evaluation is measured later: %s", error)
+            except Exception:
+                log.exception("a question of an evaluation is measured later")
+
+    return lambda _: beside(evaluate(EvaluationRunner(parts)))

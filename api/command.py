@@ -35,8 +35,8 @@ def serve(host: str | None, port: int | None, worker: bool) -> None:
     All data is stored under RAGKV_DATA_DIR. Ctrl-C or SIGTERM shuts it down gracefully: running answers are finished,
     within RAGKV_SHUTDOWN_GRACE_S; a second one ends them at once. Uploaded files are not lost.
     """
-    given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
-    settings = msgspec.structs.replace(Settings.from_env(os.environ), **given)
+    options = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    settings = msgspec.structs.replace(Settings.from_env(os.environ), **options)
     logs.configure(settings.log_format, settings.log_level, "serve")
     with ExitStack() as stack:
         stack.enter_context(traces.exporting(settings.otlp_endpoint, "serve"))

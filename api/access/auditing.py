@@ -58,15 +58,15 @@ def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
     action, caller = noted
     if failed:
         action += f", answered with {message['status']}"
-    named, made = named_in(scope), made_by(scope, message)
+    path_ids, created = named_in(scope), made_by(scope, message)
     return Change(
         tenant_id=caller.tenant_id,
         key_id=caller.key_id,
         action=action,
         route=f"{scope['method']} {scope.get('path_template') or ''}",  # type: ignore[typeddict-item]
         client=str((scope.get("client") or ("",))[0]),
-        resources=made or named[-1:],
-        within=named[0] if named and (made or len(named) > 1) else None,
+        resources=created or path_ids[-1:],
+        within=path_ids[0] if path_ids and (created or len(path_ids) > 1) else None,
         request_id=request_id(),
         person=None if caller.person is None else str(caller.person),
     )

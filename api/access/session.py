@@ -49,8 +49,8 @@ def refuse_forged(connection: Connection, csrf: str) -> None:
     if not _is_unsafe(connection):
         return
     refuse_other_origins(connection)
-    given = connection.headers.get(CSRF_HEADER, "")
-    if not hmac.compare_digest(given.encode(), csrf.encode()):
+    token = connection.headers.get(CSRF_HEADER, "")
+    if not hmac.compare_digest(token.encode(), csrf.encode()):
         raise Forbidden("missing or invalid X-CSRF-Token: reload the page")
 
 

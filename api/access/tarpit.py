@@ -38,15 +38,15 @@ class Delays:
 
     def next(self, owner: str) -> float:
         """Count one refusal. Returns its delay in seconds."""
-        now = time.monotonic()
-        if now >= self._prune_at:
+        moment = time.monotonic()
+        if moment >= self._prune_at:
             # Owners whose bucket is full are forgotten. A look at all of them: at intervals, not at every refusal.
-            self._full_at = {owner: full_at for owner, full_at in self._full_at.items() if full_at > now}
-            self._prune_at = now + self._prune_every_s
-        full_at = max(self._full_at.get(owner, now), now) + self._each_s
+            self._full_at = {owner: full_at for owner, full_at in self._full_at.items() if full_at > moment}
+            self._prune_at = moment + self._prune_every_s
+        full_at = max(self._full_at.get(owner, moment), moment) + self._each_s
         bucket_s = AT_ONCE * self._each_s
-        self._full_at[owner] = min(full_at, now + bucket_s + LONGEST_S)
-        return max(0.0, self._full_at[owner] - now - bucket_s)
+        self._full_at[owner] = min(full_at, moment + bucket_s + LONGEST_S)
+        return max(0.0, self._full_at[owner] - moment - bucket_s)
 
 
 class Tarpit:

@@ -27,24 +27,24 @@ class Asset:
 @get("/admin/static/{asset:str}", opt={PUBLIC: True}, include_in_schema=False)
 async def static_file(asset: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
     """A file of the folder `static`, or 304 for a browser that has it."""
-    found = ASSETS.get(asset)
-    if found is None:
+    file = ASSETS.get(asset)
+    if file is None:
         raise NotFound(f"the dashboard has no file {asset[:80]!r}")
-    headers = {"ETag": found.tag, "Cache-Control": "no-cache"}
-    if request.headers.get("if-none-match") == found.tag:
-        return Response(b"", status_code=HTTPStatus.NOT_MODIFIED, headers=headers, media_type=found.media_type)
-    return Response(found.body, headers=headers, media_type=found.media_type)
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(b"", status_code=HTTPStatus.NOT_MODIFIED, headers=headers, media_type=file.media_type)
+    return Response(file.body, headers=headers, media_type=file.media_type)
 
 
 def _assets() -> dict[str, Asset]:
     """Read all files once, so that no request's name ever becomes a path."""
-    found = {}
+    assets = {}
     for file in files("api.admin").joinpath("static").iterdir():
         _, dot, suffix = file.name.rpartition(".")
         if media_type := MEDIA_TYPES.get(dot + suffix):
             body = file.read_bytes()
-            found[file.name] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
-    return found
+            assets[file.name] = Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    return assets
 
 
 ASSETS = _assets()

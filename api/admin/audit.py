@@ -19,6 +19,6 @@ def audit_page(
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render the tenant's audit log, newest first, all of it or what was done to one resource."""
-    wanted = AuditFilter(request.user.tenant_id, resource.strip() or None)
-    events = list_audit(wanted, EVENTS_A_PAGE, cursor, parts.database)
+    criteria = AuditFilter(request.user.tenant_id, resource.strip() or None)
+    events = list_audit(criteria, EVENTS_A_PAGE, cursor, parts.database)
     return page(request, "audit.html", events=events, resource=resource.strip(), cursor=cursor)

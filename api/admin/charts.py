@@ -36,7 +36,7 @@ ORIGINS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AxisLabel:
     """A label or a time at a place on an axis."""
 
     at: float
@@ -53,7 +53,7 @@ class Dot:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """Values of one kind in order of time. `path` is drawn in a box of 100 by pixels."""
 
     kind: str
@@ -65,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """A part of a stacked column."""
 
     kind: str
@@ -90,10 +90,10 @@ class Column:
 class Chart:
     """One chart. `heads` name the cells of its columns, which a chart over time has."""
 
-    across: tuple[Place, ...]
-    up: tuple[Place, ...]
-    lines: tuple[Line, ...] = ()
-    bars: tuple[Bar, ...] = ()
+    across: tuple[AxisLabel, ...]
+    up: tuple[AxisLabel, ...]
+    lines: tuple[ChartLine, ...] = ()
+    bars: tuple[ChartBar, ...] = ()
     heads: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
 
@@ -102,33 +102,33 @@ class Chart:
         return all(column.is_empty for column in self.columns)
 
 
-def first_token_chart(found: Summary) -> Chart:
+def first_token_chart(summary: Summary) -> Chart:
     """Medians of the time to first token: stitched, measured in full, and the stitched ones estimated in full."""
     kinds: tuple[tuple[str, Callable[[Bucket], float | None]], ...] = (
         ("in-full", lambda bucket: bucket.stitched_in_full_ms),
         ("full", lambda bucket: bucket.full_ms),
         ("stitched", lambda bucket: bucket.stitched_ms),
     )
-    scale = Scale(max((value(b) or 0.0 for b in found.series for _, value in kinds), default=0.0))
-    lines = (Line(kind, tuple(_dots(found.series, value, scale))) for kind, value in kinds)
+    scale = AxisScale(max((value(b) or 0.0 for b in summary.series for _, value in kinds), default=0.0))
+    lines = (ChartLine(kind, tuple(_dots(summary.series, value, scale))) for kind, value in kinds)
     return Chart(
         heads=("Questions", "Stitched", "The same in full, estimated", "Measured in full"),
-        columns=_columns(found.series, _first_token_cells),
-        across=_across(found),
+        columns=_columns(summary.series, _first_token_cells),
+        across=_across(summary),
         up=scale.places(duration),
         lines=tuple(line for line in lines if line.dots),
     )
 
 
-def origin_chart(found: Summary) -> Chart:
+def origin_chart(summary: Summary) -> Chart:
     """Prompt tokens by origin, stacked."""
-    scale = Scale(max((_tokens(bucket) for bucket in found.series), default=0))
+    scale = AxisScale(max((_tokens(bucket) for bucket in summary.series), default=0))
     return Chart(
         heads=("Questions", *(name.capitalize() for _, name in ORIGINS), "Saved"),
-        columns=_columns(found.series, _origin_cells),
-        across=_across(found),
+        columns=_columns(summary.series, _origin_cells),
+        across=_across(summary),
         up=scale.places(number),
-        bars=tuple(_bars(found.series, scale)),
+        bars=tuple(_bars(summary.series, scale)),
     )
 
 
@@ -150,27 +150,30 @@ def history_chart(
 ) -> Chart:
     """A line a kind over measurements in order of time, at equal distances whatever time lay between. The scale reaches
     up to `highest` at least; values below 0 are drawn there."""
-    values = [value for one in history for value in one.values if value is not None]
-    scale = Scale(max([highest, *values]))
+    values = [value for measurement in history for value in measurement.values if value is not None]
+    scale = AxisScale(max([highest, *values]))
     step = 100 / max(len(history), 1)
     lines = []
     for which, kind in enumerate(kinds):
-        placed = ((index, one.values[which]) for index, one in enumerate(history))
+        placed = ((index, measurement.values[which]) for index, measurement in enumerate(history))
         dots = tuple(
             Dot((index + 0.5) * step, scale.y(max(value, 0.0))) for index, value in placed if value is not None
         )
-        lines.append(Line(kind, dots))
+        lines.append(ChartLine(kind, dots))
     labelled = range(0, len(history), math.ceil(len(history) / MAX_LABELS) or 1)
     return Chart(
         heads=heads,
-        columns=tuple(Column(i * step, step, one.moment, one.cells, is_empty=False) for i, one in enumerate(history)),
-        across=tuple(Place((index + 0.5) * step, "", history[index].moment) for index in labelled),
+        columns=tuple(
+            Column(i * step, step, measurement.moment, measurement.cells, is_empty=False)
+            for i, measurement in enumerate(history)
+        ),
+        across=tuple(AxisLabel((index + 0.5) * step, "", history[index].moment) for index in labelled),
         up=scale.places(called),
         lines=tuple(line for line in lines if line.dots),
     )
 
 
-class Scale:
+class AxisScale:
     """Values from 0 to a round number not below the highest, in a few round steps."""
 
     def __init__(self, highest: float) -> None:
@@ -180,10 +183,10 @@ class Scale:
     def y(self, value: float) -> float:
         return BOTTOM - value / self.top * (BOTTOM - TOP)
 
-    def places(self, called: Callable[[float], str]) -> tuple[Place, ...]:
+    def places(self, called: Callable[[float], str]) -> tuple[AxisLabel, ...]:
         """A place for each step above 0."""
         values = [self.step * i for i in range(1, round(self.top / self.step) + 1)]
-        return tuple(Place(self.y(value), called(value)) for value in values)
+        return tuple(AxisLabel(self.y(value), called(value)) for value in values)
 
 
 def _nice(value: float) -> float:
@@ -192,14 +195,14 @@ def _nice(value: float) -> float:
     return next(nice * power for nice in NICE if nice * power >= value * (1 - 1e-9))
 
 
-def _dots(buckets: Sequence[Bucket], value: Callable[[Bucket], float | None], scale: Scale) -> Iterator[Dot]:
+def _dots(buckets: Sequence[Bucket], value: Callable[[Bucket], float | None], scale: AxisScale) -> Iterator[Dot]:
     for index, bucket in enumerate(buckets):
         ms = value(bucket)
         if ms is not None:
             yield Dot((index + 0.5) / len(buckets) * 100, scale.y(ms))
 
 
-def _bars(buckets: Sequence[Bucket], scale: Scale) -> Iterator[Bar]:
+def _bars(buckets: Sequence[Bucket], scale: AxisScale) -> Iterator[ChartBar]:
     width = 100 / len(buckets)
     for index, bucket in enumerate(buckets):
         below = 0
@@ -207,7 +210,7 @@ def _bars(buckets: Sequence[Bucket], scale: Scale) -> Iterator[Bar]:
             tokens: int = getattr(bucket, kind)
             if tokens:
                 y = scale.y(below + tokens)
-                yield Bar(kind, (index + 0.12) * width, 0.76 * width, y, scale.y(below) - y)
+                yield ChartBar(kind, (index + 0.12) * width, 0.76 * width, y, scale.y(below) - y)
             below += tokens
 
 
@@ -234,16 +237,16 @@ def _tokens(bucket: Bucket) -> int:
     return sum(getattr(bucket, kind) for kind, _ in ORIGINS)
 
 
-def _across(found: Summary) -> tuple[Place, ...]:
+def _across(summary: Summary) -> tuple[AxisLabel, ...]:
     """Places at round times, except those so near an edge that the label would not fit."""
-    every = _LABEL_EVERY[found.window].total_seconds()
-    start = found.series[0].start.timestamp()
-    length = found.bucket_s * len(found.series)
-    first = math.ceil(start / every) * every
-    moments = (first + i * every for i in range(math.floor((start + length - first) / every) + 1))
+    every = _LABEL_EVERY[summary.window].total_seconds()
+    start = summary.series[0].start.timestamp()
+    length = summary.bucket_s * len(summary.series)
+    earliest = math.ceil(start / every) * every
+    moments = (earliest + i * every for i in range(math.floor((start + length - earliest) / every) + 1))
     places = (((moment - start) / length * 100, moment) for moment in moments)
     return tuple(
-        Place(at, "", datetime.fromtimestamp(moment, found.series[0].start.tzinfo))
+        AxisLabel(at, "", datetime.fromtimestamp(moment, summary.series[0].start.tzinfo))
         for at, moment in places
         if EDGE < at < 100 - EDGE
     )

@@ -11,24 +11,31 @@ from ragkv.page import MAX_PAGE
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 
-def collections_of(tenant_id: str, database: Database, given: str = "") -> list[CollectionView]:
+def collections_of(tenant_id: str, database: Database, requested: str = "") -> list[CollectionView]:
     """The tenant's first collections, in the order of their names, behind the given and the default one where these are
     not among them."""
-    found = list_collections(tenant_id, MAX_PAGE, None, database).items
-    for name in (DEFAULT_COLLECTION, given):
-        if name and chosen_collection(found, name) is None:
+    collections = list_collections(tenant_id, MAX_PAGE, None, database).items
+    for name in (DEFAULT_COLLECTION, requested):
+        if name and chosen_collection(collections, name) is None:
             try:
-                found.insert(0, collection_view(tenant_id, name, database))
+                collections.insert(0, collection_view(tenant_id, name, database))
             except NotFound:
                 continue
-    return found
+    return collections
 
 
 def names_of_collections(tenant_id: str, database: Database) -> dict[str, str]:
     """Name by id."""
-    return {one.id: one.name for one in collections_of(tenant_id, database)}
+    return {collection.id: collection.name for collection in collections_of(tenant_id, database)}
 
 
-def chosen_collection(collections: Iterable[CollectionView], given: str) -> CollectionView | None:
+def chosen_collection(collections: Iterable[CollectionView], requested: str) -> CollectionView | None:
     """The one whose id or name is given in a page's address, if it is among them."""
-    return next((one for one in collections if given == one.id or one_spelling(given) == one.name), None)
+    return next(
+        (
+            collection
+            for collection in collections
+            if requested == collection.id or one_spelling(requested) == collection.name
+        ),
+        None,
+    )

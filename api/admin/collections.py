@@ -43,15 +43,15 @@ def collection_page(
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """A collection, by id or name, and its documents, newest first: of one status, with a part of the name."""
-    chosen = Status(status) if status in list(Status) else None
+    document_status = Status(status) if status in list(Status) else None
     view = collection_with_counts(request.user.tenant_id, collection, parts.database, parts.answer_ring)
     ref = collection_ref(request.user.tenant_id, view.id, parts.database)
-    wanted = DocumentFilter(request.user.tenant_id, view.id, chosen, name or None)
+    criteria = DocumentFilter(request.user.tenant_id, view.id, document_status, name or None)
     return page(
         request,
         "collection.html",
         collection=view,
-        documents=list_documents(wanted, DOCUMENTS_A_PAGE, cursor, parts.database),
+        documents=list_documents(criteria, DOCUMENTS_A_PAGE, cursor, parts.database),
         failures=failures(ref, parts.database),
         rule=rule_view(KVOwner(ref.tenant_id, ref.collection_id), parts),
         service_rule=parts.settings.kv_rule,
@@ -62,7 +62,7 @@ def collection_page(
         suffixes=",".join(READ),
         kinds=READ_KINDS,
         max_bytes=parts.settings.max_upload_bytes,
-        status=chosen,
+        status=document_status,
         name=name,
         longest_name=MAX_FILE_NAME_CHARS,
         cursor=cursor,

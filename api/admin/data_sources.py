@@ -45,17 +45,17 @@ def data_source_page(
 ) -> Response[str]:
     """Render a data source and its files by name, all or those in one status."""
     tenant_id = request.user.tenant_id
-    chosen = FileStatus(status) if status in list(FileStatus) else None
+    file_status = FileStatus(status) if status in list(FileStatus) else None
     source = data_source_view(tenant_id, data_source_id, parts.database)
-    counts = {one: getattr(source.files, one) for one in FileStatus}
+    counts = {name: getattr(source.files, name) for name in FileStatus}
     return page(
         request,
         "data_source.html",
         source=source,
         collection=collection_view(tenant_id, source.collection_id, parts.database).name,
         counts=counts,
-        status=chosen,
-        files=list_source_files(tenant_id, data_source_id, chosen, FILES_A_PAGE, cursor, parts.database),
+        status=file_status,
+        files=list_source_files(tenant_id, data_source_id, file_status, FILES_A_PAGE, cursor, parts.database),
         cursor=cursor,
         longest=MAX_INTERVAL_MINUTES,
     )

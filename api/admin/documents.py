@@ -2,25 +2,43 @@
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
-from api.admin.pages import NoSheet, Sheet, sheet
 from api.admin.shell import AdminRequest, page
-from api.admin.source import Place, mark
-from api.v1.pages import PICTURED
+from api.admin.source import TextRange, mark
+from api.v1.pages import PICTURED, problem_of
 from ingest.page_views import PageViews
+from ingest.parse.quotes import BoxedPage
 from ragkv.catalog.cited import CitedPage, cited_page
 from ragkv.catalog.collection import collection_view
 from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
 from ragkv.catalog.mail_attachments import document_detail
-from ragkv.errors import Rejected
+from ragkv.errors import RagKVError, Rejected
 from ragkv.parts import Parts
 
 CHUNKS_A_PAGE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """A page of `num_pages`. `lit`: the pages on which the place has boxes; `problem`: why it has none."""
+
+    page: BoxedPage
+    num_pages: int
+    lit: tuple[int, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoSheet:
+    """The reason why a page cannot be shown."""
+
+    problem: str
 
 
 @get("/documents/{document_id:str}")
@@ -36,26 +54,28 @@ async def document_page(
     """Render a document. `at`=START-END marks these characters of the text and starts the page at their chunk; a PDF
     or an image then shows its page with them, or page `number`; other formats the text of their page, slide or
     sheet. With `at`=START-END-CHECKSUM it does so as long as the words there have this checksum."""
-    tenant_id, asked = request.user.tenant_id, Place.of(at)
-    around = None if asked is None else await asyncio.to_thread(_around, tenant_id, document_id, asked, parts)
-    is_gone = asked is not None and asked.checksum is not None and around is None
-    place = None if is_gone else asked
+    tenant_id, cited = request.user.tenant_id, TextRange.of(at)
+    around = None if cited is None else await asyncio.to_thread(_around, tenant_id, document_id, cited, parts)
+    is_gone = cited is not None and cited.checksum is not None and around is None
+    place = None if is_gone else cited
     facts = await asyncio.to_thread(_facts, tenant_id, document_id, place, cursor, parts)
     seen: Sheet | NoSheet | CitedPage | None = around
     has_pages = facts["document"].media_type.startswith(PICTURED)
     if has_pages:
-        seen = await sheet(page_views, tenant_id, document_id, number, place) if place or number else None
+        seen = await _sheet(page_views, tenant_id, document_id, number, place) if place or number else None
     return page(request, "document.html", sheet=seen, place=place, is_gone=is_gone, has_pages=has_pages, **facts)
 
 
-def _around(tenant_id: str, document_id: str, place: Place, parts: Parts) -> CitedPage | None:
+def _around(tenant_id: str, document_id: str, place: TextRange, parts: Parts) -> CitedPage | None:
     """The text around a place; None where there is none, or other words: the document was read again."""
     with suppress(Rejected):
         return cited_page(tenant_id, document_id, place.start, place.end, parts.database, place.checksum)
     return None
 
 
-def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | None, parts: Parts) -> dict[str, Any]:
+def _facts(
+    tenant_id: str, document_id: str, place: TextRange | None, cursor: str | None, parts: Parts
+) -> dict[str, Any]:
     """The page's data of a document, from the database."""
     database = parts.database
     view = document_detail(tenant_id, document_id, database)
@@ -69,3 +89,27 @@ def _facts(tenant_id: str, document_id: str, place: Place | None, cursor: str | 
         "previous": chunks_before(chunks, CHUNKS_A_PAGE),
         "next": chunks.next,
     }
+
+
+async def _sheet(
+    page_views: PageViews, tenant_id: str, document_id: str, number: int | None, place: TextRange | None
+) -> Sheet | NoSheet:
+    """The page `number` of a PDF document or image as it looks; without a number, the first page on which the place has
+    boxes."""
+    lit: dict[int, BoxedPage] = {}
+    problem = None
+    try:
+        if place is not None:
+            cited = (place.start, place.end, place.checksum)
+            located = await page_views.threads.run(page_views.boxes, tenant_id, document_id, *cited)
+            problem = problem_of(located)
+            lit = {page.number: page for page in located.pages if page.boxes}
+            shown = lit.get(number or min(lit, default=0)) or next(
+                (page for page in located.pages if number in {None, page.number}), None
+            )
+            if shown is not None:
+                return Sheet(shown, located.num_pages, tuple(lit), problem)
+        page, num_pages = await page_views.threads.run(page_views.page, tenant_id, document_id, number or 1)
+    except RagKVError as error:
+        return NoSheet(str(error))
+    return Sheet(page, num_pages, tuple(lit), problem)

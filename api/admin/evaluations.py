@@ -32,23 +32,23 @@ def evaluations_page(
     """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
     tenant_id = request.user.tenant_id
     collections = collections_of(tenant_id, parts.database, collection)
-    chosen = chosen_collection(collections, collection)
-    name = chosen.id if chosen else None
+    selected = chosen_collection(collections, collection)
+    name = selected.id if selected else None
     latest = list_runs(tenant_id, name, MAX_PAGE, None, parts.database).items
     return page(
         request,
         "evaluations.html",
         runs=list_runs(tenant_id, name, RUNS_A_PAGE, cursor, parts.database),
         collections=collections,
-        chosen=chosen,
-        fidelity=next((one for one in latest if one.fidelity), None),
-        retrieval=next((one for one in latest if one.retrieval), None),
+        chosen=selected,
+        fidelity=next((run for run in latest if run.fidelity), None),
+        retrieval=next((run for run in latest if run.retrieval), None),
         fidelity_chart=fidelity_chart(latest),
         retrieval_chart=retrieval_chart(latest),
         periods=PERIODS,
         max_questions=MAX_QUESTIONS,
         cursor=cursor,
-        polled=any(one.is_open for one in latest),
+        polled=any(run.is_open for run in latest),
     )
 
 
@@ -70,17 +70,17 @@ def fidelity_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
     history = [
         Measurement(
             run.ended_at or run.created_at,
-            (1.0, found.gain_kept),
+            (1.0, figures.gain_kept),
             (
-                str(found.questions),
-                "–" if found.gain_kept is None else f"{found.gain_kept:.2f}",
-                f"{found.kl:.3f}",
-                duration(found.ttft_ms),
-                duration(found.ttft_full_ms),
+                str(figures.questions),
+                "–" if figures.gain_kept is None else f"{figures.gain_kept:.2f}",
+                f"{figures.kl:.3f}",
+                duration(figures.ttft_ms),
+                duration(figures.ttft_full_ms),
             ),
         )
         for run in newest_first
-        if (found := run.fidelity) is not None
+        if (figures := run.fidelity) is not None
     ][:DRAWN][::-1]
     heads = ("Questions", "Gain kept", "KL", "First token, stitched", "First token, full")
     return (
@@ -93,14 +93,17 @@ def retrieval_chart(newest_first: Sequence[EvaluationRun]) -> Chart | None:
     history = [
         Measurement(
             run.ended_at or run.created_at,
-            (found.recall_at_5,),
+            (figures.recall_at_5,),
             (
-                str(found.questions),
-                *(f"{value:.0f}%" for value in (found.recall_at_2, found.recall_at_5, found.recall_at_10, found.mrr)),
+                str(figures.questions),
+                *(
+                    f"{value:.0f}%"
+                    for value in (figures.recall_at_2, figures.recall_at_5, figures.recall_at_10, figures.mrr)
+                ),
             ),
         )
         for run in newest_first
-        if (found := run.retrieval) is not None
+        if (figures := run.retrieval) is not None
     ][:DRAWN][::-1]
     heads = ("Questions", "Recall at 2", "at 5", "at 10", "MRR")
     return history_chart(history, ("stitched",), heads, lambda value: f"{value:g}%", 100.0) if history[1:] else None

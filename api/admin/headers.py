@@ -22,7 +22,7 @@ HEADERS = {
 async def guard_pages(message: Message, scope: Scope) -> None:
     """Add the headers to every response under GUARDED, errors included. A hook before a message is sent."""
     path = scope["path"]
-    if message["type"] != "http.response.start" or not f"{path}/".startswith(tuple(f"{one}/" for one in GUARDED)):
+    if message["type"] != "http.response.start" or not f"{path}/".startswith(tuple(f"{prefix}/" for prefix in GUARDED)):
         return
     headers = MutableScopeHeaders.from_message(message)
     for name, value in HEADERS.items():

@@ -20,8 +20,8 @@ def jobs_page(
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render the tenant's jobs, newest first, all or of one status. A failed job is retried through its document."""
-    chosen = JobStatus(status) if status in list(JobStatus) else None
+    job_status = JobStatus(status) if status in list(JobStatus) else None
     tenant_id = request.user.tenant_id
-    jobs = list_jobs(tenant_id, chosen, JOBS_A_PAGE, cursor, parts.database)
+    jobs = list_jobs(tenant_id, job_status, JOBS_A_PAGE, cursor, parts.database)
     counts = jobs_by_status(tenant_id, parts.database)
-    return page(request, "jobs.html", jobs=jobs, counts=counts, status=chosen, cursor=cursor)
+    return page(request, "jobs.html", jobs=jobs, counts=counts, status=job_status, cursor=cursor)

@@ -21,7 +21,7 @@ NOTHING = KVAmount(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class TierBar:
     """One bar of a chart: `value` bytes (None if unknown), drawn as `width` percent."""
 
     kind: str
@@ -44,7 +44,7 @@ def kv_page(
     collections = list(kv_of_collections(tenant_id, parts.database))
     collection_id = collection_ref(tenant_id, collection, parts.database).collection_id if collection else None
     documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, parts.database)
-    kept = kv_of_documents([document.id for document in documents.items], parts.database)
+    kv = kv_of_documents([document.id for document in documents.items], parts.database)
     return page(
         request,
         "kv.html",
@@ -52,22 +52,29 @@ def kv_page(
         collections=collections_shown(collections, collection),
         num_collections=len(collections),
         tiers=tier_bars(seen),
-        loads={one.tier: one for one in seen.loads},
-        largest=max((one.bytes for one in collections), default=0),
+        loads={tier.tier: tier for tier in seen.loads},
+        largest=max((collection_kv.bytes for collection_kv in collections), default=0),
         documents=documents,
-        kept={document.id: kept.get(document.id, NOTHING) for document in documents.items},
+        kept={document.id: kv.get(document.id, NOTHING) for document in documents.items},
         chosen=collection,
         cursor=cursor,
     )
 
 
-def collections_shown(collections: Sequence[CollectionKV], chosen: str) -> list[CollectionKV]:
+def collections_shown(collections: Sequence[CollectionKV], selected: str) -> list[CollectionKV]:
     """Collections with the most KV, and the one that is chosen by its id or name, in the order given."""
-    most = {one.id for one in nlargest(COLLECTIONS_SHOWN, collections, key=lambda one: one.bytes)}
-    return [one for one in collections if one.id in most or chosen in (one.id, one.name)]
+    most = {
+        collection.id
+        for collection in nlargest(COLLECTIONS_SHOWN, collections, key=lambda collection: collection.bytes)
+    }
+    return [
+        collection
+        for collection in collections
+        if collection.id in most or selected in (collection.id, collection.name)
+    ]
 
 
-def tier_bars(seen: KVOverview) -> list[Bar]:
+def tier_bars(seen: KVOverview) -> list[TierBar]:
     """Bars for device, page cache, disk and object store on one scale."""
     device, host, disk = seen.tiers.device.capacity_bytes, seen.tiers.host.bytes, seen.tiers.disk.bytes
     used = seen.tiers.device.used_bytes
@@ -81,4 +88,4 @@ def tier_bars(seen: KVOverview) -> list[Bar]:
     if remote is not None:
         rows.append(("remote", "Object store", "files with a copy there", remote.bytes))
     longest = max((value for *_, value in rows if value), default=1)
-    return [Bar(kind, name, what, value, (value or 0) / longest * 100) for kind, name, what, value in rows]
+    return [TierBar(kind, name, what, value, (value or 0) / longest * 100) for kind, name, what, value in rows]

@@ -23,7 +23,7 @@ LATEST = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class RaceBar:
     """One bar of the comparison at the top of the page."""
 
     name: str
@@ -39,30 +39,32 @@ async def overview_page(
     window: FromQuery[Window] = "24h",
 ) -> Response[str]:
     """Render the overview, which refreshes itself every few seconds."""
-    now = await statistics_of(request.user, window, parts)
-    asked = await asyncio.to_thread(latest, request.user.tenant_id, public_name(parts.settings), LATEST, parts.database)
-    race = _race(now.summary.first_token)
+    statistics = await statistics_of(request.user, window, parts)
+    questions = await asyncio.to_thread(
+        latest, request.user.tenant_id, public_name(parts.settings), LATEST, parts.database
+    )
+    race = _race(statistics.summary.first_token)
     return page(
         request,
         "overview.html",
-        found=now.summary,
-        engine=now.engine,
+        found=statistics.summary,
+        engine=statistics.engine,
         trouble={part: words for part, words in (await probes.look()).items() if words != OK and part != "engine"},
-        latest=asked,
-        documents=0 if asked else await asyncio.to_thread(num_documents, request.user.tenant_id, parts.database),
+        latest=questions,
+        documents=0 if questions else await asyncio.to_thread(num_documents, request.user.tenant_id, parts.database),
         race=race,
         slowest=max((runner.times.p95_ms for runner in race if runner.times), default=1.0),
-        ttft=first_token_chart(now.summary),
-        tokens=origin_chart(now.summary),
+        ttft=first_token_chart(statistics.summary),
+        tokens=origin_chart(statistics.summary),
         origins=ORIGINS,
         kinds=READ_KINDS,
     )
 
 
-def _race(first: FirstToken) -> list[Runner]:
+def _race(first_token: FirstToken) -> list[RaceBar]:
     """The bars: stitched, the same questions in full (estimated), and measured full prefill where there is any."""
     runners = [
-        Runner("Stitched", "stitched", first.stitched),
-        Runner("The same in full", "in-full", first.stitched_in_full),
+        RaceBar("Stitched", "stitched", first_token.stitched),
+        RaceBar("The same in full", "in-full", first_token.stitched_in_full),
     ]
-    return runners if first.full is None else [*runners, Runner("Measured in full", "full", first.full)]
+    return runners if first_token.full is None else [*runners, RaceBar("Measured in full", "full", first_token.full)]

@@ -34,23 +34,23 @@ FIGURES: dict[str, float] = {
 @get("/kv/plan", sync_to_thread=True)
 def plan_page(request: AdminRequest, parts: NamedDependency[Parts], model: FromQuery[str] = SERVED) -> Response[str]:
     """Render a plan for the served model or a known one, with the figures of the query in place of usual ones."""
-    given = FIGURES | {"recomputed": parts.recomputing.default(written=True).ratio}
+    figures = FIGURES | {"recomputed": parts.recomputing.default(written=True).ratio}
     if documents := num_documents(request.user.tenant_id, parts.database):
-        given["documents"] = documents
-    found, problem = None, ""
+        figures["documents"] = documents
+    result, problem = None, ""
     try:
-        given |= _numbers(request.query_params)
-        found = _plan(model, given, parts)
+        figures |= _numbers(request.query_params)
+        result = _plan(model, figures, parts)
     except Rejected as error:
         problem = str(error)
-    bars = [(option, width_of(option)) for option in found.options] if found else ()
+    bars = [(option, width_of(option)) for option in result.options] if result else ()
     return page(
         request,
         "plan.html",
-        found=found,
+        found=result,
         bars=bars,
         problem=problem,
-        given=given,
+        given=figures,
         model=model,
         served=SERVED,
         known=list(known_models()),
@@ -62,20 +62,20 @@ def width_of(option: Option) -> float:
     return min(100.0, FULL_PREFILL / option.sooner)
 
 
-def _plan(model: str, given: dict[str, float], parts: Parts) -> CostPlan:
+def _plan(model: str, figures: dict[str, float], parts: Parts) -> CostPlan:
     """The plan for the figures of the form. Raises Rejected for figures that cannot be, and for a model that is not
     among the known: a path is never read."""
     if model != SERVED and model not in known_models():
         raise Rejected(f"no model {model[:80]}: choose from the list")
     load = Load(
-        documents=int(given["documents"]),
-        tokens=int(given["tokens"]),
-        questions_per_day=given["questions_per_day"],
-        context=int(given["context"]),
-        recomputed=given["recomputed"],
+        documents=int(figures["documents"]),
+        tokens=int(figures["tokens"]),
+        questions_per_day=figures["questions_per_day"],
+        context=int(figures["context"]),
+        recomputed=figures["recomputed"],
     )
-    device = Device(tflops=given["tflops"], price=given["gpu_price"])
-    tiers = by_name(TIERS, {name: given[name] for name in (DISK, NETWORK)}, {})
+    device = Device(tflops=figures["tflops"], price=figures["gpu_price"])
+    tiers = by_name(TIERS, {name: figures[name] for name in (DISK, NETWORK)}, {})
     return plan(shape_of(str(parts.model_folder) if model == SERVED else model), load, device, tiers)
 
 

@@ -20,12 +20,12 @@ def playground_page(
 ) -> Response[str]:
     """Render the form, filled with `collection` (id or name) and `question`."""
     collections = collections_of(request.user.tenant_id, parts.database, collection)
-    chosen = chosen_collection(collections, collection)
+    selected = chosen_collection(collections, collection)
     return page(
         request,
         "playground.html",
         collections=collections,
-        chosen=chosen.id if chosen else None,
+        chosen=selected.id if selected else None,
         question=question,
         policies=POLICIES,
         recompute=parts.recomputing.default(written=True),

@@ -35,13 +35,13 @@ def questions_page(
     """Render the questions that match, newest first."""
     tenant_id = request.user.tenant_id
     collections = collections_of(tenant_id, parts.database, collection)
-    chosen = chosen_collection(collections, collection)
-    collection_id = chosen.id if chosen else None
-    rated: Rated | None = next((one for one in get_args(Rated) if one == rating), None)
+    selected = chosen_collection(collections, collection)
+    collection_id = selected.id if selected else None
+    rated: Rated | None = next((value for value in get_args(Rated) if value == rating), None)
     since = utc_now() - PERIODS[period] if period in PERIODS else None
-    wanted = QuestionFilter(tenant_id, collection_id, rated, since, text=text or None)
+    criteria = QuestionFilter(tenant_id, collection_id, rated, since, text=text or None)
     shown = {"text": text, "collection": collection_id or "", "rating": rated or "", "period": period if since else ""}
-    asked = {
+    query = {
         "text": text,
         "collection": collection_id,
         "rating": rated,
@@ -50,12 +50,12 @@ def questions_page(
     return page(
         request,
         "questions.html",
-        questions=list_questions(wanted, QUESTIONS_A_PAGE, cursor, parts.database),
+        questions=list_questions(criteria, QUESTIONS_A_PAGE, cursor, parts.database),
         collections=collections,
         shown=shown,
         longest_text=PART_CHARACTERS,
         kept=question_log(tenant_id, parts.settings.question_retention_days, parts.database),
         choices=CHOICES,
-        export={name: value for name, value in asked.items() if value},
+        export={name: value for name, value in query.items() if value},
         cursor=cursor,
     )

@@ -75,8 +75,8 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
         origin = origin_of(request, sign_in)
         journey = _journey(request, secure=is_https(origin))
         identity = await _identified(request, journey, origin, parts)
-        before = session_token(request, sign_in.public_url)
-        token, caller = await asyncio.to_thread(_begin_session, identity, before, parts)
+        old_token = session_token(request, sign_in.public_url)
+        token, caller = await asyncio.to_thread(_begin_session, identity, old_token, parts)
         note_change(request, "Sign in", caller)
         # A page of ours leads on: after a redirect from the provider's site the browser would not send the new cookie,
         # which is for requests from our own pages alone.
@@ -127,22 +127,22 @@ async def _identified(request: Request[Any, Any, Any], journey: Journey | None, 
     """The person whom the provider sends back to the browser that it was asked from. Failures are counted once the
     provider has refused: a valid code passes whatever others sent from the same address."""
     sign_in, provider, _ = _configured(parts)
-    told = request.query_params
-    if journey is None or not hmac.compare_digest(told.get("state", "").encode(), journey.challenge.state.encode()):
+    query = request.query_params
+    if journey is None or not hmac.compare_digest(query.get("state", "").encode(), journey.challenge.state.encode()):
         raise Unauthorised(
             f"sign-in took longer than {AT_PROVIDER_S // 60} minutes, or began in another window or not at {origin}: "
             "sign in again"
         )
-    if told.get("iss", sign_in.issuer).rstrip("/") != sign_in.issuer.rstrip("/"):
+    if query.get("iss", sign_in.issuer).rstrip("/") != sign_in.issuer.rstrip("/"):
         raise Unauthorised("sign-in failed: the response came from another provider")
-    if "error" in told:
-        reason = printable(f"{told['error']} {told.get('error_description', '')}")
+    if "error" in query:
+        reason = printable(f"{query['error']} {query.get('error_description', '')}")
         raise Unauthorised(f"the provider did not sign you in: {reason}")
-    code = told.get("code", "")
+    code = query.get("code", "")
     return await provider.identify(code, journey.challenge, origin + CALLBACK, address_of(request))
 
 
-def _begin_session(identity: Identity, before: str | None, parts: Parts) -> tuple[str, Caller]:
+def _begin_session(identity: Identity, old_token: str | None, parts: Parts) -> tuple[str, Caller]:
     """A new session and its caller; the one before is ended. Raises Forbidden for a person without rights here."""
     sign_in, _, rights = _configured(parts)
     groups = rights.groups_that_count(identity.groups)
@@ -152,8 +152,8 @@ def _begin_session(identity: Identity, before: str | None, parts: Parts) -> tupl
         named = printable(", ".join(identity.groups[:10])) or f"none, in the claim {sign_in.groups_claim}"
         raise Forbidden(f"{identity.person}: {error}. The provider named these groups: {named}") from None
     holder = SignedIn(person=identity.person, groups=groups, tenant_id=tenant.id, id_token=identity.id_token)
-    if before:
-        parts.sessions.end(before)
+    if old_token:
+        parts.sessions.end(old_token)
     return parts.sessions.begin(holder, sign_in.session_s), rights.caller_of(holder)
 
 
@@ -169,9 +169,9 @@ def _noted(error: RagKVError, address: str, parts: Parts) -> RagKVError:
 
 
 def _journey(request: Connection, *, secure: bool) -> Journey | None:
-    kept = request.cookies.get(_cookie_name(secure=secure), "")
+    cookie = request.cookies.get(_cookie_name(secure=secure), "")
     try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(kept), type=Journey)
+        return msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=Journey)
     except ValueError:  # none, or one that is not ours
         return None
 

@@ -9,7 +9,7 @@ _PLACE = re.compile(r"(\d{1,9})-(\d{1,9})(?:-([0-9a-f]{8}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TextRange:
     """Characters [start, end) of a document's text. `checksum`: of the words that a citation found there."""
 
     start: int
@@ -17,10 +17,10 @@ class Place:
     checksum: str | None = None
 
     @classmethod
-    def of(cls, text: str) -> "Place | None":
+    def of(cls, text: str) -> "TextRange | None":
         """Parse START-END or START-END-CHECKSUM; None for any other text and for an empty range."""
-        found = _PLACE.fullmatch(text)
-        place = cls(int(found[1]), int(found[2]), found[3]) if found else None
+        match = _PLACE.fullmatch(text)
+        place = cls(int(match[1]), int(match[2]), match[3]) if match else None
         return place if place and place.start < place.end else None
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Marked:
     after: str
 
 
-def mark(chunk: ChunkView, place: Place | None) -> Marked:
+def mark(chunk: ChunkView, place: TextRange | None) -> Marked:
     text = chunk.text
     if place is None or place.end <= chunk.start or chunk.end <= place.start:
         return Marked(chunk, text, "", "")

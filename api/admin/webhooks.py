@@ -23,14 +23,16 @@ def webhooks_page(
     /v1/webhooks."""
     tenant_id, database = request.user.tenant_id, parts.database
     webhooks = list_webhooks(tenant_id, database)
-    chosen = webhook or (webhooks[0].id if webhooks else None)
-    deliveries = None if chosen is None else list_deliveries(tenant_id, chosen, DELIVERIES_A_PAGE, cursor, database)
+    webhook_id = webhook or (webhooks[0].id if webhooks else None)
+    deliveries = (
+        None if webhook_id is None else list_deliveries(tenant_id, webhook_id, DELIVERIES_A_PAGE, cursor, database)
+    )
     return page(
         request,
         "webhooks.html",
         webhooks=webhooks,
         collections=names_of_collections(tenant_id, database),
-        chosen=chosen,
+        chosen=webhook_id,
         deliveries=deliveries,
         cursor=cursor,
     )

@@ -3,7 +3,7 @@
 from litestar import Response, get
 from litestar.di import NamedDependency
 
-from api.admin.charts import Chart, Dot, Line, Place, Scale
+from api.admin.charts import AxisLabel, AxisScale, Chart, ChartLine, Dot
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.writers import Writers, writers
 from ragkv.parts import Parts
@@ -30,13 +30,13 @@ def writer_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Respons
 def curve_of(card: Card) -> Chart:
     """KL on validation contexts over contexts trained on, of a card with two points or more."""
     last = card.curve[-1][0]
-    scale = Scale(max(kl for _, kl in card.curve))
+    scale = AxisScale(max(kl for _, kl in card.curve))
     dots = tuple(Dot(samples / last * 100, scale.y(kl)) for samples, kl in card.curve)
     labelled = card.curve[:: max(1, len(card.curve) // LABELS_ACROSS)]
     return Chart(
-        across=tuple(Place(samples / last * 100, str(samples)) for samples, _ in labelled[1:]),
+        across=tuple(AxisLabel(samples / last * 100, str(samples)) for samples, _ in labelled[1:]),
         up=scale.places(lambda kl: f"{kl:g}"),
-        lines=(Line("stitched", dots),),
+        lines=(ChartLine("stitched", dots),),
     )
 
 

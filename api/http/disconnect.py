@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 from litestar import Request
 from litestar.exceptions import ClientException
 
-T = TypeVar("T")
+Step = TypeVar("Step")
 
 
-async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[T]) -> T:
+async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[Step]) -> Step:
     """The result of `work`, which is cancelled when the client closes the request. Its body must have been read."""
     working = asyncio.ensure_future(work)
     watching = asyncio.ensure_future(_disconnected(request))
@@ -25,9 +25,9 @@ async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[T
         await asyncio.gather(working, watching, return_exceptions=True)
 
 
-async def stepwise(steps: Generator[T, None, None]) -> AsyncGenerator[T, None]:
+async def stepwise(steps: Generator[Step, None, None]) -> AsyncGenerator[Step, None]:
     """The results of a blocking generator's steps, each step in a thread. It is closed between two steps."""
-    step: asyncio.Future[T | None] | None = None
+    step: asyncio.Future[Step | None] | None = None
     try:
         while True:
             step = asyncio.ensure_future(asyncio.to_thread(next, steps, None))

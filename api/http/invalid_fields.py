@@ -34,7 +34,8 @@ def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
     if message.startswith("Invalid enum value") and (values := [repr(v) for kind in accepted for v in _values(kind)]):
         return f"{message}: use {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
     if message.startswith("Expected"):
-        return ". ".join([message, *(text for kind in accepted for text in _descriptions(kind))])
+        schemas = [kind.extra_json_schema or {} for kind in accepted if isinstance(kind, inspect.Metadata)]
+        return ". ".join([message, *(schema["description"] for schema in schemas if schema.get("description"))])
     return message
 
 
@@ -44,9 +45,11 @@ def _type_of(field: InvalidField, request: Request[Any, Any, Any]) -> inspect.Ty
     place = str(field.get("key", ""))
     parameter, steps = ("data", "" if place == "data" else place) if field.get("source") == "body" else (place, "")
     handler = request.route_handler
-    dependencies = (one.parsed_fn_signature for one in handler.resolve_dependencies().values())
-    signatures = (one.parameters for one in (handler.parsed_fn_signature, *dependencies))
-    kind = inspect.type_info(next((one[parameter].annotation for one in signatures if parameter in one), Any))
+    dependencies = (dependency.parsed_fn_signature for dependency in handler.resolve_dependencies().values())
+    signatures = (signature.parameters for signature in (handler.parsed_fn_signature, *dependencies))
+    kind = inspect.type_info(
+        next((signature[parameter].annotation for signature in signatures if parameter in signature), Any)
+    )
     for step in _STEP.finditer(steps):
         kind = inspect.UnionType(tuple(_members(kind, step[1])))
     return kind
@@ -54,20 +57,20 @@ def _type_of(field: InvalidField, request: Request[Any, Any, Any]) -> inspect.Ty
 
 def _members(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
     """The types of a field of structures, or, without a name, of the elements of lists, tuples, sets and mappings."""
-    for one in _alternatives(kind):
-        if isinstance(one, inspect.StructType | inspect.DataclassType):
-            yield from (field.type for field in one.fields if field.encode_name == name)
-        elif isinstance(one, _WITH_ITEMS) and name is None:
-            yield one.item_type
-        elif isinstance(one, inspect.DictType) and name is None:
-            yield one.value_type
+    for alternative in _alternatives(kind):
+        if isinstance(alternative, inspect.StructType | inspect.DataclassType):
+            yield from (field.type for field in alternative.fields if field.encode_name == name)
+        elif isinstance(alternative, _WITH_ITEMS) and name is None:
+            yield alternative.item_type
+        elif isinstance(alternative, inspect.DictType) and name is None:
+            yield alternative.value_type
 
 
 def _alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
     """The type, or all of a union; behind a described type the type itself."""
     if isinstance(kind, inspect.UnionType):
-        for one in kind.types:
-            yield from _alternatives(one)
+        for member in kind.types:
+            yield from _alternatives(member)
     else:
         yield kind
         if isinstance(kind, inspect.Metadata):
@@ -79,8 +82,3 @@ def _values(kind: inspect.Type) -> Iterator[object]:
         yield from kind.values
     elif isinstance(kind, inspect.EnumType):
         yield from (member.value for member in kind.cls)
-
-
-def _descriptions(kind: inspect.Type) -> Iterator[str]:
-    if isinstance(kind, inspect.Metadata) and kind.extra_json_schema is not None:
-        yield from filter(None, [kind.extra_json_schema.get("description")])

@@ -143,18 +143,12 @@ def hold(connection: ASGIConnection[Any, Any, Any, Any], context: AbstractContex
 
 def made_by(scope: Scope, message: HTTPResponseStartEvent) -> list[str]:
     """The ids of the things that a request made. `message` starts its response."""
-    noted: list[str] = scope.get(MADE, [])  # type: ignore[assignment]
-    named = [*noted, _location(message).rpartition("/")[2]]
-    return [text for text in dict.fromkeys(named) if _ID.fullmatch(text)]
+    ids: list[str] = [*scope.get(MADE, [])]  # type: ignore[misc]
+    if message["status"] < HTTPStatus.MULTIPLE_CHOICES:  # a redirect leads to another page
+        ids.append(str(MutableScopeHeaders.from_message(message).get("location", "")).rpartition("/")[2])
+    return [text for text in dict.fromkeys(ids) if _ID.fullmatch(text)]
 
 
 def named_in(scope: Scope) -> list[str]:
     """Ids in a request's path, in its order."""
     return [str(value) for value in (scope.get("path_params") or {}).values()]
-
-
-def _location(message: HTTPResponseStartEvent) -> str:
-    """The address of the thing that was made. A redirect leads to another page."""
-    if message["status"] >= HTTPStatus.MULTIPLE_CHOICES:
-        return ""
-    return str(MutableScopeHeaders.from_message(message).get("location", ""))

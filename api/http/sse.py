@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from litestar.response import ServerSentEventMessage
 
-T = TypeVar("T")
+Event = TypeVar("Event")
 
 KEEP_ALIVE = ServerSentEventMessage(data=None, comment="still here", sep="\n")
 """Sent to keep proxies from closing a silent connection."""
@@ -30,7 +30,7 @@ def event_message(name: str, value: object) -> ServerSentEventMessage:
     return ServerSentEventMessage(event=name, data=msgspec.json.encode(value), sep="\n")
 
 
-async def with_silences(events: AsyncGenerator[T, None], every_s: float) -> AsyncGenerator[T | None, None]:
+async def with_silences(events: AsyncGenerator[Event, None], every_s: float) -> AsyncGenerator[Event | None, None]:
     """The events, and None whenever none has come for `every_s`. Closing it closes them, also while one is awaited."""
     context, step = contextvars.copy_context(), None
     try:
@@ -52,6 +52,6 @@ async def with_silences(events: AsyncGenerator[T, None], every_s: float) -> Asyn
             await asyncio.wait({step})
 
 
-async def _next(events: AsyncGenerator[T, None]) -> T | None:
+async def _next(events: AsyncGenerator[Event, None]) -> Event | None:
     """The next event, None behind the last."""
     return await anext(events, None)

@@ -50,7 +50,7 @@ class Turns:
         if scope["type"] != ScopeType.HTTP or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
-        turn = Turn(self, scope)
+        turn = RequestTurn(self, scope)
         await turn.start()
         END_TURN.set(turn.end)
         try:
@@ -70,7 +70,7 @@ class Turns:
         return tenant or str((scope.get("client") or ("",))[0])
 
 
-class Turn:
+class RequestTurn:
     """The turns of one request, one at a time. Ending one that has ended does nothing."""
 
     def __init__(self, turns: Turns, scope: HTTPScope) -> None:

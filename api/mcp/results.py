@@ -58,14 +58,16 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, passages: Iterable[PassageView]) -> "SearchResult":
-        return cls([FoundPassage(*(getattr(one, name) for name in FoundPassage.__struct_fields__)) for one in passages])
+        return cls(
+            [FoundPassage(*(getattr(passage, name) for name in FoundPassage.__struct_fields__)) for passage in passages]
+        )
 
     def as_text(self) -> str:
         if not self.passages:
             return "No passages: the collection has no searchable documents, or none that match the filter."
         return "\n\n".join(
-            f"[{number}] {_place(one.title, one.page_label, one.document_id, one.outdated)}\n{one.text}"
-            for number, one in enumerate(self.passages, 1)
+            f"[{number}] {_place(passage.title, passage.page_label, passage.document_id, passage.outdated)}\n{passage.text}"
+            for number, passage in enumerate(self.passages, 1)
         )
 
 
@@ -107,13 +109,13 @@ class AskResult(msgspec.Struct, frozen=True):
         """The answer with a number behind every part that is supported, and the sources by number."""
         numbers: dict[tuple[str, int, int], int] = {}
         sources, behind = [], []
-        for one in self.citations:
-            place = (one.document_id, one.start, one.end)
+        for citation in self.citations:
+            place = (citation.document_id, citation.start, citation.end)
             if place not in numbers:
                 numbers[place] = len(numbers) + 1
-                source = _place(one.title, one.page_label, one.document_id, one.outdated)
-                sources.append(f'[{numbers[place]}] {source}: "{one.quote}"')
-            behind.append((one.answer_end, numbers[place]))
+                source = _place(citation.title, citation.page_label, citation.document_id, citation.outdated)
+                sources.append(f'[{numbers[place]}] {source}: "{citation.quote}"')
+            behind.append((citation.answer_end, numbers[place]))
         text = self.answer
         for end, number in sorted(set(behind), reverse=True):
             text = f"{text[:end]} [{number}]{text[end:]}"
@@ -132,7 +134,7 @@ class ListResult(msgspec.Struct, frozen=True):
         return cls(page.items, page.next)
 
     def as_text(self) -> str:
-        lines = [_line(one) for one in self.documents] or ["No documents."]
+        lines = [_line(document) for document in self.documents] or ["No documents."]
         return "\n".join([*lines, f"More documents: cursor {self.next}"] if self.next else lines)
 
 
@@ -143,8 +145,8 @@ class AddResult(msgspec.Struct, frozen=True):
     created: bool
 
     def as_text(self) -> str:
-        known = "Accepted" if self.created else "The collection already has the same bytes"
-        return f"{known}: {_line(self.document)}\nIt can be searched once its status is searchable or ready."
+        outcome = "Accepted" if self.created else "The collection already has the same bytes"
+        return f"{outcome}: {_line(self.document)}\nIt can be searched once its status is searchable or ready."
 
 
 class ReadResult(msgspec.Struct, frozen=True):
@@ -160,9 +162,9 @@ class ReadResult(msgspec.Struct, frozen=True):
     outdated: str | None
 
     @classmethod
-    def of(cls, document_id: str, found: CitedPage) -> "ReadResult":
+    def of(cls, document_id: str, page: CitedPage) -> "ReadResult":
         fields = (name for name in cls.__struct_fields__ if name != "document_id")
-        return cls(document_id, *(getattr(found, name) for name in fields))
+        return cls(document_id, *(getattr(page, name) for name in fields))
 
     def as_text(self) -> str:
         """The cited words stand between <mark> and </mark>."""
@@ -188,8 +190,8 @@ class SourceResult(msgspec.Struct, frozen=True):
     failed_files: list[SourceFileView]
 
     def as_text(self) -> str:
-        lines = [_source_line(one) for one in self.data_sources] or ["No data sources."]
-        return "\n".join([*lines, *(f"{one.key}: {one.status}: {one.error}" for one in self.failed_files)])
+        lines = [_source_line(source) for source in self.data_sources] or ["No data sources."]
+        return "\n".join([*lines, *(f"{file.key}: {file.status}: {file.error}" for file in self.failed_files)])
 
 
 class EvaluationResult(msgspec.Struct, frozen=True):
@@ -229,23 +231,25 @@ def _figures(run: EvaluationRun) -> Iterator[str]:
     yield f"Evaluation {run.id} of {run.collection} ({run.kind}): {run.state}, {run.done} of {run.total} questions measured"
     if run.error:
         yield run.error
-    if (found := run.fidelity) is not None:
-        kept = "no gain to keep" if found.gain_kept is None else f"{found.gain_kept:.2f} of full prefill's gain kept"
-        yield (
-            f"{kept} on {found.questions} questions; KL {found.kl:.3f} nats a token; "
-            f"{found.agree:.0f}% of answers equal apart from case, punctuation and articles; "
-            f"first token after {found.ttft_ms:.0f} ms, in full {found.ttft_full_ms:.0f} ms"
+    if (fidelity := run.fidelity) is not None:
+        gain = (
+            "no gain to keep" if fidelity.gain_kept is None else f"{fidelity.gain_kept:.2f} of full prefill's gain kept"
         )
-    if (searched := run.retrieval) is not None:
         yield (
-            f"{searched.recall_at_5:.0f}% of the needed passages among the first 5 on {searched.questions} questions; "
-            f"a search takes {searched.search_ms:.0f} ms"
+            f"{gain} on {fidelity.questions} questions; KL {fidelity.kl:.3f} nats a token; "
+            f"{fidelity.agree:.0f}% of answers equal apart from case, punctuation and articles; "
+            f"first token after {fidelity.ttft_ms:.0f} ms, in full {fidelity.ttft_full_ms:.0f} ms"
+        )
+    if (retrieval := run.retrieval) is not None:
+        yield (
+            f"{retrieval.recall_at_5:.0f}% of the needed passages among the first 5 on {retrieval.questions} questions; "
+            f"a search takes {retrieval.search_ms:.0f} ms"
         )
 
 
-def _question_line(one: MeasuredQuestion) -> str:
-    asked = one.question or "a question that is no longer stored"
-    if one.error:
-        return f"- {asked}: {one.error}"
-    said = f" stitched {one.answers.stitched!r}, in full {one.answers.full!r}" if one.answers else ""
-    return f"- {asked}{said}"
+def _question_line(question: MeasuredQuestion) -> str:
+    text = question.question or "a question that is no longer stored"
+    if question.error:
+        return f"- {text}: {question.error}"
+    answers = f" stitched {question.answers.stitched!r}, in full {question.answers.full!r}" if question.answers else ""
+    return f"- {text}{answers}"

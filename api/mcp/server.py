@@ -154,7 +154,9 @@ async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServ
     if refusal := _refusal_of(request, body, message):
         return refusal
     exchanged = mcp.exchange(request.scope, body)
-    return await (exchanged if _may_change(params) else unless_disconnected(request, exchanged))
+    # A message that cannot be read here may call any tool: the SDK may read more.
+    may_change = params is None or (params.name in TOOLS and TOOLS[params.name].changes)
+    return await (exchanged if may_change else unless_disconnected(request, exchanged))
 
 
 def _check_size(body: bytes, params: _Params | None) -> None:
@@ -184,11 +186,6 @@ def _refusal(id_: msgspec.Raw | None, code: int, detail: str, data: object = Non
     error = {"code": code, "message": detail} | ({} if data is None else {"data": data})
     content = msgspec.json.encode({"jsonrpc": "2.0", "id": id_, "error": error})
     return Response(content, status_code=400, media_type="application/json")
-
-
-def _may_change(params: _Params | None) -> bool:
-    """Whether the message calls a tool that changes something, or cannot be read here: the SDK may read more."""
-    return params is None or (params.name in TOOLS and TOOLS[params.name].changes)
 
 
 def _message_of(body: bytes) -> _Message | None:

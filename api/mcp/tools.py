@@ -89,81 +89,90 @@ class Tool:
         if not caller.may(self.scope):
             raise Forbidden(f"this tool needs an API key with the scope {self.scope}")
         try:
-            given = msgspec.json.decode(msgspec.json.encode(arguments), type=self.arguments)
+            values = msgspec.json.decode(msgspec.json.encode(arguments), type=self.arguments)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise Rejected(f"invalid arguments: {error}") from None
-        return await self.run(connection, given, service)
+        return await self.run(connection, values, service)
 
 
-async def search(connection: Connection, given: SearchArguments, service: Service) -> SearchResult:
-    body = SearchBody(question=given.question, collection=given.collection, filter=given.filter, top_k=given.top_k)
+async def search(connection: Connection, arguments: SearchArguments, service: Service) -> SearchResult:
+    body = SearchBody(
+        question=arguments.question, collection=arguments.collection, filter=arguments.filter, top_k=arguments.top_k
+    )
     return SearchResult.of(await found_passages(connection.user, body, service.parts))
 
 
-async def ask(connection: Connection, given: AskArguments, service: Service) -> AskResult:
-    body = AskBody(question=given.question, collection=given.collection, filter=given.filter)
+async def ask(connection: Connection, arguments: AskArguments, service: Service) -> AskResult:
+    body = AskBody(question=arguments.question, collection=arguments.collection, filter=arguments.filter)
     with limits_of(connection).question(connection.user):
         question = await asyncio.to_thread(question_of, connection.user, body, service.parts)
         parts = await service.parts.loaded()
         return AskResult.of(await whole_answer(parts.answerer.stream(question)))
 
 
-async def list_some(connection: Connection, given: ListArguments, service: Service) -> ListResult:
-    return ListResult.of(await asyncio.to_thread(_page, connection.user, given, service.parts))
+async def list_some(connection: Connection, arguments: ListArguments, service: Service) -> ListResult:
+    return ListResult.of(await asyncio.to_thread(_page, connection.user, arguments, service.parts))
 
 
-async def add(connection: Connection, given: AddArguments, service: Service) -> AddResult:
+async def add(connection: Connection, arguments: AddArguments, service: Service) -> AddResult:
     with nullcontext() if is_large(connection) else limits_of(connection).upload(connection.user):
-        added = await asyncio.to_thread(_add, connection.user, given, service.parts)
+        added = await asyncio.to_thread(_add, connection.user, arguments, service.parts)
     note_made(connection, added.document.id)
     note_change(connection, "Add a document")
     return added
 
 
-async def read(connection: Connection, given: ReadArguments, service: Service) -> ReadResult | Pictured:
+async def read(connection: Connection, arguments: ReadArguments, service: Service) -> ReadResult | Pictured:
     tenant_id, views = connection.user.tenant_id, service.page_views
-    words = (tenant_id, given.document_id, given.start, given.end, service.parts.database, given.checksum)
-    found = await asyncio.to_thread(cited_page, *words)
-    result = ReadResult.of(given.document_id, found)
-    if not given.picture:
+    words = (
+        tenant_id,
+        arguments.document_id,
+        arguments.start,
+        arguments.end,
+        service.parts.database,
+        arguments.checksum,
+    )
+    page = await asyncio.to_thread(cited_page, *words)
+    result = ReadResult.of(arguments.document_id, page)
+    if not arguments.picture:
         return result
-    png = await views.threads.run(views.picture, tenant_id, given.document_id, found.page or 1, PIXELS)
+    png = await views.threads.run(views.picture, tenant_id, arguments.document_id, page.page or 1, PIXELS)
     await asyncio.to_thread(cited_text, *words)  # the picture is of the file that the words are from
     return Pictured(result, png)
 
 
-async def rate(connection: Connection, given: RateArguments, service: Service) -> RateResult:
-    parts, said = service.parts, (given.rating, given.correction, given.comment)
-    kept = (parts.recent_answers, parts.source, parts.database)
-    rated = await asyncio.to_thread(give_feedback, connection.user.tenant_id, given.answer_id, *said, *kept)
-    return RateResult(given.answer_id, rated)
+async def rate(connection: Connection, arguments: RateArguments, service: Service) -> RateResult:
+    parts, feedback = service.parts, (arguments.rating, arguments.correction, arguments.comment)
+    stores = (parts.recent_answers, parts.source, parts.database)
+    rated = await asyncio.to_thread(give_feedback, connection.user.tenant_id, arguments.answer_id, *feedback, *stores)
+    return RateResult(arguments.answer_id, rated)
 
 
-async def add_source(connection: Connection, given: AddSourceArguments, service: Service) -> SourceResult:
-    parts, wanted = service.parts, (given.collection, given.location, given.interval_minutes)
-    made = await asyncio.to_thread(add_data_source, connection.user.tenant_id, *wanted, parts.database, parts.settings)
-    note_made(connection, made.id)
+async def add_source(connection: Connection, arguments: AddSourceArguments, service: Service) -> SourceResult:
+    parts, place = service.parts, (arguments.collection, arguments.location, arguments.interval_minutes)
+    source = await asyncio.to_thread(add_data_source, connection.user.tenant_id, *place, parts.database, parts.settings)
+    note_made(connection, source.id)
     note_change(connection, "Create a data source")
-    return SourceResult([made], [])
+    return SourceResult([source], [])
 
 
-async def show_sources(connection: Connection, given: SourceArguments, service: Service) -> SourceResult:
-    return await asyncio.to_thread(_sources, connection.user.tenant_id, given.id, service.parts)
+async def show_sources(connection: Connection, arguments: SourceArguments, service: Service) -> SourceResult:
+    return await asyncio.to_thread(_sources, connection.user.tenant_id, arguments.id, service.parts)
 
 
-async def start(connection: Connection, given: StartArguments, service: Service) -> EvaluationResult:
-    wanted = RunRequest(given.kind, "rated", given.limit)
+async def start(connection: Connection, arguments: StartArguments, service: Service) -> EvaluationResult:
+    request = RunRequest(arguments.kind, "rated", arguments.limit)
     run = await asyncio.to_thread(
-        start_run, connection.user.tenant_id, given.collection, wanted, service.parts.database
+        start_run, connection.user.tenant_id, arguments.collection, request, service.parts.database
     )
     note_made(connection, run.id)
     note_change(connection, "Create an evaluation")
     return EvaluationResult(run, [])
 
 
-async def show_evaluation(connection: Connection, given: EvaluationArguments, service: Service) -> EvaluationResult:
-    found = await asyncio.to_thread(report_of_run, connection.user.tenant_id, given.id, service.parts.database)
-    return EvaluationResult.of(found)
+async def show_evaluation(connection: Connection, arguments: EvaluationArguments, service: Service) -> EvaluationResult:
+    report = await asyncio.to_thread(report_of_run, connection.user.tenant_id, arguments.id, service.parts.database)
+    return EvaluationResult.of(report)
 
 
 TOOLS = {
@@ -276,16 +285,20 @@ TOOLS = {
 }
 
 
-def _page(caller: Caller, given: ListArguments, parts: Parts) -> DocumentPage:
-    ref = None if given.collection is None else collection_ref(caller.tenant_id, given.collection, parts.database)
-    wanted = DocumentFilter(caller.tenant_id, None if ref is None else ref.collection_id, given.status, given.name)
-    return list_documents(wanted, given.limit, given.cursor, parts.database)
+def _page(caller: Caller, arguments: ListArguments, parts: Parts) -> DocumentPage:
+    ref = (
+        None if arguments.collection is None else collection_ref(caller.tenant_id, arguments.collection, parts.database)
+    )
+    criteria = DocumentFilter(
+        caller.tenant_id, None if ref is None else ref.collection_id, arguments.status, arguments.name
+    )
+    return list_documents(criteria, arguments.limit, arguments.cursor, parts.database)
 
 
-def _add(caller: Caller, given: AddArguments, parts: Parts) -> AddResult:
-    body = _bytes_of(given)
-    ref = collection_ref(caller.tenant_id, given.collection, parts.database)
-    accepted = accept_document(ref, given.name, BytesIO(body), parts, given.metadata)
+def _add(caller: Caller, arguments: AddArguments, parts: Parts) -> AddResult:
+    body = _bytes_of(arguments)
+    ref = collection_ref(caller.tenant_id, arguments.collection, parts.database)
+    accepted = accept_document(ref, arguments.name, BytesIO(body), parts, arguments.metadata)
     return AddResult(document_view(ref.tenant_id, accepted.document_id, parts.database), accepted.created)
 
 
@@ -293,23 +306,23 @@ def _sources(tenant_id: str, data_source_id: str | None, parts: Parts) -> Source
     """All data sources, or one with the files that could not be read."""
     if data_source_id is None:
         return SourceResult(list_data_sources(tenant_id, parts.database), [])
-    one = data_source_view(tenant_id, data_source_id, parts.database)
+    source = data_source_view(tenant_id, data_source_id, parts.database)
     files = [
         file
         for status in (FileStatus.FAILED, FileStatus.UNREADABLE)
-        for file in list_source_files(tenant_id, one.id, status, FAILED_FILES, None, parts.database).items
+        for file in list_source_files(tenant_id, source.id, status, FAILED_FILES, None, parts.database).items
     ]
-    return SourceResult([one], files)
+    return SourceResult([source], files)
 
 
-def _bytes_of(given: AddArguments) -> bytes:
+def _bytes_of(arguments: AddArguments) -> bytes:
     """The bytes of the document to add. Raises Rejected unless there is either a text or a file in base64."""
-    if (given.text is None) == (given.base64 is None):
+    if (arguments.text is None) == (arguments.base64 is None):
         raise Rejected("send either `text` or `base64`")
-    if given.text is not None:
-        return given.text.encode()
-    assert given.base64 is not None
+    if arguments.text is not None:
+        return arguments.text.encode()
+    assert arguments.base64 is not None
     try:
-        return b64decode(given.base64, validate=True)
+        return b64decode(arguments.base64, validate=True)
     except (binascii.Error, ValueError):
         raise Rejected("`base64` is not base64: encode the file's bytes with the standard alphabet") from None

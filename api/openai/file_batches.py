@@ -81,9 +81,9 @@ def create(
     parts: NamedDependency[Parts],
 ) -> FileBatch:
     """Attach several files to a vector store and queue them for ingestion: either all of them or none."""
-    made = FileBatch.of(attach_batch(store, data.to_attach(), parts))
-    note_made(request, made.id)
-    return made
+    batch = FileBatch.of(attach_batch(store, data.to_attach(), parts))
+    note_made(request, batch.id)
+    return batch
 
 
 @get(

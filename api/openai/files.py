@@ -74,9 +74,9 @@ class FilePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Page[FileView]) -> "FilePage":
-        data = [FileObject.of(view) for view in found.items]
-        return cls(data=data, **page_fields([file.id for file in data], found.more))
+    def of(cls, page: Page[FileView]) -> "FilePage":
+        data = [FileObject.of(view) for view in page.items]
+        return cls(data=data, **page_fields([file.id for file in data], page.more))
 
 
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,9 +106,9 @@ def create(
 ) -> FileObject:
     """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
-    kept = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, parts)
-    note_made(request, kept.id)
-    return FileObject.of(kept)
+    view = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, parts)
+    note_made(request, view.id)
+    return FileObject.of(view)
 
 
 @get(

@@ -37,14 +37,14 @@ class FilterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 def filter_of(body: FilterBody, param: str) -> AttributeFilter:
     """Convert a filter. Raises BadParam, naming a place below `param`,
     for one that mixes both kinds or is too large."""
-    made = _filter_of(body, param, MAX_DEPTH)
-    if len(comparisons := list(_comparisons(made))) > MAX_COMPARISONS:
+    attribute_filter = _filter_of(body, param, MAX_DEPTH)
+    if len(comparisons := list(_comparisons(attribute_filter))) > MAX_COMPARISONS:
         raise BadParam(param, f"a filter has at most {MAX_COMPARISONS} comparisons")
     if sum(len(comparison.values) for comparison in comparisons) > MAX_FILTER_VALUES:
         raise BadParam(param, f"a filter has at most {MAX_FILTER_VALUES:,} values in all")
     if len({comparison.key for comparison in comparisons}) > MAX_KEYS:
         raise BadParam(param, f"a filter has at most {MAX_KEYS} keys")
-    return made
+    return attribute_filter
 
 
 def _filter_of(body: FilterBody, param: str, depth: int) -> AttributeFilter:
@@ -69,9 +69,9 @@ def _comparison(body: FilterBody, param: str) -> Comparison:
     return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]
 
 
-def _comparisons(made: AttributeFilter) -> Iterator[Comparison]:
-    if isinstance(made, Compound):
-        for part in made.parts:
+def _comparisons(attribute_filter: AttributeFilter) -> Iterator[Comparison]:
+    if isinstance(attribute_filter, Compound):
+        for part in attribute_filter.parts:
             yield from _comparisons(part)
     else:
-        yield made
+        yield attribute_filter

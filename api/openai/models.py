@@ -1,6 +1,5 @@
 """/v1/models: the served model, alone and with each of the tenant's collections."""
 
-from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -40,7 +39,8 @@ class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
 @get("/", guards=[reading], summary="List models", responses=errors(), sync_to_thread=True)
 def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelPage:
     """List the served model, and MODEL@COLLECTION for each collection."""
-    return ModelPage(data=[_served(parts), *(_with(view, parts) for view in _collections(caller, parts))])
+    collections = all_pages(lambda cursor: list_collections(caller.tenant_id, MAX_PAGE, cursor, parts.database))
+    return ModelPage(data=[_served(parts), *(_with(view, parts) for view in collections)])
 
 
 @get(
@@ -73,10 +73,6 @@ def collection_in(model: str, parts: Parts) -> str | None:
     if not model.startswith(served + AT):
         raise NoSuchModel(f"no such model: {model[:200]!r}; use {served!r} or '{served}{AT}COLLECTION'")
     return model.removeprefix(served + AT)
-
-
-def _collections(caller: Caller, parts: Parts) -> Iterator[CollectionView]:
-    return all_pages(lambda cursor: list_collections(caller.tenant_id, MAX_PAGE, cursor, parts.database))
 
 
 def _served(parts: Parts) -> ModelView:

@@ -53,7 +53,11 @@ def chosen_collection(
 
     Raises NoSuchModel, NotFound, and BadParam if the two name different ones.
     """
-    of_model = _collection_of(model, caller, parts)
+    named = collection_in(model, parts)
+    try:
+        of_model = None if named is None else collection_ref(caller.tenant_id, named, parts.database)
+    except NotFound as error:
+        raise NoSuchModel(str(error)) from None
     if vector_store_ids is None:
         return of_model or collection_ref(caller.tenant_id, DEFAULT_COLLECTION, parts.database)
     ref = collection_ref(caller.tenant_id, vector_store_ids[0], parts.database)
@@ -64,7 +68,10 @@ def chosen_collection(
 
 def conversation_of(messages: Sequence[MessageText], param: str, instructions: str = "") -> Conversation:
     """Build a conversation. Raises BadParam unless the last message is a user's and not empty, TooLarge."""
-    told = [instructions, *(message.text for message in messages if message.role in ("system", "developer"))]
+    instruction_texts = [
+        instructions,
+        *(message.text for message in messages if message.role in ("system", "developer")),
+    ]
     turns = [
         Turn(message.role, message.text)
         for message in messages
@@ -74,10 +81,10 @@ def conversation_of(messages: Sequence[MessageText], param: str, instructions: s
         raise BadParam(param, "the last message must have the role user: it is the question")
     if not turns[-1].text.strip():
         raise BadParam(param, "the question is empty: ask something")
-    made = Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, told)))
-    check_question_text(made.question)
-    check_instructions(made.instructions)
-    return made
+    conversation = Conversation(turns[-1].text, tuple(turns[:-1]), "\n".join(filter(str.strip, instruction_texts)))
+    check_question_text(conversation.question)
+    check_instructions(conversation.instructions)
+    return conversation
 
 
 def question_about(
@@ -99,12 +106,3 @@ def question_about(
         document_ids=document_ids,
         sees_kept_question=caller.may("admin"),
     )
-
-
-def _collection_of(model: str, caller: Caller, parts: Parts) -> CollectionRef | None:
-    """The collection in a model's name; None for the model alone. Raises NoSuchModel."""
-    named = collection_in(model, parts)
-    try:
-        return None if named is None else collection_ref(caller.tenant_id, named, parts.database)
-    except NotFound as error:
-        raise NoSuchModel(str(error)) from None

@@ -183,7 +183,7 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntr
     results = None
     if draft.with_results:
         best_first = sorted(answer.passages, key=lambda passage: passage.score, reverse=True)
-        known = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
+        pairs = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
         results = [
             FileSearchResult(
                 file_id=entry.file_id,
@@ -193,7 +193,7 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntr
                 attributes=attributes_of(entry.document.metadata),
                 outdated=passage.chunk.outdated,
             )
-            for passage, entry in known
+            for passage, entry in pairs
             if entry is not None
         ]
     return FileSearchCall(id=draft.search_id, queries=[draft.question], status="completed", results=results)
@@ -207,8 +207,8 @@ def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEnt
 
 def annotations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[Annotation]:
     """Citations, one for each file and position, in the order of the text."""
-    cited = {(one.answer_end, one.file_id): one for one in citations_of(answer, sources)}
+    cited = {(citation.answer_end, citation.file_id): citation for citation in citations_of(answer, sources)}
     return [
-        Annotation(file_id=file_id, filename=one.filename, index=index, outdated=one.outdated)
-        for (index, file_id), one in sorted(cited.items(), key=lambda item: item[0])
+        Annotation(file_id=file_id, filename=citation.filename, index=index, outdated=citation.outdated)
+        for (index, file_id), citation in sorted(cited.items(), key=lambda item: item[0])
     ]

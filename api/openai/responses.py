@@ -224,6 +224,6 @@ def _question_of(caller: Caller, body: ResponseBody, parts: Parts) -> Question:
     ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, parts)
     if tool is None:
         return question_about(caller, ref, conversation, body.max_output_tokens)
-    wanted = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
-    chosen = None if wanted is None else documents_that_match(ref, wanted, parts.database)
-    return question_about(caller, ref, conversation, body.max_output_tokens, tool.max_num_results, chosen)
+    attribute_filter = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
+    document_ids = None if attribute_filter is None else documents_that_match(ref, attribute_filter, parts.database)
+    return question_about(caller, ref, conversation, body.max_output_tokens, tool.max_num_results, document_ids)

@@ -59,12 +59,12 @@ def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, 
 def citations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[FileCitation]:
     return [
         FileCitation(
-            file_id=sources[one.document_id].file_id,
-            filename=sources[one.document_id].document.name,
-            **msgspec.structs.asdict(one),
+            file_id=sources[citation.document_id].file_id,
+            filename=sources[citation.document_id].document.name,
+            **msgspec.structs.asdict(citation),
         )
-        for one in AnswerView.of(answer).citations
-        if one.document_id in sources
+        for citation in AnswerView.of(answer).citations
+        if citation.document_id in sources
     ]
 
 

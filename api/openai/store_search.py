@@ -102,25 +102,24 @@ async def search(
 async def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list[Passage]:
     """The best passages of all queries, each with its best score."""
     limit, hops = body.max_num_results or 10, parts.settings.hops
-    chosen = await parts.retrieval.run(_chosen, store, body.filters, parts.database)
+    document_ids: DocumentIds | None = None
+    if body.filters is not None:
+        attribute_filter = filter_of(body.filters, "filters")
+        document_ids = await parts.retrieval.run(documents_that_match, store, attribute_filter, parts.database)
     searcher = (await parts.loaded()).searcher
     best: dict[str, Passage] = {}
     for query in body.queries:
-        for passage in await searcher.search(store.tenant_id, store.collection_id, query, limit, hops, chosen):
-            known = best.get(passage.chunk.id)
-            if known is None or known.score < passage.score:
+        for passage in await searcher.search(store.tenant_id, store.collection_id, query, limit, hops, document_ids):
+            other = best.get(passage.chunk.id)
+            if other is None or other.score < passage.score:
                 best[passage.chunk.id] = passage
     return sorted(best.values(), key=lambda passage: -passage.score)[:limit]
-
-
-def _chosen(store: CollectionRef, filters: FilterBody | None, database: Database) -> DocumentIds | None:
-    return None if filters is None else documents_that_match(store, filter_of(filters, "filters"), database)
 
 
 def _page(tenant_id: str, queries: list[str], passages: list[Passage], database: Database) -> SearchPage:
     documents = sorted({passage.chunk.document_id for passage in passages})
     entries = entries_by_document(tenant_id, documents, database)
-    found = [
+    results = [
         SearchResult(
             file_id=entry.file_id,
             filename=entry.document.name,
@@ -132,4 +131,4 @@ def _page(tenant_id: str, queries: list[str], passages: list[Passage], database:
         for passage in passages
         if (entry := entries.get(passage.chunk.document_id)) is not None
     ]
-    return SearchPage(search_query=queries, data=found)
+    return SearchPage(search_query=queries, data=results)

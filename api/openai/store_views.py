@@ -79,9 +79,9 @@ class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Page[Store]) -> "VectorStorePage":
-        data = [VectorStore.of(store) for store in found.items]
-        return cls(data=data, **page_fields([store.id for store in data], found.more))
+    def of(cls, page: Page[Store]) -> "VectorStorePage":
+        data = [VectorStore.of(store) for store in page.items]
+        return cls(data=data, **page_fields([store.id for store in data], page.more))
 
 
 class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,9 +144,9 @@ class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
     @classmethod
-    def of(cls, found: Page[StoreEntry]) -> "StoreFilePage":
-        data = [StoreFile.of(entry) for entry in found.items]
-        return cls(data=data, **page_fields([file.id for file in data], found.more))
+    def of(cls, page: Page[StoreEntry]) -> "StoreFilePage":
+        data = [StoreFile.of(entry) for entry in page.items]
+        return cls(data=data, **page_fields([file.id for file in data], page.more))
 
 
 class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):

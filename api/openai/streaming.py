@@ -49,12 +49,12 @@ async def streamed(
     """A stream of the encoded events. A failure before the first, or before the first silence, is an ordinary error
     response; later, `encoder.error`."""
     kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
-    first = await unless_disconnected(request, anext(kept_alive))
-    return ServerSentEvent(_encoded(first, kept_alive, encoder, find_sources))
+    opening = await unless_disconnected(request, anext(kept_alive))
+    return ServerSentEvent(_encoded(opening, kept_alive, encoder, find_sources))
 
 
 async def _encoded(
-    first: Delta | Answer | None,
+    opening: Delta | Answer | None,
     events: KeptAlive,
     encoder: EventEncoder,
     find_sources: FindSources,
@@ -63,7 +63,7 @@ async def _encoded(
         try:
             for message in encoder.start():
                 yield message
-            for message in await _messages(first, encoder, find_sources):
+            for message in await _messages(opening, encoder, find_sources):
                 yield message
             async for event in events:
                 for message in await _messages(event, encoder, find_sources):

@@ -96,7 +96,7 @@ def _bare(schema: Json) -> str:
     if "$ref" in schema:
         return str(schema["$ref"].rsplit("/", 1)[-1])
     if several := schema.get("anyOf") or schema.get("oneOf"):
-        return " or ".join(kind_of(one) for one in several)
+        return " or ".join(kind_of(alternative) for alternative in several)
     if "enum" in schema or "const" in schema:
         return " or ".join(json.dumps(value) for value in schema.get("enum", [schema.get("const")]))
     name, members = schema.get("type"), schema.get("additionalProperties")
@@ -122,8 +122,13 @@ def _operation(method: str, path: str, operation: Json) -> Operation:
         what=operation.get("description", ""),
         scope=scopes[0] if scopes else "",
         parameters=[
-            FieldRow(one["name"], kind_of(one["schema"]), bool(one.get("required")), one.get("description") or "")
-            for one in operation.get("parameters", ())
+            FieldRow(
+                parameter["name"],
+                kind_of(parameter["schema"]),
+                bool(parameter.get("required")),
+                parameter.get("description") or "",
+            )
+            for parameter in operation.get("parameters", ())
         ],
         bodies=list(_contents("", "", body.get("content") or {})),
         answers=[answer for answer in answers if answer.status < FIRST_PROBLEM],

@@ -44,8 +44,8 @@ def openapi_config() -> OpenAPIConfig:
 def _operation_id(handler: object, method: Method, path: list[str | PathParameterDefinition]) -> str:
     """Operation id, for generated clients: get_documents_chunks."""
     parts = [part for part in path if isinstance(part, str) and part != "v1"]
-    one = ["one"] if path and not isinstance(path[-1], str) else []
-    return "_".join([HttpMethod(method).value.lower(), *parts, *one])
+    suffix = ["one"] if path and not isinstance(path[-1], str) else []
+    return "_".join([HttpMethod(method).value.lower(), *parts, *suffix])
 
 
 class _Document:

@@ -200,7 +200,7 @@ class AnswerView(msgspec.Struct, frozen=True):
             answer.id,
             answer.text,
             answer.finish_reason,
-            [CitationView.of(one, media_types.get(one.document_id, "")) for one in answer.citations],
+            [CitationView.of(citation, media_types.get(citation.document_id, "")) for citation in answer.citations],
             passages,
             answer.timings,
             UsageView.of(answer.usage),
@@ -238,8 +238,8 @@ async def ask(
     events = (await parts.loaded()).answerer.stream(question)
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
-        first = await unless_disconnected(request, anext(kept_alive))  # a failure until here is an ordinary error
-        return ServerSentEvent(_messages(first, kept_alive))
+        opening = await unless_disconnected(request, anext(kept_alive))  # a failure until here is an ordinary error
+        return ServerSentEvent(_messages(opening, kept_alive))
     answer = await unless_disconnected(request, whole_answer(events))
     return Response(AnswerView.of(answer), media_type=MediaType.JSON)
 
@@ -261,9 +261,9 @@ def question_of(caller: Caller, body: AskBody, parts: Parts) -> Question:
     return body.to_question(caller, ref, chosen_documents(ref, body.filter, body.document_ids, parts))
 
 
-async def _messages(first: Delta | Answer | None, events: KeptAlive) -> AsyncIterator[ServerSentEventMessage]:
+async def _messages(opening: Delta | Answer | None, events: KeptAlive) -> AsyncIterator[ServerSentEventMessage]:
     async with aclosing(events) as closing:
-        yield _message(first)
+        yield _message(opening)
         try:
             async for event in closing:
                 yield _message(event)

@@ -44,8 +44,8 @@ def show(
 ) -> AuditPage:
     """List who did what to which resource and when, newest first."""
     times = read_moment("since", since), read_moment("until", until)
-    wanted = AuditFilter(caller.tenant_id, resource, key_id, *times)
-    return list_audit(wanted, limit, cursor, parts.database)
+    criteria = AuditFilter(caller.tenant_id, resource, key_id, *times)
+    return list_audit(criteria, limit, cursor, parts.database)
 
 
 @get(
@@ -66,8 +66,8 @@ def export(
 ) -> Stream:
     """Download all events that match as JSON lines, newest first, one event per line."""
     times = read_moment("since", since), read_moment("until", until)
-    wanted = AuditFilter(caller.tenant_id, resource, key_id, *times)
-    return json_lines(all_audit(wanted, parts.database), "audit.jsonl")
+    criteria = AuditFilter(caller.tenant_id, resource, key_id, *times)
+    return json_lines(all_audit(criteria, parts.database), "audit.jsonl")
 
 
 def audit_router() -> Router:

@@ -79,9 +79,9 @@ def create(
     parts: NamedDependency[Parts],
 ) -> CollectionView:
     """Create an empty collection. Names are unique within a tenant: a name in use is refused with 409."""
-    made = make_collection(caller.tenant_id, data.name, parts.database)
-    note_made(request, made.id)
-    return made
+    collection = make_collection(caller.tenant_id, data.name, parts.database)
+    note_made(request, collection.id)
+    return collection
 
 
 @get(

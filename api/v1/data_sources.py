@@ -90,7 +90,7 @@ def create(
     The service's setting `RAGKV_DATA_SOURCES_ALLOWED` lists the locations that may be read; others are refused with
     403. A worker begins the first sync within seconds.
     """
-    made = add_data_source(
+    source = add_data_source(
         caller.tenant_id,
         data.collection,
         data.location,
@@ -99,8 +99,8 @@ def create(
         parts.settings,
         data.watch,
     )
-    note_made(request, made.id)
-    return made
+    note_made(request, source.id)
+    return source
 
 
 @get("/", summary="List data sources", responses=problems(), sync_to_thread=True)

@@ -159,9 +159,9 @@ async def upload_many(
     ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, parts.database)
     metadata = await asyncio.to_thread(read_metadata, data.metadata)
     uploaded = [await asyncio.to_thread(_try, ref, file, metadata, parts) for file in data.files]
-    for one in uploaded:
-        if one.document is not None:
-            note_made(request, one.document.id)
+    for result in uploaded:
+        if result.document is not None:
+            note_made(request, result.document.id)
     return uploaded
 
 
@@ -187,8 +187,8 @@ def index(
         None if collection is None else collection_ref(caller.tenant_id, collection, parts.database).collection_id
     )
     having = None if metadata is None else read_filter(metadata)
-    wanted = DocumentFilter(caller.tenant_id, collection_id, status, name, metadata=having)
-    return list_documents(wanted, limit, cursor, parts.database)
+    criteria = DocumentFilter(caller.tenant_id, collection_id, status, name, metadata=having)
+    return list_documents(criteria, limit, cursor, parts.database)
 
 
 @get(
@@ -274,8 +274,8 @@ def remove(
     """
     deleted = delete_document(caller.tenant_id, document_id, parts, partial(note_change, request))
     if len(deleted) > 1:
-        for one in deleted:
-            note_made(request, one)
+        for deleted_id in deleted:
+            note_made(request, deleted_id)
 
 
 @post(

@@ -79,7 +79,7 @@ class BoxesView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, document_id: str, located: Located) -> "BoxesView":
-        found = [
+        pages = [
             PageBoxes(
                 page.number,
                 f"/v1/documents/{document_id}/pages/{page.number}",
@@ -90,7 +90,7 @@ class BoxesView(msgspec.Struct, frozen=True):
             for page in located.pages
             if page.boxes
         ]
-        return cls(found, located.num_pages, problem_of(located))
+        return cls(pages, located.num_pages, problem_of(located))
 
 
 def problem_of(located: Located) -> str | None:

@@ -35,17 +35,16 @@ class Probes:
 
     async def look(self) -> dict[str, str]:
         names = ("engine", *LOOKS)
-        found = dict(zip(names, await asyncio.gather(*map(self._outcome, names)), strict=True))
-        return found | {"service": FAILED if self._parts.loading.has_failed() else condition.OK}
+        conditions = dict(zip(names, await asyncio.gather(*map(self._outcome, names)), strict=True))
+        return conditions | {"service": FAILED if self._parts.loading.has_failed() else condition.OK}
 
     async def _outcome(self, name: str) -> str:
         running = self._running.get(name)
         if running is None or running.done():
-            running = self._running[name] = self._begun(name)
+            running = self._running[name] = (
+                asyncio.ensure_future(self._parts.engine.status())
+                if name == "engine"
+                else asyncio.get_running_loop().run_in_executor(self._threads, LOOKS[name], self._parts)
+            )
         done, _ = await asyncio.wait({running}, timeout=PATIENCE_S)
         return running.result() if done else SILENT
-
-    def _begun(self, name: str) -> asyncio.Future[str]:
-        if name == "engine":
-            return asyncio.ensure_future(self._parts.engine.status())
-        return asyncio.get_running_loop().run_in_executor(self._threads, LOOKS[name], self._parts)

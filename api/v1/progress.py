@@ -90,9 +90,9 @@ async def _end(subscription: Subscription, thing_id: str, conditions: Conditions
 def _batches(updates: list[Update]) -> Iterator[Message]:
     """The events, in messages of about BATCH_BYTES."""
     texts, size = list[bytes](), 0
-    for one in updates:
-        texts.append(one.text)
-        size += len(one.text)
+    for update in updates:
+        texts.append(update.text)
+        size += len(update.text)
         if size >= BATCH_BYTES:
             yield Encoded(b"".join(texts))
             texts, size = [], 0

@@ -68,8 +68,8 @@ def rate(
 
     The question, the answer and the passages of its prompt are stored with the feedback.
     """
-    given = (data.rating, data.correction, data.comment)
-    return give_feedback(caller.tenant_id, answer_id, *given, parts.recent_answers, parts.source, parts.database)
+    feedback = (data.rating, data.correction, data.comment)
+    return give_feedback(caller.tenant_id, answer_id, *feedback, parts.recent_answers, parts.source, parts.database)
 
 
 @delete(
@@ -92,7 +92,7 @@ def question_filter(
     before: FromQuery[str | None] = None,
     text: TextPart = None,
 ) -> QuestionFilter:
-    """The dependency `wanted`. Raises NotFound for the collection, Rejected for a time that is none."""
+    """The dependency `criteria`. Raises NotFound for the collection, Rejected for a time that is none."""
     ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None
     times = read_moment("since", since), read_moment("before", before)
     return QuestionFilter(caller.tenant_id, ref.collection_id if ref else None, rating, *times, text or None)
@@ -105,7 +105,7 @@ def question_filter(
     sync_to_thread=True,
 )
 def show(
-    wanted: NamedDependency[QuestionFilter],
+    criteria: NamedDependency[QuestionFilter],
     parts: NamedDependency[Parts],
     limit: FromQuery[Limit] = 50,
     cursor: FromQuery[str | None] = None,
@@ -114,7 +114,7 @@ def show(
 
     Answers from the answer cache are listed if they have feedback.
     """
-    return list_questions(wanted, limit, cursor, parts.database)
+    return list_questions(criteria, limit, cursor, parts.database)
 
 
 @get(
@@ -124,9 +124,9 @@ def show(
     responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid time."),
     sync_to_thread=True,
 )
-def export(wanted: NamedDependency[QuestionFilter], parts: NamedDependency[Parts]) -> Stream:
+def export(criteria: NamedDependency[QuestionFilter], parts: NamedDependency[Parts]) -> Stream:
     """Download all questions that match, newest first, as JSON lines."""
-    return json_lines(all_questions(wanted, parts.database), "questions.jsonl")
+    return json_lines(all_questions(criteria, parts.database), "questions.jsonl")
 
 
 @get(
@@ -177,7 +177,7 @@ def questions_router() -> Router:
     return Router(
         "/v1/questions",
         route_handlers=[show, export, evaluation, retention, keep],
-        dependencies={"wanted": Provide(question_filter, sync_to_thread=True)},
+        dependencies={"criteria": Provide(question_filter, sync_to_thread=True)},
         guards=[administering],
         tags=["questions"],
     )

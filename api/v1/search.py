@@ -70,11 +70,11 @@ async def search(
 async def found_passages(caller: Caller, body: SearchBody, parts: Parts) -> list[PassageView]:
     """The best passages first. Raises Rejected or TooLarge for the question, NotFound."""
     check_question_text(body.question)
-    ref, chosen = await parts.retrieval.run(_scope, caller, body, parts)
-    searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, chosen)
+    ref, document_ids = await parts.retrieval.run(_scope, caller, body, parts)
+    searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, document_ids)
     searcher = (await parts.loaded()).searcher
-    found = await searcher.search(ref.tenant_id, ref.collection_id, *searched)
-    return [PassageView.of(passage) for passage in found]
+    passages = await searcher.search(ref.tenant_id, ref.collection_id, *searched)
+    return [PassageView.of(passage) for passage in passages]
 
 
 def _scope(caller: Caller, body: SearchBody, parts: Parts) -> tuple[CollectionRef, DocumentIds | None]:

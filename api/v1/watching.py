@@ -125,6 +125,9 @@ class _Watcher:
 
     def _look(self) -> tuple[dict[str, Update], dict[str, Update], bool]:
         """The new updates, all that is known, and whether every document is finished."""
-        updates = {one.id: Update(one, event_message("progress", one).encode()) for one in self._watch.look()}
+        updates = {
+            progress.id: Update(progress, event_message("progress", progress).encode())
+            for progress in self._watch.look()
+        }
         all_known = self._known | updates
-        return updates, {one.id: all_known[one.id] for one in self._watch.state()}, self._watch.is_idle
+        return updates, {progress.id: all_known[progress.id] for progress in self._watch.state()}, self._watch.is_idle

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from api.admin.charts import BOTTOM, TOP, Measurement, Scale, first_token_chart, history_chart, origin_chart
+from api.admin.charts import BOTTOM, TOP, AxisScale, Measurement, first_token_chart, history_chart, origin_chart
 from api.admin.evaluations import DRAWN, fidelity_chart, retrieval_chart
 from api.admin.format import duration, faster, number, percent
 from ragkv.evaluation.outcome import EvaluationRun, FidelityFigures, RetrievalFigures
@@ -39,7 +39,7 @@ def minutes(number_of: int, **last: object) -> list[Bucket]:
     ("highest", "step", "top"), [(7, 2, 8), (8, 2, 8), (183, 50, 200), (1210, 500, 1500), (0, 1, 1)]
 )
 def test_scales_end_at_a_round_number_in_few_steps(highest: float, step: float, top: float):
-    scale = Scale(highest)
+    scale = AxisScale(highest)
 
     assert (scale.step, scale.top) == (step, top)
     assert (scale.y(0), scale.y(top)) == (BOTTOM, TOP)

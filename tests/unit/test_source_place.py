@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.admin.source import Place, mark
+from api.admin.source import TextRange, mark
 from ragkv.catalog.listing import ChunkKV, ChunkView
 
 CHUNK = ChunkView(
@@ -37,12 +37,12 @@ def test_what_is_no_place_is_none(subtests: pytest.Subtests):
         "1-2-ABCDEF01",
     ]:
         with subtests.test(text=text):
-            assert Place.of(text) is None
+            assert TextRange.of(text) is None
 
 
 @pytest.mark.parametrize("text", ["0-5", "12-40-00c0ffee"])
 def test_a_place_is_written_as_it_was_read(text: str):
-    assert str(Place.of(text)) == text
+    assert str(TextRange.of(text)) == text
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_place_is_written_as_it_was_read(text: str):
      ("0-100", ""), ("110-120", "")],
 )  # fmt: skip
 def test_the_part_of_a_chunk_that_lies_in_the_place_is_marked(place: str, marked: str):
-    cut = mark(CHUNK, Place.of(place))
+    cut = mark(CHUNK, TextRange.of(place))
 
     assert cut.marked == marked
     assert cut.before + cut.marked + cut.after == CHUNK.text

@@ -82,9 +82,9 @@ async def measure_asks(
     asks = []
     asking = {"stream": True, "answer_cache": False} | options
     for number in range(-WARM_UP, count):
-        asked = await _ask(client, asking | {"question": questions[number % len(questions)]})
+        times = await _ask(client, asking | {"question": questions[number % len(questions)]})
         if number >= 0:
-            asks.append(asked)
+            asks.append(times)
             progress()
     return Overhead(
         asks=count,

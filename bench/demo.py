@@ -36,7 +36,7 @@ class DemoQuestion(msgspec.Struct, frozen=True):
 class Compared:
     """One question's answers from the same passages: in full, as the service does, and recomputing another share."""
 
-    asked: DemoQuestion
+    question: DemoQuestion
     full: Answer
     stitched: Answer
     other: Answer
@@ -51,9 +51,9 @@ class Compared:
             usage = answer.usage
             counted = usage.cached + usage.stitched + usage.recomputed + usage.computed
             if not answer.text or counted != usage.prompt or answer.timings.engine_ttft_ms <= 0:
-                raise Rejected(f"no real answer to {self.asked.question!r}: {answer}")
+                raise Rejected(f"no real answer to {self.question.question!r}: {answer}")
         if not self.stitched.usage.stitched + self.stitched.usage.cached:
-            raise Rejected(f"nothing was stitched for {self.asked.question!r}")
+            raise Rejected(f"nothing was stitched for {self.question.question!r}")
 
 
 @click.command()
@@ -91,11 +91,11 @@ async def _compare(parts: Parts, questions: list[DemoQuestion], other: float) ->
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("asking", total=len(questions))
             compared = []
-            for asked in questions:
-                full = await _answer(parts, asked.question, "full")
-                stitched = await _answer(parts, asked.question, "stitched")
-                shared = await _answer(parts, asked.question, "stitched", recompute_ratio=other, max_tokens=2)
-                compared.append(Compared(asked, full, stitched, shared))
+            for question in questions:
+                full = await _answer(parts, question.question, "full")
+                stitched = await _answer(parts, question.question, "stitched")
+                shared = await _answer(parts, question.question, "stitched", recompute_ratio=other, max_tokens=2)
+                compared.append(Compared(question, full, stitched, shared))
                 compared[-1].check()
                 _show(compared[-1], progress.console)
                 progress.advance(task)
@@ -111,10 +111,10 @@ async def _answer(
     parts: Parts, question: str, mode: Mode, recompute_ratio: float | None = None, max_tokens: int | None = None
 ) -> Answer:
     ref = parts.default_collection
-    asked = Question(
+    query = Question(
         ref.tenant_id, ref.collection_id, question, mode, recompute_ratio=recompute_ratio, max_tokens=max_tokens
     )
-    return [event async for event in parts.answerer.uncached.stream(asked) if isinstance(event, Answer)][-1]
+    return [event async for event in parts.answerer.uncached.stream(query) if isinstance(event, Answer)][-1]
 
 
 def _show(compared: Compared, console: Console) -> None:
@@ -123,10 +123,10 @@ def _show(compared: Compared, console: Console) -> None:
     def line(text: str, style: str = "") -> None:
         console.print(text, style=style, highlight=False, markup=False)
 
-    line(f"\n{compared.asked.question}", "bold")
+    line(f"\n{compared.question.question}", "bold")
     line(f"  stitched : {_line(compared.stitched.text)}")
     line(f"  full     : {_line(compared.full.text)}")
-    line(f"  expected : {' / '.join(compared.asked.answers)}", "dim")
+    line(f"  expected : {' / '.join(compared.question.answers)}", "dim")
     for cited in dict.fromkeys(map(place, compared.stitched.citations)):
         line(f"  cites {cited}", "dim")
     line(
@@ -147,12 +147,12 @@ def _table(compared: list[Compared], other: str) -> Table:
     for name in ("stitched", "recomputed", "TTFT", other, "full", "ratio", other):
         table.add_column(name, justify="right", no_wrap=True)
     rows = []
-    for one in compared:
-        usage = one.stitched.usage
-        times = [answer.timings.engine_ttft_ms for answer in (one.stitched, one.other, one.full)]
-        speedups = [one.speedup(answer) for answer in (one.stitched, one.other)]
+    for comparison in compared:
+        usage = comparison.stitched.usage
+        times = [answer.timings.engine_ttft_ms for answer in (comparison.stitched, comparison.other, comparison.full)]
+        speedups = [comparison.speedup(answer) for answer in (comparison.stitched, comparison.other)]
         rows.append([usage.stitched + usage.cached, usage.recomputed, *times, *speedups])
-        table.add_row(one.asked.question, *_cells(rows[-1]))
+        table.add_row(comparison.question.question, *_cells(rows[-1]))
     table.add_section()
     table.add_row("median", *_cells([statistics.median(column) for column in zip(*rows, strict=True)]))
     return table

@@ -77,9 +77,9 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     )
     console = Console()
     console.print(_table(report))
-    for one in differences:
+    for difference in differences:
         console.print(
-            f"{one.method} against {one.against}: R@{one.cutoff} {one.mean:+.1f} points [{one.low:+.1f}, {one.high:+.1f}]",
+            f"{difference.method} against {difference.against}: R@{difference.cutoff} {difference.mean:+.1f} points [{difference.low:+.1f}, {difference.high:+.1f}]",
             highlight=False,
         )
     console.print(_in_short(rows))
@@ -121,6 +121,6 @@ def _table(report: RetrievalReport) -> Table:
 def _in_short(rows: list[RetrievalRow]) -> str:
     """One line: the gain of two hops over one dense search, and their cost."""
     by_method = {row.method: row for row in rows}
-    one, two = by_method[DENSE], by_method[HYBRID_HOPS]
-    gain = two.all_gold_at_5 - one.all_gold_at_5
-    return f"{two.method} against {one.method}: all@5 {gain:+.1f} points at {two.ms_per_query / one.ms_per_query:.1f}x the time."
+    single, two = by_method[DENSE], by_method[HYBRID_HOPS]
+    gain = two.all_gold_at_5 - single.all_gold_at_5
+    return f"{two.method} against {single.method}: all@5 {gain:+.1f} points at {two.ms_per_query / single.ms_per_query:.1f}x the time."

@@ -31,8 +31,8 @@ def export(tenant: str, collection: str, output: Path | None) -> None:
     check_folder("--output", output)
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts)
-        found = list(evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database))
-    questions = [question for question in found if question is not None]
+        rows = list(evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database))
+    questions = [question for question in rows if question is not None]
     if not questions:
         raise Rejected(
             f"{collection}: no question has an answer that was corrected or rated up and all of its passages"
@@ -42,4 +42,4 @@ def export(tenant: str, collection: str, output: Path | None) -> None:
         click.echo(lines, nl=False)
     else:
         output.write_bytes(lines)
-    click.echo(f"{len(questions):,} questions written, {found.count(None):,} left out", err=True)
+    click.echo(f"{len(questions):,} questions written, {rows.count(None):,} left out", err=True)

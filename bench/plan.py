@@ -112,7 +112,7 @@ def plan(
     prices: Sequence[str],
     measure: bool,
     json_file: Path | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Plan storage: bytes a token, where loading beats computing, when it pays, and which settings follow.
 
@@ -121,29 +121,32 @@ def plan(
     """
     check_folder("--json", json_file)
     device = Device(
-        tflops=given["tflops"], utilisation=given["utilisation"], count=int(given["gpus"]), price=given["gpu_price"]
+        tflops=options["tflops"],
+        utilisation=options["utilisation"],
+        count=int(options["gpus"]),
+        price=options["gpu_price"],
     )
     load = Load(
-        documents=given["documents"],
-        tokens=given["tokens"],
-        questions_per_day=given["questions_per_day"],
-        context=given["context"],
-        recomputed=given["recomputed"],
+        documents=options["documents"],
+        tokens=options["tokens"],
+        questions_per_day=options["questions_per_day"],
+        context=options["context"],
+        recomputed=options["recomputed"],
     )
-    known = figures("--bandwidth", bandwidths)
+    bandwidth = figures("--bandwidth", bandwidths)
     if model is None:
         settings = Settings.from_env(os.environ)
         model = str(model_folder(settings))
         if measure:
             with Console(stderr=True).status("measuring memory, disk and prefill"):
-                known = measured_bandwidths(settings.data_dir) | known
+                bandwidth = measured_bandwidths(settings.data_dir) | bandwidth
                 device = msgspec.structs.replace(device, rate=measured_prefill(settings))
     elif measure:
         raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
-    found = plan_for(shape_of(model), load, device, by_name(TIERS, known, figures("--price", prices)))
+    result = plan_for(shape_of(model), load, device, by_name(TIERS, bandwidth, figures("--price", prices)))
     if json_file is not None:
-        write_report(found, json_file)
-    _show(found, Console())
+        write_report(result, json_file)
+    _show(result, Console())
 
 
 def measured_bandwidths(folder: Path, num_bytes: int = MEASURED_BYTES) -> dict[str, float]:
@@ -201,27 +204,27 @@ def figures(option: str, texts: Sequence[str]) -> dict[str, float]:
     return figures
 
 
-def _show(found: CostPlan, console: Console) -> None:
+def _show(result: CostPlan, console: Console) -> None:
     facts = Table(box=None, show_header=False)
-    kib = ", ".join(f"{size / 1024:.1f} KiB in {name}" for name, size in found.bytes_per_token.items())
-    storage = ", ".join(f"{filesize.decimal(int(size * 1e9))} in {name}" for name, size in found.storage_gb.items())
+    kib = ", ".join(f"{size / 1024:.1f} KiB in {name}" for name, size in result.bytes_per_token.items())
+    storage = ", ".join(f"{filesize.decimal(int(size * 1e9))} in {name}" for name, size in result.storage_gb.items())
     for name, value in (
-        ("model", found.model),
+        ("model", result.model),
         ("a token", kib),
-        ("corpus", f"{found.corpus_tokens:,} tokens: {storage}"),
+        ("corpus", f"{result.corpus_tokens:,} tokens: {storage}"),
         (
             "full prefill",
-            f"{found.prefill_rate:,.0f} tokens/s: {found.context:,} tokens in {found.prefill_s * 1e3:,.0f} ms",
+            f"{result.prefill_rate:,.0f} tokens/s: {result.context:,} tokens in {result.prefill_s * 1e3:,.0f} ms",
         ),
-        ("computing", f"${found.million_price:.3g} a million tokens"),
-        ("reads", f"{found.reads:.3g} of a stored token a month"),
+        ("computing", f"${result.million_price:.3g} a million tokens"),
+        ("reads", f"{result.reads:.3g} of a stored token a month"),
     ):
         facts.add_row(name, value)
     console.print(facts, highlight=False)
     table = Table(box=None, padding=(0, 1, 0, 0), caption=_CAPTION, caption_justify="left")
     for column in ("tier", "format", "GB/s", "needed", "first token", "speed-up", "$/month", "pays from"):
         table.add_column(column, justify="left" if column in {"tier", "format"} else "right", no_wrap=True)
-    for option in found.options:
+    for option in result.options:
         table.add_row(
             option.tier if option.format is KVFormat.BF16 else "",
             option.format,
@@ -234,7 +237,7 @@ def _show(found: CostPlan, console: Console) -> None:
             style=None if option.wins else "dim",
         )
     console.print(table, highlight=False)
-    for line in found.advice:
+    for line in result.advice:
         console.print(f"- {line}", highlight=False, soft_wrap=not sys.stdout.isatty())
-    for name, value in found.settings.items():
+    for name, value in result.settings.items():
         console.print(f"{name}={value}", style="green", highlight=False)

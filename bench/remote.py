@@ -92,7 +92,9 @@ class _Seen:
             chunks=self.chunks,
             late=self.late,
             loads=self.loads,
-            same=None if expected is None else sum(self.answers[each] == expected.get(each) for each in self.answers),
+            same=None
+            if expected is None
+            else sum(self.answers[number] == expected.get(number) for number in self.answers),
         )
 
 
@@ -119,9 +121,9 @@ class RemoteBench:
                     await self._fill_disk(number)
                 elif mode == "remote":
                     self._empty_disk(number)
-                before = _loads()
+                loads = _loads()
                 await self._ask(number, 0, mode, seen[mode])
-                seen[mode].loads += _loads() - before
+                seen[mode].loads += _loads() - loads
                 progress(mode)
         expected = seen["disk"].answers
         for mode in MODES:
@@ -130,10 +132,10 @@ class RemoteBench:
 
     async def _ask_at_once(self, questions: int) -> _Seen:
         """So many questions about the first context."""
-        seen, before = _Seen(), _loads()
+        seen, loads = _Seen(), _loads()
         self._empty_disk(0)
         await asyncio.gather(*(self._ask(0, number, "remote", seen) for number in range(questions)))
-        seen.loads = _loads() - before
+        seen.loads = _loads() - loads
         return seen
 
     async def _ask(self, number: int, variant: int, mode: Mode, seen: _Seen) -> None:
@@ -143,11 +145,11 @@ class RemoteBench:
         began = time.perf_counter()
         try:
             plan = None if mode == "full" else await self._plan(context, prompt, bring=mode == "remote")
-            tokens, first = await self._generate(prompt, plan)
+            tokens, first_at = await self._generate(prompt, plan)
         except RagKVError:
             seen.failed += 1
             return
-        seen.firsts.append(first - began)
+        seen.firsts.append(first_at - began)
         seen.answers[number] = tokens
         seen.chunks += len(context.passages)
         seen.late += plan.num_missing if plan else 0
@@ -166,13 +168,13 @@ class RemoteBench:
         """Tokens of the answer, and when the first came."""
         request = Generate(prompt.token_ids, uuid.uuid4().hex, plan, max_tokens=self.answer_tokens, ignore_eos=True)
         tokens: list[int] = []
-        began, first = time.perf_counter(), 0.0
+        began, first_at = time.perf_counter(), 0.0
         async for output in self.parts.engine.generate(request):
-            first = first or time.perf_counter()
+            first_at = first_at or time.perf_counter()
             tokens += output.token_ids
             if output.report is not None:
-                self.promoter.cost.answered(output.report, first - began)
-        return tokens, first
+                self.promoter.cost.answered(output.report, first_at - began)
+        return tokens, first_at
 
     async def _fill_disk(self, number: int) -> None:
         """Have all of the context's KV on disk. Raises Unavailable if it does not come."""
@@ -274,7 +276,7 @@ async def _measured(
             rows = [
                 row async for row in bench.measure(at_once, lambda mode: bars.update(task, advance=1, description=mode))
             ]
-    tokens = sum(each.prompts[0].question.start for each in contexts) // len(contexts)
+    tokens = sum(context.prompts[0].question.start for context in contexts) // len(contexts)
     return tokens, rows
 
 

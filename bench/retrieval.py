@@ -79,7 +79,7 @@ class RetrievalQuestion:
 class FoundPassages:
     """The passages one method found for one question: ids, best first, `TOP_K` at most."""
 
-    found: Sequence[str]
+    ranking: Sequence[str]
     gold: frozenset[str]
     seconds: float
 
@@ -218,8 +218,8 @@ def evaluate(
         for number, question in enumerate(questions, start=1):
             for method, find in methods.items():
                 began = time.perf_counter()
-                found = find(question.text)
-                outcomes[method].append(FoundPassages(found, question.gold, time.perf_counter() - began))
+                ranking = find(question.text)
+                outcomes[method].append(FoundPassages(ranking, question.gold, time.perf_counter() - began))
             progress("asking questions", number, len(questions))
     finally:
         index.close()
@@ -265,9 +265,9 @@ def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:
     """The means, in percent, over at least one question."""
     return RetrievalRow(
         method,
-        **{f"recall_at_{k}": _percent(recall(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
-        **{f"all_gold_at_{k}": _percent(has_all(o.found, o.gold, k) for o in outcomes) for k in CUTOFFS},
-        mrr=_percent(reciprocal_rank(o.found, o.gold) for o in outcomes),
+        **{f"recall_at_{k}": _percent(recall(o.ranking, o.gold, k) for o in outcomes) for k in CUTOFFS},
+        **{f"all_gold_at_{k}": _percent(has_all(o.ranking, o.gold, k) for o in outcomes) for k in CUTOFFS},
+        mrr=_percent(reciprocal_rank(o.ranking, o.gold) for o in outcomes),
         ms_per_query=round(statistics.median(o.seconds for o in outcomes) * 1000, 3),
     )
 
@@ -275,26 +275,26 @@ def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:
 def difference(method: str, against: str, cutoff: int, outcomes: Mapping[str, Sequence[FoundPassages]]) -> Difference:
     """Difference of two methods over the same questions, at least one."""
     ours, theirs = (
-        np.array([100 * recall(o.found, o.gold, cutoff) for o in outcomes[name]]) for name in (method, against)
+        np.array([100 * recall(o.ranking, o.gold, cutoff) for o in outcomes[name]]) for name in (method, against)
     )
     gains = ours - theirs
     low, high = interval(gains[resamples(len(gains), 0)].mean(-1)) or (0.0, 0.0)
     return Difference(method, against, cutoff, round(float(gains.mean()), 3), round(low, 3), round(high, 3))
 
 
-def recall(found: Sequence[str], gold: Collection[str], k: int) -> float:
+def recall(ranking: Sequence[str], gold: Collection[str], k: int) -> float:
     """The share of the gold passages that are among the first k found."""
-    return len(set(found[:k]) & set(gold)) / len(gold)
+    return len(set(ranking[:k]) & set(gold)) / len(gold)
 
 
-def has_all(found: Sequence[str], gold: Collection[str], k: int) -> bool:
+def has_all(ranking: Sequence[str], gold: Collection[str], k: int) -> bool:
     """Whether every gold passage is among the first k found. Never, where there are more than k of them."""
-    return set(gold) <= set(found[:k])
+    return set(gold) <= set(ranking[:k])
 
 
-def reciprocal_rank(found: Sequence[str], gold: Collection[str]) -> float:
+def reciprocal_rank(ranking: Sequence[str], gold: Collection[str]) -> float:
     """1 / rank of the first gold passage found, 0 if there is none."""
-    return next((1 / rank for rank, chunk_id in enumerate(found, start=1) if chunk_id in gold), 0.0)
+    return next((1 / rank for rank, chunk_id in enumerate(ranking, start=1) if chunk_id in gold), 0.0)
 
 
 def _percent(values: Iterator[float]) -> float:

@@ -65,7 +65,7 @@ def of_service(command: Any) -> Any:
 )
 @json_option("Write the run with its questions as JSON.")
 def run_evaluation(
-    url: str, key: str | None, data_file: Path | None, fail_under: float | None, json_file: Path | None, **given: Any
+    url: str, key: str | None, data_file: Path | None, fail_under: float | None, json_file: Path | None, **options: Any
 ) -> None:
     """Evaluate a running service on questions of its own, and wait for the figures.
 
@@ -73,10 +73,10 @@ def run_evaluation(
     continues without it; `ragkv eval runs` lists it.
     """
     check_folder("--json", json_file)
-    if data_file is not None and given["logged"]:
+    if data_file is not None and options["logged"]:
         raise Rejected("give --data or --logged, not both")
     with client_of(url, key) as client:
-        run = ended(client, started(client, data_file, **given))
+        run = ended(client, started(client, data_file, **options))
         report = read(client.get(f"{PATH}/{run.id}"), EvaluationReport)
     Console().print(table_of([report.run]), markup=False)
     if json_file is not None:
@@ -110,9 +110,9 @@ def client_of(url: str, key: str | None) -> Iterator[httpx.Client]:
 
 
 def started(
-    client: httpx.Client, data_file: Path | None, *, logged: bool, limit: int, since: str | None, **given: Any
+    client: httpx.Client, data_file: Path | None, *, logged: bool, limit: int, since: str | None, **options: Any
 ) -> EvaluationRun:
-    body: dict[str, Any] = given | {"limit": limit, "since": since, "source": "logged" if logged else "rated"}
+    body: dict[str, Any] = options | {"limit": limit, "since": since, "source": "logged" if logged else "rated"}
     if data_file is not None:
         questions = [question for _, question in read_lines(data_file, GivenQuestion)][:limit]
         body |= {"source": "given", "questions": msgspec.to_builtins(questions)}
@@ -123,14 +123,14 @@ def ended(client: httpx.Client, run: EvaluationRun) -> EvaluationRun:
     """The run once it has ended, with a bar meanwhile."""
 
     def looks() -> Iterator[EvaluationRun]:
-        now = run
-        yield now
-        while now.is_open:
+        current = run
+        yield current
+        while current.is_open:
             time.sleep(LOOK_S)
-            now = read(client.get(f"{PATH}/{run.id}"), EvaluationReport).run
-            yield now
+            current = read(client.get(f"{PATH}/{run.id}"), EvaluationReport).run
+            yield current
 
-    return shown(looks(), "measuring", lambda now: (now.done, now.total))
+    return shown(looks(), "measuring", lambda current: (current.done, current.total))
 
 
 def read(response: httpx.Response, kind: type[T]) -> T:
@@ -148,17 +148,17 @@ def table_of(runs: list[EvaluationRun]) -> Table:
     for column in ("n", "gain", "KL", "F1, full", "x", "R@5"):
         table.add_column(column, justify="right", no_wrap=True)
     for run in runs:
-        found, searched = run.fidelity, run.retrieval
+        fidelity, searched = run.fidelity, run.retrieval
         table.add_row(
             run.kind,
             run.created_at.strftime("%m-%d %H:%M"),
             run.collection,
             run.state,
             f"{run.done}/{run.total}",
-            f"{found.gain_kept:.2f}" if found and found.gain_kept is not None else "-",
-            f"{found.kl:.3f}" if found else "-",
-            f"{found.f1:.0f}, {found.f1_full:.0f}" if found and found.f1 is not None else "-",
-            f"{found.speedup:.1f}" if found else "-",
+            f"{fidelity.gain_kept:.2f}" if fidelity and fidelity.gain_kept is not None else "-",
+            f"{fidelity.kl:.3f}" if fidelity else "-",
+            f"{fidelity.f1:.0f}, {fidelity.f1_full:.0f}" if fidelity and fidelity.f1 is not None else "-",
+            f"{fidelity.speedup:.1f}" if fidelity else "-",
             f"{searched.recall_at_5:.0f}" if searched else "-",
         )
     return table

@@ -108,10 +108,14 @@ class Bench:
                     method=method,
                     ratio=ratio,
                     policy=self.policy if stitched else None,
-                    ttft_s=statistics.median(each.seconds for each in timed),
+                    ttft_s=statistics.median(question.seconds for question in timed),
                     runs=len(timed),
-                    kv_load_ms=statistics.median(each.report.kv_load_ms for each in timed) if stitched else None,
-                    recompute_ms=statistics.median(each.report.recompute_ms for each in timed) if stitched else None,
+                    kv_load_ms=statistics.median(question.report.kv_load_ms for question in timed)
+                    if stitched
+                    else None,
+                    recompute_ms=statistics.median(question.report.recompute_ms for question in timed)
+                    if stitched
+                    else None,
                 )
 
     async def _interleaved(
@@ -144,12 +148,14 @@ class Bench:
         return Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)
 
     async def _timed(self, request: Generate) -> _Timed:
-        began, first, report = time.perf_counter(), None, None
+        began, first_s, report = time.perf_counter(), None, None
         async for output in self.engine.generate(request):
-            first = first or time.perf_counter() - began
+            first_s = first_s or time.perf_counter() - began
             report = output.report
-        assert first is not None and report is not None, "an engine always gives an output, and a report with the last"
-        return _Timed(first, report)
+        assert first_s is not None and report is not None, (
+            "an engine always gives an output, and a report with the last"
+        )
+        return _Timed(first_s, report)
 
 
 def num_requests(sizes: Sequence[int], runs: int) -> int:
@@ -169,18 +175,18 @@ def machine() -> str:
 
 def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:
     """The first chunks that make about `size` tokens together, one at least. Later ones score higher: best last."""
-    taken: list[Passage] = []
+    passages: list[Passage] = []
     tokens = 0
     for chunk in chunks:
         if tokens + chunk.num_tokens > size:
             break
-        taken.append(Passage(chunk, score=float(len(taken)), hop=1))
+        passages.append(Passage(chunk, score=float(len(passages)), hop=1))
         tokens += chunk.num_tokens
     else:
         raise Rejected(f"there are only {tokens} tokens of text, but {size} are needed: ingest more documents first")
-    if not taken:
+    if not passages:
         raise Rejected(f"--size {size} has no room for a passage: the first one has {chunks[0].num_tokens} tokens")
-    return taken
+    return passages
 
 
 def describe(report: TtftReport) -> list[dict[str, Any]]:

@@ -64,8 +64,8 @@ EXCEPTIONS: Mapping[str, str] = {
 def refused(pins: Iterable[Pinned]) -> dict[str, str]:
     """Licences of packages that are neither permissive nor excepted, by package. Unknown ones are listed by
     `unread`."""
-    found = {pinned.name: licence for pinned in pins if (licence := stated(pinned)) is not None}
-    return {name: licence for name, licence in found.items() if not (name in EXCEPTIONS or is_permissive(licence))}
+    licences = {pinned.name: licence for pinned in pins if (licence := stated(pinned)) is not None}
+    return {name: licence for name, licence in licences.items() if not (name in EXCEPTIONS or is_permissive(licence))}
 
 
 def unread(pins: Iterable[Pinned]) -> list[str]:
@@ -93,17 +93,17 @@ def _known(term: str) -> bool:
 def main(*paths: str) -> int:
     """The number of packages that are refused or whose licence is unknown."""
     pins = list({(pinned.name, pinned.version): pinned for path in paths for pinned in read_list(Path(path))}.values())
-    found, unknown = refused(pins), unread(pins)
-    found |= {file.name: file.licence for file in VENDORED if not is_permissive(file.licence)}
-    for name, licence in sorted(found.items()):
+    refused_licences, unknown = refused(pins), unread(pins)
+    refused_licences |= {file.name: file.licence for file in VENDORED if not is_permissive(file.licence)}
+    for name, licence in sorted(refused_licences.items()):
         sys.stderr.write(
             f"{name}: {licence[:80]!r} is not permissive: drop it, or add it to EXCEPTIONS with the reason\n"
         )
     for name in unknown:
         sys.stderr.write(f"{name}: not installed here and not in {TABLE.name}: `make licences-gpu`\n")
-    told = f"{len(EXCEPTIONS)} exceptions, {len(found)} refused, {len(unknown)} not looked at"
-    sys.stdout.write(f"{len(pins)} packages, {len(VENDORED)} vendored, {told}\n")
-    return len(found) + len(unknown)
+    summary = f"{len(EXCEPTIONS)} exceptions, {len(refused_licences)} refused, {len(unknown)} not looked at"
+    sys.stdout.write(f"{len(pins)} packages, {len(VENDORED)} vendored, {summary}\n")
+    return len(refused_licences) + len(unknown)
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ def read_list(path: Path) -> list[Pinned]:
 
 
 def _pinned(lines: list[str]) -> Pinned:
-    found = _PIN.match(lines[0])
-    assert found is not None, "a block begins with a pin"
+    pin = _PIN.match(lines[0])
+    assert pin is not None, "a block begins with a pin"
     via = [match[1] for line in lines if (match := _VIA.match(line)) and match[1] not in ("via", "-c")]
-    return Pinned(found[1], found[2], tuple(_HASH.findall("\n".join(lines))), tuple(via))
+    return Pinned(pin[1], pin[2], tuple(_HASH.findall("\n".join(lines))), tuple(via))

@@ -21,8 +21,8 @@ _SAYS_NOTHING = ("OSI Approved", "DFSG approved")
 
 def stated(pinned: Pinned) -> str | None:
     """The licence that a package states in this version; None if it is neither installed here nor in the table."""
-    found = _installed(pinned)
-    return _table().get(_name(pinned.name, pinned.version)) if found is None else stated_in(found)
+    installed = _installed(pinned)
+    return _table().get(_name(pinned.name, pinned.version)) if installed is None else stated_in(installed)
 
 
 def stated_in(metadata: Mapping[str, Any]) -> str:
@@ -37,11 +37,11 @@ def stated_in(metadata: Mapping[str, Any]) -> str:
 def _installed(pinned: Pinned) -> Mapping[str, Any] | None:
     """Its metadata, if it is this version, whatever it was built for."""
     try:
-        found = distribution(pinned.name)
+        package = distribution(pinned.name)
     except PackageNotFoundError:
         return None
-    same = _name(pinned.name, found.version) == _name(pinned.name, pinned.version)
-    return found.metadata.json if same else None
+    same = _name(pinned.name, package.version) == _name(pinned.name, pinned.version)
+    return package.metadata.json if same else None
 
 
 @cache
@@ -67,8 +67,8 @@ def _lines(path: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    verb, *given = sys.argv[1:]
+    verb, *arguments = sys.argv[1:]
     if verb == "absent":
-        sys.stdout.writelines(f"{line}\n" for line in _absent(*given))
+        sys.stdout.writelines(f"{line}\n" for line in _absent(*arguments))
     else:
-        sys.stdout.writelines((_HEAD, *(f"{line}\n" for line in sorted(_lines(*given)))))
+        sys.stdout.writelines((_HEAD, *(f"{line}\n" for line in sorted(_lines(*arguments)))))

@@ -65,14 +65,14 @@ def fidelity(
     keep: str,
     layers: tuple[str, ...],
     plot_file: Path | None,
-    **given: Any,
+    **values: Any,
 ) -> None:
     """Compare answers, probabilities and times of stitching with full prefill.
 
     Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
     when it is started again with the same --json.
     """
-    for option, file in (("--json", given["json_file"]), ("--plot", plot_file)):
+    for option, file in (("--json", values["json_file"]), ("--plot", plot_file)):
         check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.fidelity.evaluate import FidelityOptions, evaluate  # noqa: PLC0415 - see above
@@ -87,7 +87,7 @@ def fidelity(
         formats=formats_of(formats),
         compressions=compressions_of(compress, keep),
         choices=choices_of(layers),
-        **given,
+        **values,
     )
     report = evaluate(options, Settings.from_env(os.environ), Console(stderr=True))
     if plot_file is not None:
@@ -109,8 +109,8 @@ def draw(reports: tuple[Path, ...], picture: Path) -> None:
 
     check_folder("PICTURE", picture)
     check_can_plot()
-    found = (read_json(file, FidelityReport, hint="the file holds no such report") for file in reports)
-    read = [report for report in found if report is not None]
+    parsed = (read_json(file, FidelityReport, hint="the file holds no such report") for file in reports)
+    read = [report for report in parsed if report is not None]
     if len({(report.model, report.data, report.n, report.passages) for report in read}) > 1:
         raise Rejected("the reports differ in their questions or their model")
     plot(read, picture)
@@ -124,9 +124,9 @@ def names_of(text: str | None) -> tuple[str, ...] | None:
 def formats_of(text: str | None) -> tuple[str, ...]:
     """The formats in `--formats`, each once. Raises Rejected for what is none."""
     names = names_of(text) or ()
-    known = [name.value for name in KVFormat if name is not KVFormat.BF16]
-    if unknown := [name for name in names if name not in known]:
-        raise Rejected(f"--formats: there is no {', '.join(unknown)}, choose from {', '.join(known)}")
+    formats = [name.value for name in KVFormat if name is not KVFormat.BF16]
+    if unknown := [name for name in names if name not in formats]:
+        raise Rejected(f"--formats: there is no {', '.join(unknown)}, choose from {', '.join(formats)}")
     return names
 
 

@@ -200,14 +200,14 @@ def _workplace(settings: Settings) -> Iterator[Parts]:
 
 
 async def _carry_out(
-    run: Run, asked: Sequence[TokenizedQuestion], records: Records[Record], parts: Parts, console: Console
+    run: Run, tokenized: Sequence[TokenizedQuestion], records: Records[Record], parts: Parts, console: Console
 ) -> None:
-    todo = [one for one in asked if one.question.line not in records]
+    todo = [question for question in tokenized if question.question.line not in records]
     if not todo:
         return
     async with running_engine(parts, console):
         with progress_bars(console) as progress:
-            task = progress.add_task("measuring", total=len(asked), completed=len(asked) - len(todo))
+            task = progress.add_task("measuring", total=len(tokenized), completed=len(tokenized) - len(todo))
             share = 1 / len(run.methods)
             await run.carry_out(
                 todo, records, lambda line: progress.update(task, advance=share, description=f"measuring {line}")

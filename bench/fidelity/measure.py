@@ -113,7 +113,7 @@ class Measure:
 
         Raises Unavailable if the engine did not do what was planned: then the figures would be of something else.
         """
-        wanted = {method.reference for method in methods} | {method.plain for method in methods}
+        compared = {method.reference for method in methods} | {method.plain for method in methods}
         references: dict[str, _Answered] = {}
         waiting: list[tuple[Method, _Answered]] = []
         outcomes: dict[str, MethodOutcome] = {}
@@ -122,14 +122,14 @@ class Measure:
             for method in group:
                 progress(method.key)
                 begun.append(await self._begin(case, method))
-            finished = await asyncio.gather(*(self._finish(case, one) for one in begun))
-            seen = {method.key: one for method, one in zip(group, finished, strict=True)}
-            references |= {key: one for key, one in seen.items() if key in wanted}
-            waiting += [(method, one) for method, one in zip(group, finished, strict=True) if method.plain]
+            finished = await asyncio.gather(*(self._finish(case, start) for start in begun))
+            seen = {method.key: answered for method, answered in zip(group, finished, strict=True)}
+            references |= {key: answered for key, answered in seen.items() if key in compared}
+            waiting += [(method, answered) for method, answered in zip(group, finished, strict=True) if method.plain]
             outcomes |= {m.key: _outcome(case, seen[m.key], references[m.reference]) for m in group if not m.plain}
         return outcomes | {
-            method.key: _outcome(case, one, references[method.reference], references[method.plain])
-            for method, one in waiting
+            method.key: _outcome(case, answered, references[method.reference], references[method.plain])
+            for method, answered in waiting
             if method.plain
         }
 
@@ -139,11 +139,11 @@ class Measure:
         The rest begin with another one at each question, so that none always comes first.
         """
         references = {method.reference for method in methods}
-        first = [method for method in methods if method.key in references]
-        rest = [method for method in methods if method.key not in references]
-        turn = case.question.line % max(len(rest), 1)
-        ordered = [*first, *rest[turn:], *rest[:turn]]
-        prompt = first[0].prepare(self.kit, case).prompt  # full prefill's: none is longer
+        leading = [method for method in methods if method.key in references]
+        remaining = [method for method in methods if method.key not in references]
+        turn = case.question.line % max(len(remaining), 1)
+        ordered = [*leading, *remaining[turn:], *remaining[:turn]]
+        prompt = leading[0].prepare(self.kit, case).prompt  # full prefill's: none is longer
         tails = (len(case.answer_ids) + 1) * (prompt.question.num_tokens + ANSWER_TOKENS + 2 * BLOCK_TOKENS)
         size = max(1, math.floor(_CACHE_SHARE * self.cache_tokens / (len(prompt.token_ids) + tails)))
         return batched(ordered, size)
@@ -155,18 +155,18 @@ class Measure:
         salt = uuid.uuid4().hex
         ids = prepared.prompt.token_ids
         request = Generate(ids, salt, prepared.plan, max_tokens=_TIMED_TOKENS, ignore_eos=True)
-        first = report = None
+        first_s = report = None
         async for output in self.engine.generate(request):
-            first = first or time.perf_counter() - began
+            first_s = first_s or time.perf_counter() - began
             report = output.report
-        assert first is not None and report is not None, "an engine's answer has a first output and a last"
+        assert first_s is not None and report is not None, "an engine's answer has a first output and a last"
         _check(method, prepared, report)
-        return _Begun(prepared, salt, first + case.vectors_s * method.needs_question, report)
+        return _Begun(prepared, salt, first_s + case.vectors_s * method.needs_question, report)
 
     async def _finish(self, case: Case, begun: _Begun) -> _Answered:
         """The greedy answer and the distributions at the known one, of a prompt that is in the cache."""
-        known = case.answer_ids
-        rows = asyncio.gather(*(self._distribution(begun, known[:i]) for i in range(len(known))))
+        answer_ids = case.answer_ids
+        rows = asyncio.gather(*(self._distribution(begun, answer_ids[:i]) for i in range(len(answer_ids))))
         answer, distributions = await asyncio.gather(self._answer(begun), rows)
         return _Answered(begun, answer, np.stack(distributions))
 

@@ -174,20 +174,20 @@ def methods_of(
     """
     if unknown := [name for name in names if name not in NAMES]:
         raise Rejected(f"no method {', '.join(unknown)}: choose from {', '.join(NAMES)}")
-    wanted = frozenset(names) - {NONE}
-    if wanted and wanted.issubset(_REORDERED):  # nothing else is in the file's order
+    selected = frozenset(names) - {NONE}
+    if selected and selected.issubset(_REORDERED):  # nothing else is in the file's order
         methods = [replace(_NONE, reference=FULL_RETRIEVAL_ORDER, gain_reference=FULL_RETRIEVAL_ORDER)]
     else:
         methods = [_FULL, _NONE]
-    methods += [method for method in _IN_FILE_ORDER if method.name in wanted]
+    methods += [method for method in _IN_FILE_ORDER if method.name in selected]
     for policy in POLICIES_MEASURED:
-        if policy not in wanted:
+        if policy not in selected:
             continue
         if policy == LEGOLINK:
             methods.append(replace(_policy(policy, _ANY_RATIO), ratio=None))
         else:
             methods += [_policy(policy, ratio) for ratio in ratios]
-    methods += _reordered(wanted, ratios, settings)
+    methods += _reordered(selected, ratios, settings)
     methods += [
         *(_varied(method, variant) for variant in variants for method in methods if method.name in _VARIED),
         *(_varied(method, variant) for variant in shorter for method in methods if method.name in _VARIED - {_SPARSE}),
@@ -211,7 +211,7 @@ def _policy(policy: str, ratio: float) -> Method:
     return Method(policy, prepare, ratio, needs_question=asks, selects=policy == _SELECTING)
 
 
-def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
+def _reordered(selected: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:
     """The methods that re-order, as the service does or by rank, and the full prefills they are held against."""
     ranked = FULL_RETRIEVAL_ORDER
     policy = settings.recompute_policy
@@ -223,9 +223,9 @@ def _reordered(wanted: Collection[str], ratios: Sequence[float], settings: Setti
         (RETRIEVAL_ORDER, retrieval_order, ranked),
         (_SPARSE, sparse, FULL_DEFAULT_ORDER),
     ):
-        if name in wanted:
+        if name in selected:
             methods += [named(name, partial(prepare, ratio=ratio), ratio, reference) for ratio in ratios]
-    if DEFAULT in wanted:
+    if DEFAULT in selected:
         methods.append(named(DEFAULT, default, None, FULL_DEFAULT_ORDER))
     references = {reference for method in methods for reference in (method.reference, method.gain_reference)}
     return methods + [method for method in _FULL_REORDERED if method.name in references]

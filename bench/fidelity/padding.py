@@ -15,15 +15,15 @@ def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_pass
     seed and the question's line alone. Raises Rejected if the file has too few other passages.
     """
     own = {passage.text for passage in question.passages}
-    others = {p.text: p for other in questions for p in other.passages if p.text not in own}
-    wanted = max(0, num_passages - len(question.passages))
-    if wanted > len(others):
+    candidates = {p.text: p for other in questions for p in other.passages if p.text not in own}
+    missing = max(0, num_passages - len(question.passages))
+    if missing > len(candidates):
         raise Rejected(
-            f"there are only {len(others)} passages of other questions, but line {question.line} needs {wanted} more: "
-            f"give --passages {len(question.passages) + len(others)} at most"
+            f"there are only {len(candidates)} passages of other questions, but line {question.line} needs {missing} more: "
+            f"give --passages {len(question.passages) + len(candidates)} at most"
         )
     draw = random.Random(f"{seed}:{question.line}")  # noqa: S311 - an experiment's sample, not a secret
     passages = list(question.passages)
-    for passage in draw.sample(list(others.values()), wanted):
+    for passage in draw.sample(list(candidates.values()), missing):
         passages.insert(draw.randint(0, len(passages)), passage)
     return replace(question, passages=tuple(passages))

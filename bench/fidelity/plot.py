@@ -43,8 +43,8 @@ def plot(reports: Sequence[FidelityReport], file: Path) -> None:
     _draw(left, rows.values(), lambda row: row.kl, "KL to full prefill, nats a token (lower is better)")
     _draw(right, rows.values(), lambda row: row.gain_in_order, "share of full prefill's gain kept (higher is better)")
     right.axhline(1.0, color="grey", linewidth=0.8, linestyle=":")
-    first = reports[0]
-    figure.suptitle(f"{first.model}, {first.data}, {first.n} questions. {first.machine}", fontsize=9)
+    report = reports[0]
+    figure.suptitle(f"{report.model}, {report.data}, {report.n} questions. {report.machine}", fontsize=9)
     figure.savefig(file, dpi=_DOTS_PER_INCH, format="png")
 
 

@@ -30,8 +30,8 @@ class Ranker:
             index.ensure(self._encoder.dim)
             index.upsert(_TENANT, _COLLECTION, corpus.points(self._encoder))
             retriever = Retriever(partial(embed_question, self._encoder), index, corpus, reranker=self._reranker)
-            found = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
+            passages = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
         finally:
             index.close()
-        assert len(found) == len(chunks), "a search for as many passages as there are finds them all"
-        return tuple(found)
+        assert len(passages) == len(chunks), "a search for as many passages as there are finds them all"
+        return tuple(passages)

@@ -123,7 +123,7 @@ class Table:
             self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")
         )
         failures = self._estimate(100.0 * (self._values(key, "kl") > FAILURE_KL))
-        kept, kept_interval = self._gain_kept(key, full_key)
+        gain_share, kept_interval = self._gain_kept(key, full_key)
         in_order, in_order_interval = self._gain_kept(key, method.reference)
         return FidelityRow(
             method=method.name,
@@ -132,7 +132,7 @@ class Table:
             f1=f1.mean,
             em=em.mean,
             nll=nll.mean,
-            gain_kept=kept,
+            gain_kept=gain_share,
             gain_in_order=in_order,
             kl=kl.mean,
             agree=agree.mean,
@@ -171,8 +171,8 @@ class Table:
         return values * (100 if name in {"f1", "em", "agree"} else 1)
 
     def _gain_kept(self, key: str, full_key: str) -> tuple[float | None, Interval | None]:
-        kept = estimate_if(*self._gains(key, full_key))
-        return (None, None) if kept is None else (kept.mean, kept.interval)
+        share = estimate_if(*self._gains(key, full_key))
+        return (None, None) if share is None else (share.mean, share.interval)
 
     def _gain_less_plain(self, method: Method) -> Estimate | None:
         if method.plain is None:
@@ -182,7 +182,7 @@ class Table:
 
     def _gains(self, key: str, full_key: str) -> tuple[Floats, Floats]:
         """The gain kept over all questions, and that over each resample."""
-        nlls = [self._values(one, "nll") for one in (NONE, key, full_key)]
+        nlls = [self._values(method_key, "nll") for method_key in (NONE, key, full_key)]
         return gain_kept(*(nll.mean() for nll in nlls)), gain_kept(*(nll[self._draws].mean(1) for nll in nlls))
 
     def _kl_to_random(self, method: Method) -> Estimate | None:

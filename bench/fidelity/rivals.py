@@ -64,8 +64,8 @@ def by_rival(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
 
 def _by_infoflow(kit: Kit, case: Case, ratio: float) -> Prepared:
     """As under policy `question` in these layers, but that the engine is to select by `infoflow`."""
-    there = replace(kit, planner=Planner(kit.store, Choice(tuple(infoflow_layers(kit.num_layers)))))
-    prepared = there.planned(case.in_file_order, Recompute("question", ratio, kit.settings.block_size or 1), case)
+    with_layers = replace(kit, planner=Planner(kit.store, Choice(tuple(infoflow_layers(kit.num_layers)))))
+    prepared = with_layers.planned(case.in_file_order, Recompute("question", ratio, kit.settings.block_size or 1), case)
     if prepared.plan is None or prepared.plan.selection is None:
         return prepared
     selection = replace(prepared.plan.selection, policy=INFOFLOW)

@@ -49,38 +49,38 @@ class Run:
     ranker: Ranker
     prefill: Prefill
 
-    def check(self, asked: Sequence[TokenizedQuestion]) -> None:
+    def check(self, tokenized: Sequence[TokenizedQuestion]) -> None:
         """Check the lengths of all prompts. Raises TooLarge, naming the line, if a prompt does not fit the model's
         window. Needs no engine."""
-        for one in asked:
-            answer_tokens = max(ANSWER_TOKENS, len(one.answer_ids))
+        for question in tokenized:
+            answer_tokens = max(ANSWER_TOKENS, len(question.answer_ids))
             try:
-                self.kit.prompts.build(one.chunks, one.question.text, answer_tokens)
+                self.kit.prompts.build(question.chunks, question.question.text, answer_tokens)
             except TooLarge as error:
                 raise TooLarge(
-                    f"line {one.question.line} with {len(one.chunks)} passages: {error}. Give fewer --passages, or "
+                    f"line {question.question.line} with {len(question.chunks)} passages: {error}. Give fewer --passages, or "
                     "raise RAGKV_MAX_MODEL_LEN if the model allows it"
                 ) from None
 
     async def carry_out(
-        self, asked: Sequence[TokenizedQuestion], records: Records[Record], progress: MethodProgress
+        self, tokenized: Sequence[TokenizedQuestion], records: Records[Record], progress: MethodProgress
     ) -> None:
         """Measures what has no record yet. `progress` is told each method of each question as it begins."""
-        for one in asked:
-            if one.question.line in records:
+        for question in tokenized:
+            if question.question.line in records:
                 continue
-            await asyncio.to_thread(self.prefill, one.chunks)
-            case = await self._case(one)
+            await asyncio.to_thread(self.prefill, question.chunks)
+            case = await self._case(question)
             outcomes = await self.measure.measure(case, self.methods, progress)
-            records.add(Record(one.question.line, one.question.id, outcomes))
-            self._forget(one.chunks)
+            records.add(Record(question.question.line, question.question.id, outcomes))
+            self._forget(question.chunks)
 
-    async def _case(self, asked: TokenizedQuestion) -> Case:
-        question = asked.question
-        ranked = await asyncio.to_thread(self.ranker.rank, question.text, asked.chunks)
+    async def _case(self, tokenized: TokenizedQuestion) -> Case:
+        question = tokenized.question
+        ranked = await asyncio.to_thread(self.ranker.rank, question.text, tokenized.chunks)
         in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))
         vectors, seconds = await self._vectors(question.text)
-        return Case(question, in_file_order, ranked, asked.answer_ids, vectors, seconds)
+        return Case(question, in_file_order, ranked, tokenized.answer_ids, vectors, seconds)
 
     async def _vectors(self, question: str) -> tuple[torch.Tensor | None, float]:
         """The question's vectors and the seconds they took; always asked for anew, so that they take what they take."""

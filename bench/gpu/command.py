@@ -101,13 +101,13 @@ def gpu(
 
 def _fresh(*, eager: bool, rehearse: bool) -> GpuReport:
     """A report without rows. Raises Rejected without a GPU."""
-    found = first_gpu()
-    if found is None and not rehearse:
+    gpu = first_gpu()
+    if gpu is None and not rehearse:
         raise Rejected("nvidia-smi finds no GPU here: --rehearse runs everything with tiny models without one")
     versions = package_versions()
-    if found is not None:
-        versions["driver"] = found.driver
-    device = "CPU" if found is None else f"{found.name}, {found.total_gib:.0f} GiB"
+    if gpu is not None:
+        versions["driver"] = gpu.driver
+    device = "CPU" if gpu is None else f"{gpu.name}, {gpu.total_gib:.0f} GiB"
     if rehearse:
         device += ", rehearsal"
     return GpuReport(

@@ -24,12 +24,12 @@ def first_gpu() -> Gpu | None:
     if tool is None:
         return None
     fields = "--query-gpu=name,driver_version,memory.total,memory.used"
-    asked = subprocess.run(  # noqa: S603 - no input of a user
+    completed = subprocess.run(  # noqa: S603 - no input of a user
         [tool, "--id=0", fields, "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False
     )
-    if asked.returncode:
+    if completed.returncode:
         return None
-    name, driver, total, used = asked.stdout.strip().rsplit(", ", 3)
+    name, driver, total, used = completed.stdout.strip().rsplit(", ", 3)
     return Gpu(name, driver, float(total) / 1024, float(used) / 1024)
 
 

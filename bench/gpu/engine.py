@@ -85,23 +85,23 @@ class Measuring:
         rows.append(MemoryRow("vLLM's paged cache, as set", self.corpus.settings.kv_cache_gib))
         rows += _on_the_device("device, engine at rest")
         for what, ratio in (("full prefill", None), ("stitched", 0.0), ("stitched, 10% recomputed", 0.1)):
-            asked = f"{what} of {max(self.scale.sizes):,} tokens"
-            progress(asked)
+            label = f"{what} of {max(self.scale.sizes):,} tokens"
+            progress(label)
             asking = asyncio.create_task(self._ask_largest(ratio))
             peak = 0.0
             while not asking.done():
-                seen = await asyncio.to_thread(_on_the_device, asked)
+                seen = await asyncio.to_thread(_on_the_device, label)
                 peak = max(peak, *(row.gib for row in seen), 0.0)
                 await asyncio.sleep(_LOOK_EVERY_S)
             await asking
-            rows += [MemoryRow(f"device, at most: {asked}", peak)] * (peak > 0)
-        processes = [one.pid for one in multiprocessing.active_children() if one.pid is not None]
+            rows += [MemoryRow(f"device, at most: {label}", peak)] * (peak > 0)
+        processes = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
         rows.append(MemoryRow("host, vLLM's processes", sum(map(resident_gib, processes))))
         rows.append(MemoryRow("host tier, at most", self.corpus.settings.host_kv_bytes / GIB))
         layout = self.shape.layout
-        for kept in KVFormat:
-            share = share_of(kept, layout.head_dim, self.scale.chunk_tokens)
-            rows.append(MemoryRow(f"KV of 1,000 tokens, {kept}", 1000 * layout.bytes_per_token * share / GIB))
+        for kv_format in KVFormat:
+            share = share_of(kv_format, layout.head_dim, self.scale.chunk_tokens)
+            rows.append(MemoryRow(f"KV of 1,000 tokens, {kv_format}", 1000 * layout.bytes_per_token * share / GIB))
         return rows
 
     async def _ask_largest(self, ratio: float | None) -> None:
@@ -142,11 +142,11 @@ async def measuring(shape: Shape, folder: Path, scale: Scale, *, eager: bool, du
     )
     corpus = replace(corpus, settings=settings)
     overrides = {"load_format": "dummy"} if dummy else {"max_logprobs": -1}
-    before = _on_the_device("device, before the engine")
+    baseline = _on_the_device("device, before the engine")
     engine = LocalEngine(settings, folder, shape.layout, overrides)
     try:
         await engine.start()
-        yield Measuring(shape, corpus, engine, scale, before)
+        yield Measuring(shape, corpus, engine, scale, baseline)
     finally:
         await engine.stop()
 

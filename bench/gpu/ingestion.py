@@ -47,7 +47,10 @@ def measure_ingestion(shape: Shape, folder: Path, scale: Scale) -> list[IngestRo
     works: dict[str, Callable[[], None]] = {
         "bare forward": lambda: _bare(model, prefix, batches),
         "KV captured": lambda: _captured(prefiller, prefix, batches),
-        **{f"KV files, {kept}": lambda kept=kept: _kept(prefiller, corpus, chunks, kept) for kept in KVFormat},  # type: ignore[misc]
+        **{
+            f"KV files, {kv_format}": lambda kv_format=kv_format: _kept(prefiller, corpus, chunks, kv_format)
+            for kv_format in KVFormat
+        },  # type: ignore[misc]
     }
     measured: dict[str, list[tuple[float, float | None]]] = {work: [] for work in works}
     for run in range(_RUNS + 1):  # the first is not counted
@@ -62,7 +65,7 @@ def measure_ingestion(shape: Shape, folder: Path, scale: Scale) -> list[IngestRo
 
 
 def _row(work: str, tokens: int, seen: Sequence[tuple[float, float | None]], bare: float) -> IngestRow:
-    seconds = statistics.median(each for each, _ in seen)
+    seconds = statistics.median(elapsed for elapsed, _ in seen)
     return IngestRow(
         work=work, tokens=tokens, tokens_per_s=tokens / seconds, share=bare / seconds, peak_gib=seen[-1][1]
     )
@@ -92,9 +95,9 @@ def _captured(prefiller: Prefiller, prefix: Sequence[int], batches: Sequence[Seq
         prefiller.prefill(prefix, [chunk.token_ids for chunk in batch])
 
 
-def _kept(prefiller: Prefiller, corpus: Corpus, chunks: Sequence[Chunk], kept: KVFormat) -> None:
+def _kept(prefiller: Prefiller, corpus: Corpus, chunks: Sequence[Chunk], kv_format: KVFormat) -> None:
     data = corpus.settings.data_dir
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data) as folder:
-        keys = replace(corpus.keys, kv_format=kept)
+        keys = replace(corpus.keys, kv_format=kv_format)
         precompute(chunks, keys, lambda: prefiller, KVStore(Path(folder)), corpus.settings.prefill_batch_tokens)

@@ -70,7 +70,7 @@ async def _divergence(engine: Engine, corpus: Corpus, chunks: Sequence[Chunk], r
     plan = corpus.planner.plan(prompt, located, Recompute("none" if not ratio else "head", ratio, 1), None)
     if plan is None or plan.num_missing:
         raise Rejected("the oracle's chunks have no KV: measure again")
-    full, stitched = [await _distribution(engine, prompt, each) for each in (None, plan)]
+    full, stitched = [await _distribution(engine, prompt, stitch_plan) for stitch_plan in (None, plan)]
     return mean_kl(full[None], stitched[None])
 
 
@@ -83,5 +83,5 @@ async def _distribution(engine: Engine, prompt: Prompt, plan: StitchPlan | None)
     report = outputs[-1].report
     if plan is not None and (report is None or report.failed_keys or not report.fills):
         raise Rejected("the oracle's prompt was not stitched: see vLLM's log (VLLM_LOGGING_LEVEL=INFO)")
-    first = next(output.logprobs[0] for output in outputs if output.logprobs)
-    return np.array([first[token] for token in range(len(first))])
+    logprobs = next(output.logprobs[0] for output in outputs if output.logprobs)
+    return np.array([logprobs[token] for token in range(len(logprobs))])

@@ -109,9 +109,11 @@ def resumed(file: Path, fresh: GpuReport) -> GpuReport:
     except msgspec.DecodeError as error:
         raise Rejected(f"{file} is not a report of this command: move it away ({error})") from None
     for name in ("device", "versions", "eager"):
-        there, here = getattr(report, name), getattr(fresh, name)
-        if there != here:
-            raise Rejected(f"{file} was measured with {name} {there}, this is {here}: move it away, or give --json")
+        recorded, current = getattr(report, name), getattr(fresh, name)
+        if recorded != current:
+            raise Rejected(
+                f"{file} was measured with {name} {recorded}, this is {current}: move it away, or give --json"
+            )
     return report
 
 
@@ -153,5 +155,5 @@ def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return format(value, next((given for begins, given in _FORMATS if name.startswith(begins)), ".2f"))
+        return format(value, next((spec for begins, spec in _FORMATS if name.startswith(begins)), ".2f"))
     return f"{value:,}" if isinstance(value, int) else str(value)

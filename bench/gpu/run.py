@@ -30,7 +30,8 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One call of the command. folder: for models and KV; progress: told what is under way; told: what is done."""
+    """One call of the command. folder: for models and KV; progress: called with what is under way; done: with what
+    is finished."""
 
     scale: Scale
     folder: Path
@@ -38,7 +39,7 @@ class Run:
     file: Path
     eager: bool
     progress: Progress
-    told: Progress
+    done: Progress
 
     def measure(self, parts: Sequence[Part]) -> None:
         """Measure what the report lacks of the parts. A part that fails is noted, and the next one begins."""
@@ -50,15 +51,15 @@ class Run:
             with self._part("ingest", shape):
                 self.progress(f"{shape.name}: ingestion")
                 self.report.ingest[shape.name] = _apart(measure_ingestion, shape, self._model(shape), self.scale)
-        first = self.scale.shapes[0]
-        if "load" in parts and not self.report.has("load", first.name):
-            with self._part("load", first):
-                self._write(first)
-                self.progress(f"{first.name}: loading")
-                self.report.load[first.name] = _apart(measure_loading, first, self._model(first), self.scale)
+        smallest = self.scale.shapes[0]
+        if "load" in parts and not self.report.has("load", smallest.name):
+            with self._part("load", smallest):
+                self._write(smallest)
+                self.progress(f"{smallest.name}: loading")
+                self.report.load[smallest.name] = _apart(measure_loading, smallest, self._model(smallest), self.scale)
         for shape in self.scale.shapes:
-            wanted = [part for part in WITH_ENGINE if part in parts and (part == "ttft" or shape is first)]
-            if missing := [part for part in wanted if not self.report.has(part, shape.name)]:
+            with_engine = [part for part in WITH_ENGINE if part in parts and (part == "ttft" or shape is smallest)]
+            if missing := [part for part in with_engine if not self.report.has(part, shape.name)]:
                 with self._part("engine", shape):
                     self._write(shape)
                     asyncio.run(self._with_engine(shape, missing))
@@ -67,8 +68,8 @@ class Run:
         """Remove models and KV, and their folder if nothing else is in it."""
         for shape in (*self.scale.oracles, *self.scale.shapes):
             model = self.folder / shape.name
-            for each in (model, data_beside(model)):
-                shutil.rmtree(each, ignore_errors=True)
+            for folder in (model, data_beside(model)):
+                shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):
             self.folder.rmdir()
 
@@ -114,10 +115,10 @@ class Run:
             self.report.failed[name] = f"{type(error).__name__}: {error}"
         self.report.seconds[name] = time.perf_counter() - began
         save(self.report, self.file)
-        self.told(f"{name}: {self.report.failed.get(name, 'measured')} ({self.report.seconds[name]:.0f} s)")
+        self.done(f"{name}: {self.report.failed.get(name, 'measured')} ({self.report.seconds[name]:.0f} s)")
 
 
-def _apart(work: Callable[..., T], *given: Any) -> T:
+def _apart(work: Callable[..., T], *arguments: Any) -> T:
     """Do the work in a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        return process.submit(work, *given).result()
+        return process.submit(work, *arguments).result()

@@ -65,7 +65,7 @@ class Streams:
     async def _beside(self, mode: Arriving, number: int) -> tuple[list[float], Seen]:
         """Gaps between tokens while prompts arrive, and what their askers saw."""
         moments: list[list[float]] = [[] for _ in range(self.streams)]
-        running = [asyncio.create_task(self._stream(each)) for each in moments]
+        running = [asyncio.create_task(self._stream(stream)) for stream in moments]
         try:
             while not all(moments):
                 await asyncio.sleep(_LOOK_EVERY_S)
@@ -79,7 +79,7 @@ class Streams:
                 task.cancel()
                 with suppress(asyncio.CancelledError):
                     await task
-        between = [b - a for each in moments for a, b in pairwise(each) if a >= began and b <= ended]
+        between = [b - a for stream in moments for a, b in pairwise(stream) if a >= began and b <= ended]
         if not between:
             raise Rejected("the streams ended before anything arrived: the model's window is too short")
         return between, seen
@@ -102,7 +102,7 @@ class Streams:
             arriving=mode or "nothing",
             streams=self.streams,
             prompts=len(seen.first),
-            context_tokens=sum(each.prompts[0].question.start for each in contexts) // len(contexts),
+            context_tokens=sum(context.prompts[0].question.start for context in contexts) // len(contexts),
             itl_p50_s=percentile(gaps, 50),
             itl_p99_s=percentile(gaps, 99),
             itl_max_s=max(gaps),

@@ -49,13 +49,13 @@ from ragkv.parts import Parts
 )
 @click.option("--url", help="URL of a running service, instead of an engine of its own.")
 @click.option("--key", help="An API key of the service with the scope read, if it requires one.")
-@click.option("--question", "asked", multiple=True, help="Question to the service; may be repeated.")
+@click.option("--question", "texts", multiple=True, help="Question to the service; may be repeated.")
 @json_option("Write the rows as JSON.")
 def serve(
     modes: tuple[Mode, ...],
     url: str | None,
     key: str | None,
-    asked: tuple[str, ...],
+    texts: tuple[str, ...],
     json_file: Path | None,
     **figures: Any,
 ) -> None:
@@ -68,12 +68,12 @@ def serve(
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
     if url is None:
         report = _of_engine(plan)
-    elif not asked:
+    elif not texts:
         raise Rejected("--url needs questions to ask: give --question, several times for several")
     elif "cached" in plan.modes:
         raise Rejected("--mode cached needs an engine of its own: omit --url")
     else:
-        report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, asked, plan)))
+        report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, texts, plan)))
     Console().print(_table(report))
     if json_file is not None:
         write_report(report, json_file)
@@ -111,9 +111,9 @@ def _bar(bars: Progress, plan: Plan) -> Any:
 
 
 def _table(report: ServeReport) -> Table:
-    first = report.rows[0]
-    asked = f"{first.clients} clients" if first.rate is None else f"{first.rate:g} questions a second"
-    title = f"{report.model} on {report.machine}: {asked}, {first.context_tokens:,} tokens of context"
+    row = report.rows[0]
+    load = f"{row.clients} clients" if row.rate is None else f"{row.rate:g} questions a second"
+    title = f"{report.model} on {report.machine}: {load}, {row.context_tokens:,} tokens of context"
     table = Table(
         "mode", "questions/s", "first token s: p50, p95, p99", "between tokens ms: p50, p99", "errors", title=title
     )

@@ -48,7 +48,7 @@ class Serving:
         asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
         tokens = sum(context.prompts[0].question.start for context in self.contexts) // len(self.contexts)
         seen = await measure(asks, plan, len(self.contexts), progress)
-        return [row_of(mode, each, plan, tokens) for mode, each in seen.items()]
+        return [row_of(mode, outcomes, plan, tokens) for mode, outcomes in seen.items()]
 
     def ask(self, mode: Mode, answer_tokens: int) -> Ask:
         """Questions about the contexts in turn. `cached`: each context has a salt of its own, so that only its first
@@ -82,10 +82,10 @@ def contexts_of(
 
 
 def _context(shuffled: Sequence[Chunk], room: int, answer_tokens: int, prompts: PromptBuilder) -> Context:
-    taken: list[Chunk] = []
+    chunks: list[Chunk] = []
     for chunk in shuffled:
         if chunk.num_tokens <= room:
-            taken.append(chunk)
+            chunks.append(chunk)
             room -= chunk.num_tokens
-    passages = tuple(Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(taken))
-    return Context(passages, tuple(prompts.build(taken, question, answer_tokens) for question in _QUESTIONS))
+    passages = tuple(Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(chunks))
+    return Context(passages, tuple(prompts.build(chunks, question, answer_tokens) for question in _QUESTIONS))

@@ -21,21 +21,21 @@ class Seen:
     """Figures of clients: seconds to the first text and between texts, of each question that was answered."""
 
     seconds: float = 0.0
-    first: list[float] = field(default_factory=list)
+    first_s: list[float] = field(default_factory=list)
     between: list[float] = field(default_factory=list)
     errors: int = 0
 
     def add(self, other: "Seen") -> None:
         """Take in what was seen in another round."""
         self.seconds += other.seconds
-        self.first += other.first
+        self.first_s += other.first_s
         self.between += other.between
         self.errors += other.errors
 
     @property
     def per_second(self) -> float:
         """Questions answered in a second."""
-        return len(self.first) / self.seconds
+        return len(self.first_s) / self.seconds
 
 
 async def closed_loop(ask: Ask, numbers: Sequence[int], clients: int, progress: Callable[[], None]) -> Seen:
@@ -82,7 +82,7 @@ async def _asked(ask: Ask, number: int, seen: Seen) -> None:
     if not moments:
         seen.errors += 1
         return
-    seen.first.append(moments[0] - began)
+    seen.first_s.append(moments[0] - began)
     seen.between += [later - earlier for earlier, later in pairwise(moments)]
 
 

@@ -69,22 +69,22 @@ async def measure(
         if mode != "cached":
             await warm(ask)
     for number in range(plan.rounds):
-        first = warm_up + number * plan.questions
+        start = warm_up + number * plan.questions
         for mode, ask in asks.items():
             if mode == "cached":
                 await warm(ask)
-            numbers, told = range(first, first + plan.questions), lambda mode=mode: progress(mode)
+            numbers, advance = range(start, start + plan.questions), lambda mode=mode: progress(mode)
             if plan.rate is None:
-                seen[mode].add(await closed_loop(ask, numbers, plan.clients, told))
+                seen[mode].add(await closed_loop(ask, numbers, plan.clients, advance))
             else:
-                seen[mode].add(await poisson(ask, numbers, plan.rate, number, told))
+                seen[mode].add(await poisson(ask, numbers, plan.rate, number, advance))
     return seen
 
 
 def row_of(mode: Mode, seen: Seen, plan: Plan, context_tokens: int) -> ServeRow:
-    first, between = (
+    first_s, between = (
         [percentile(values, percent) if values else None for percent in (50, 95, 99)]
-        for values in (seen.first, seen.between)
+        for values in (seen.first_s, seen.between)
     )
     return ServeRow(
         mode=mode,
@@ -93,9 +93,9 @@ def row_of(mode: Mode, seen: Seen, plan: Plan, context_tokens: int) -> ServeRow:
         context_tokens=context_tokens,
         questions=plan.questions * plan.rounds,
         qps=seen.per_second,
-        ttft_p50_s=first[0],
-        ttft_p95_s=first[1],
-        ttft_p99_s=first[2],
+        ttft_p50_s=first_s[0],
+        ttft_p95_s=first_s[1],
+        ttft_p99_s=first_s[2],
         itl_p50_s=between[0],
         itl_p99_s=between[2],
         errors=seen.errors,

@@ -25,7 +25,7 @@ class Asking:
         asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
         seen = await measure(asks, plan, len(self._questions), progress)
         tokens = sum(self._prompt_tokens) // max(len(self._prompt_tokens), 1)
-        return [row_of(mode, each, plan, tokens) for mode, each in seen.items()]
+        return [row_of(mode, outcomes, plan, tokens) for mode, outcomes in seen.items()]
 
     def ask(self, mode: Mode, answer_tokens: int) -> Ask:
         async def asked(number: int) -> AsyncGenerator[object, None]:

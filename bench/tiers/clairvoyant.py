@@ -24,11 +24,11 @@ class Belady:
 def next_uses(requests: Sequence[Sequence[str]]) -> list[list[float]]:
     """For each chunk of each request, the number of the next request that reads it; infinity if there is none."""
     upcoming: dict[str, int] = {}
-    found = []
+    reads = []
     for number in reversed(range(len(requests))):
-        found.append([upcoming.get(chunk, float("inf")) for chunk in requests[number]])
+        reads.append([upcoming.get(chunk, float("inf")) for chunk in requests[number]])
         upcoming |= dict.fromkeys(requests[number], number)
-    return found[::-1]
+    return reads[::-1]
 
 
 def lower_bound(requests: Sequence[Sequence[Read]], host_bytes: int, disk_bytes: int) -> float:
@@ -47,9 +47,9 @@ def lower_bound(requests: Sequence[Sequence[Read]], host_bytes: int, disk_bytes:
         for read in reads:
             total += read.compute_s
             if read.chunk in last:
-                taken = float(read.num_bytes * (number - last[read.chunk]))
-                on_disk.append((read.compute_s - read.disk_s, taken))
-                in_host.append((read.disk_s - read.host_s, taken))
+                cost = float(read.num_bytes * (number - last[read.chunk]))
+                on_disk.append((read.compute_s - read.disk_s, cost))
+                in_host.append((read.disk_s - read.host_s, cost))
             last[read.chunk] = number
     gaps = len(requests) - 1
     return (total - _most(on_disk, disk_bytes * gaps) - _most(in_host, host_bytes * gaps)) / len(requests)

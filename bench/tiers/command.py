@@ -115,7 +115,7 @@ def tiers(
     bandwidths: Sequence[str],
     measure: bool,
     json_file: Path | None,
-    **given: Any,
+    **options: Any,
 ) -> None:
     """Replay requests for chunks through a host and a disk tier under each eviction policy, compared with the best that
     is possible.
@@ -128,25 +128,27 @@ def tiers(
     for name in policies:
         known_policy(name)
     workloads = [read_trace(file) for file in traces]
-    size = (given["chunks"], given["requests"], given["top_k"])
-    workloads += _asked(given["exports"], given["collections"], given["tenant"])
+    size = (options["chunks"], options["requests"], options["top_k"])
+    workloads += _asked(options["exports"], options["collections"], options["tenant"])
     workloads += [zipf(exponent, *size) for exponent in exponents or ([] if workloads else [1.0])]
-    known = figures("--bandwidth", bandwidths)
-    costs = _costs(model, given["rate"], known, measure=measure, object_store=given["object_store"])
+    bandwidth = figures("--bandwidth", bandwidths)
+    costs = _costs(model, options["rate"], bandwidth, measure=measure, object_store=options["object_store"])
     reports = []
     console = Console(stderr=True)
     with progress_bars(console) as progress:
-        task = progress.add_task("replaying", total=sum(len(one.requests) for one in workloads) * (len(policies) + 1))
+        task = progress.add_task(
+            "replaying", total=sum(len(workload.requests) for workload in workloads) * (len(policies) + 1)
+        )
         for workload in workloads:
             progress.update(task, description=workload.name)
-            shares = (given["budget"], given["host"], given["int4"])
-            trial = Trial(workload, costs, *shares, half_life_s=given["half_life"], in_chains=given["chains"])
+            shares = (options["budget"], options["host"], options["int4"])
+            trial = Trial(workload, costs, *shares, half_life_s=options["half_life"], in_chains=options["chains"])
             reports.append(trial.run(policies, lambda: progress.advance(task)))
     if json_file is not None:
-        bandwidth = asdict(costs.bandwidths)
-        write_report(TiersReport(model=costs.shape.name, bandwidths=bandwidth, workloads=reports), json_file)
-    for report in reports:
-        _show(report, Console())
+        report = TiersReport(model=costs.shape.name, bandwidths=asdict(costs.bandwidths), workloads=reports)
+        write_report(report, json_file)
+    for replayed in reports:
+        _show(replayed, Console())
 
 
 def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> list[Workload]:
@@ -154,24 +156,24 @@ def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> 
     if not exports and not collections:
         return []
     console = Console(stderr=True)
-    found = []
+    workloads = []
     with opened_parts(Parts.prepare_database) as parts, progress_bars(console) as progress:
         logs = [exported_log(file) for file in exports]
         logs += [logged(tenant, collection, parts) for collection in collections]
         task = progress.add_task("searching", total=sum(len(log.questions) for log in logs))
         for log in logs:
             workload, without = retrieved(log, tenant, parts, lambda: progress.advance(task))
-            found.append(workload)
+            workloads.append(workload)
             console.print(
                 f"{log.name}: {len(workload.requests):,} questions since {log.questions[0].asked_at:%Y-%m-%d %H:%M} searched again; left "
                 f"out: {log.left_out:,} kept answers or records that are gone, {without:,} that find nothing now",
                 highlight=False,
             )
-    return found
+    return workloads
 
 
 def _costs(
-    model: str | None, rate: float | None, known: dict[str, float], *, measure: bool, object_store: bool
+    model: str | None, rate: float | None, bandwidth: dict[str, float], *, measure: bool, object_store: bool
 ) -> Costs:
     if measure and model is not None:
         raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
@@ -180,9 +182,9 @@ def _costs(
         model = str(model_folder(settings))
         if measure:
             with Console(stderr=True).status("measuring memory, disk and prefill"):
-                known = measured_bandwidths(settings.data_dir) | known
+                bandwidth = measured_bandwidths(settings.data_dir) | bandwidth
                 rate = rate or measured_prefill(settings)
-    gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, known, {})}
+    gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, bandwidth, {})}
     if min(gb_s.values()) <= 0:
         raise Rejected("bandwidths must be above 0")
     remote = gb_s[_OBJECT_STORE] if object_store else None
@@ -198,17 +200,17 @@ def _show(report: Report, console: Console) -> None:
     table = Table(title=title, caption=_CAPTION, title_justify="left", caption_justify="left", box=None)
     for column in ("policy", "host hits", "disk hits", "mean s", "p95 s", "gain", "loaded", "written"):
         table.add_column(column, justify="left" if column == "policy" else "right")
-    first = report.outcomes[0].mean_s
-    for one in report.outcomes:
+    baseline = report.outcomes[0].mean_s
+    for outcome in report.outcomes:
         table.add_row(
-            one.policy,
-            f"{one.host_hits:.1%}",
-            f"{one.disk_hits:.1%}",
-            f"{one.mean_s:.4g}",
-            f"{one.p95_s:.4g}",
-            f"{1 - one.mean_s / first:.1%}",
-            filesize.decimal(one.loaded_bytes),
-            filesize.decimal(one.written_bytes),
+            outcome.policy,
+            f"{outcome.host_hits:.1%}",
+            f"{outcome.disk_hits:.1%}",
+            f"{outcome.mean_s:.4g}",
+            f"{outcome.p95_s:.4g}",
+            f"{1 - outcome.mean_s / baseline:.1%}",
+            filesize.decimal(outcome.loaded_bytes),
+            filesize.decimal(outcome.written_bytes),
         )
-    table.add_row("bound", "", "", f"{report.bound_s:.4g}", "", f"{1 - report.bound_s / first:.1%}", "", "")
+    table.add_row("bound", "", "", f"{report.bound_s:.4g}", "", f"{1 - report.bound_s / baseline:.1%}", "", "")
     console.print(table, highlight=False)

@@ -45,12 +45,12 @@ class Costs:
     def reads(self, request: Request, workload: Workload, sizes: Mapping[str, int]) -> list[Read]:
         """The chunks of a request where they stand in its prompt. Behind a longer context a token attends to more, and
         costs more."""
-        found, start = [], 0
+        parts, start = [], 0
         for chunk in request.chunks:
             end = start + workload.tokens[chunk]
-            found.append(self._read(chunk, sizes[chunk], self._prefill_s(end) - self._prefill_s(start)))
+            parts.append(self._read(chunk, sizes[chunk], self._prefill_s(end) - self._prefill_s(start)))
             start = end
-        return found
+        return parts
 
     def _read(self, chunk: str, num_bytes: int, computed_s: float) -> Read:
         remote = self.bandwidths.remote

@@ -45,27 +45,29 @@ class Log:
     left_out: int
 
     @classmethod
-    def of(cls, name: str, asked: Iterator[Asked]) -> "Log":
-        every = list(asked)
-        kept = sorted((one for one in every if one.mode is not None), key=lambda one: one.asked_at)
-        return cls(name, kept, len(every) - len(kept))
+    def of(cls, name: str, questions: Iterator[Asked]) -> "Log":
+        every = list(questions)
+        answered = sorted(
+            (question for question in every if question.mode is not None), key=lambda question: question.asked_at
+        )
+        return cls(name, answered, len(every) - len(answered))
 
 
 def exported_log(file: Path) -> Log:
     """The export of a log. Raises Rejected for what is none."""
-    return Log.of(file.stem, (asked for _, asked in read_lines(file, Asked, _EXPORT)))
+    return Log.of(file.stem, (question for _, question in read_lines(file, Asked, _EXPORT)))
 
 
 def logged(tenant: str, collection: str, parts: Parts) -> Log:
     """The log of a collection in this service's database. Raises NotFound."""
     tenant_id = tenant_id_of(tenant, parts)
     ref = collection_ref(tenant_id, collection, parts.database)
-    found = all_questions(QuestionFilter(tenant_id, ref.collection_id), parts.database)
+    rows = all_questions(QuestionFilter(tenant_id, ref.collection_id), parts.database)
     return Log.of(
         collection,
         (
-            Asked(question=one.question, asked_at=one.asked_at, collection_id=one.collection_id, mode=one.mode)
-            for one in found
+            Asked(question=row.question, asked_at=row.asked_at, collection_id=row.collection_id, mode=row.mode)
+            for row in rows
         ),
     )
 
@@ -80,12 +82,12 @@ def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]
     settings = parts.settings
     requests: list[Request] = []
     tokens: dict[str, int] = {}
-    for asked in log.questions:
-        found = _search(asked, tenant_id, parts)
-        chunks = [passage.chunk for passage in in_prompt_order(found, settings.passage_order)]
+    for question in log.questions:
+        passages = _search(question, tenant_id, parts)
+        chunks = [passage.chunk for passage in in_prompt_order(passages, settings.passage_order)]
         if chunks:
             tokens |= {chunk.id: chunk.num_tokens for chunk in chunks}
-            moment = asked.asked_at.timestamp()
+            moment = question.asked_at.timestamp()
             requests.append(Request(moment, tuple(dict.fromkeys(chunk.id for chunk in chunks))))
         advance()
     if len(requests) < 2:  # noqa: PLR2004 - nothing is used again before the second
@@ -97,10 +99,10 @@ def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]
     return Workload(f"questions({log.name})", requests, tokens), len(log.questions) - len(requests)
 
 
-def _search(asked: Asked, tenant_id: str, parts: Parts) -> Sequence[Passage]:
+def _search(question: Asked, tenant_id: str, parts: Parts) -> Sequence[Passage]:
     try:
-        collection_ref(tenant_id, asked.collection_id, parts.database)
+        collection_ref(tenant_id, question.collection_id, parts.database)
     except NotFound:
         return ()
     limits = (parts.settings.top_k, parts.settings.hops)
-    return parts.retriever.search(tenant_id, asked.collection_id, asked.question, *limits)
+    return parts.retriever.search(tenant_id, question.collection_id, question.question, *limits)

@@ -45,13 +45,13 @@ class Tier:
         self._before: dict[str, str] = {}
         self._behind = Counter[str]()
 
-    def put(self, entry: Entry, before: str | None = None) -> None:
-        """Add an entry, or note its use. before: the chunk that it stands behind."""
+    def put(self, entry: Entry, parent: str | None = None) -> None:
+        """Add an entry, or note its use. parent: the chunk that it stands behind."""
         if entry.key not in self.entries:
             self._used += entry.num_bytes
-            if self._in_chains and before is not None:
-                self._before[entry.key] = before
-                self._behind[before] += 1
+            if self._in_chains and parent is not None:
+                self._before[entry.key] = parent
+                self._behind[parent] += 1
         self.entries[entry.key] = entry
         self._touches += 1
         self._ranks[entry.key] = rank = (self._policy.worth(entry), self._touches)
@@ -70,10 +70,10 @@ class Tier:
             return
         self._used -= entry.num_bytes
         self._ranks.pop(key, None)
-        if (before := self._before.pop(key, None)) is not None:
-            self._behind[before] -= 1
-            if not self._behind[before] and before in self._ranks:  # it may go now
-                heapq.heappush(self._heap, (*self._ranks[before], before))
+        if (parent := self._before.pop(key, None)) is not None:
+            self._behind[parent] -= 1
+            if not self._behind[parent] and parent in self._ranks:  # it may go now
+                heapq.heappush(self._heap, (*self._ranks[parent], parent))
 
     def _first_of_all(self) -> str:
         while True:
@@ -115,10 +115,10 @@ class Replay:
             self._bytes["computed" if where == "compute" else "loaded"] += read.num_bytes
             seconds += getattr(read, f"{where}_s")
         self._seconds.append(seconds)
-        before = None
+        parent = None
         for read in reads:
-            self._keep(read, now, before)
-            before = read.chunk
+            self._keep(read, now, parent)
+            parent = read.chunk
         for key in self.disk.evict():
             self.host.remove(key)
         for _ in self.host.evict():
@@ -139,7 +139,7 @@ class Replay:
     def _where(self, chunk: str) -> str:
         return "host" if chunk in self.host.entries else "disk" if chunk in self.disk.entries else "compute"
 
-    def _keep(self, read: Read, now: float, before: str | None) -> None:
+    def _keep(self, read: Read, now: float, parent: str | None) -> None:
         """In a tier, what a read of the next one would take is what an entry saves."""
         if read.chunk not in self.disk.entries:
             self._bytes["written"] += read.num_bytes
@@ -148,4 +148,4 @@ class Replay:
         past.uses += 1
         past.compute_s += (read.compute_s - past.compute_s) / past.uses
         for tier, saved_s in ((self.disk, past.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
-            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until), before)
+            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until), parent)

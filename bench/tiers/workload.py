@@ -69,8 +69,8 @@ def zipf(exponent: float, num_chunks: int, num_requests: int, top_k: int, seed: 
     weights = list(accumulate((rank + 1) ** -exponent for rank in range(num_chunks)))
     requests = []
     for moment in range(num_requests):
-        chosen: dict[str, None] = {}
-        while len(chosen) < min(top_k, num_chunks):
-            chosen |= dict.fromkeys(draw.choices(names, cum_weights=weights, k=top_k - len(chosen)))
-        requests.append(Request(float(moment), tuple(chosen)))
+        names_drawn: dict[str, None] = {}
+        while len(names_drawn) < min(top_k, num_chunks):
+            names_drawn |= dict.fromkeys(draw.choices(names, cum_weights=weights, k=top_k - len(names_drawn)))
+        requests.append(Request(float(moment), tuple(names_drawn)))
     return Workload(f"zipf({exponent:g})", requests, {name: draw.choice(TOKENS_OF_CHUNKS) for name in names})

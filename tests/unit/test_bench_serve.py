@@ -46,9 +46,9 @@ def test_clients_of_a_closed_loop_ask_every_question_once_and_wait_for_answers()
 
     assert sorted(asked.numbers) == list(range(10, 30))
     assert (asked.most, len(steps), seen.errors) == (4, 20, 4)
-    assert len(seen.first) == 16
+    assert len(seen.first_s) == 16
     assert len(seen.between) == 2 * 16
-    assert min(seen.first + seen.between) >= STEP_S * 0.9
+    assert min(seen.first_s + seen.between) >= STEP_S * 0.9
     assert seen.per_second == pytest.approx(16 / seen.seconds)
 
 
@@ -60,7 +60,7 @@ def test_questions_that_arrive_do_not_wait_for_answers():
     assert asked.numbers == list(range(40))
     assert asked.most > 4
     assert seen.seconds <= time.perf_counter() - began
-    assert (len(seen.first), seen.errors) == (32, 8)
+    assert (len(seen.first_s), seen.errors) == (32, 8)
 
 
 def test_percentiles_are_by_nearest_rank():

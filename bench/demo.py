@@ -69,7 +69,8 @@ def demo(context: click.Context, folder: Path) -> None:
         _use_embedded_writer(parts)
     context.invoke(ingest, paths=(folder / "documents",))
     with opened_parts() as parts:
-        other = _other_share(parts)
+        # Beside the service's own share: nothing, or what it would recompute without a writer.
+        other = 0.0 if parts.recomputing.default(written=True).ratio else DEFAULT_RATIO
         compared = asyncio.run(_compare(parts, questions, other))
     Console().print(_table(compared, f"{other:.0%}"))
 
@@ -100,11 +101,6 @@ async def _compare(parts: Parts, questions: list[DemoQuestion], other: float) ->
                 _show(compared[-1], progress.console)
                 progress.advance(task)
     return compared
-
-
-def _other_share(parts: Parts) -> float:
-    """To recompute beside the service's own: nothing, or what it would without a writer."""
-    return 0.0 if parts.recomputing.default(written=True).ratio else DEFAULT_RATIO
 
 
 async def _answer(

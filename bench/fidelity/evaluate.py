@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
@@ -13,23 +13,22 @@ import msgspec
 from rich.console import Console
 
 from bench.fidelity.ape import temper
-from bench.fidelity.compression import keep_compressed
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
 from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
-from bench.fidelity.padding import padded
-from bench.fidelity.ranking import Ranker
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.rivals import INFOFLOW_CONNECTOR
-from bench.fidelity.run import Prefill, Run, TokenizedQuestion
+from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
 from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
 from bench.records import Records, digest_of, records_beside
 from bench.ttft import machine
+from ingest.compress.compressor import AT_ONCE, Compressor
 from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
 from ragkv.answer.recompute import Recomputing
+from ragkv.batched import batched
 from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
@@ -38,7 +37,9 @@ from ragkv.compression import Compression
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.known_questions import read_questions
-from ragkv.kv.layout import layout_of, read_config
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.kv.store import KVStore
 from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
 from ragkv.parts import Parts
@@ -131,7 +132,9 @@ def run_of(
     keys = parts.keys_of(parts.default_collection.tenant_id)
     variants = {kv_format: replace(keys, kv_format=KVFormat(kv_format)) for kv_format in formats}
     if writer is not None:
-        variants[WRITER] = replace(keys, writer=_adapter(writer, parts))
+        if read_card(writer).model_fingerprint != parts.model_fingerprint:
+            raise Rejected(f"--writer {writer}: it is for another model")
+        variants[WRITER] = replace(keys, writer=parts.fingerprints.adapter(writer))
     variants |= {
         compression.name: replace(variants.get(WRITER, keys), compression=compression) for compression in compressions
     }
@@ -142,13 +145,6 @@ def run_of(
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
     prefill = _prefill(ingest, kit, methods, writer, compressions)
     return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, prefill)
-
-
-def _adapter(folder: Path, parts: Parts) -> str:
-    """The fingerprint of an adapter of the served model. It need not have passed its evaluation."""
-    if read_card(folder).model_fingerprint != parts.model_fingerprint:
-        raise Rejected(f"--writer {folder}: it is for another model")
-    return parts.fingerprints.adapter(folder)
 
 
 def _prefill(
@@ -229,3 +225,24 @@ def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Meth
             "writer": options.writer and (parts.fingerprints.adapter(options.writer), suffices(options.writer)),
         }
     )
+
+
+def keep_compressed(
+    chunks: Sequence[Chunk],
+    whole: KeyMaker,
+    variants: Mapping[Compression, KeyMaker],
+    compressor: Compressor,
+    store: KVStore,
+    layout: Layout,
+) -> None:
+    """Keep KV of what stays of each chunk under each compression, from KV that `whole` names. The chunks are read once
+    for all of them."""
+    methods = [compression.method for compression in variants]
+    by_length = sorted(chunks, key=lambda chunk: chunk.num_tokens) if variants else []
+    for batch in batched(by_length, AT_ONCE):
+        views = compressor.views([chunk.token_ids for chunk in batch], methods)
+        for chunk, view in zip(batch, views, strict=True):
+            kv = store.get(whole.chunk(chunk.token_ids), layout)
+            assert kv is not None, "prefilled before anything is left out"
+            for compression, keys in variants.items():
+                store.put(keys.chunk(chunk.token_ids), compressor.left_of(kv, view, compression))

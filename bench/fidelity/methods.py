@@ -10,10 +10,10 @@ from functools import partial
 from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import Case, Kit, Prepared
 from bench.fidelity.rivals import LEGOLINK, RIVALS, by_rival
-from bench.fidelity.sparse import sparse
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
+from ragkv.answer.service import in_prompt_order, within_share
 from ragkv.choosing import Choice
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
@@ -120,6 +120,19 @@ def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
 def default(kit: Kit, case: Case) -> Prepared:
     """The service's defaults: its order, its policy, its ratio."""
     return kit.planned(kit.in_prompt_order(case), kit.recomputing.of(Question("", "", case.question.text)), case)
+
+
+KEPT_SHARE = 0.5  # of the context's tokens
+
+
+def sparse(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """In the service's order, only the passages that retrieval ranks first, half of the context's tokens at most.
+
+    A share of what is kept is recomputed by the service's policy. Its reference is full prefill of the *whole* context.
+    """
+    recompute = kit.recompute(kit.settings.recompute_policy, ratio)
+    read = within_share(case.best_first, KEPT_SHARE)
+    return kit.planned(in_prompt_order(read, kit.settings.passage_order), recompute, case)
 
 
 def by_variant(kit: Kit, case: Case, variant: str, prepare: Callable[[Kit, Case], Prepared]) -> Prepared:

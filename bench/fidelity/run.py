@@ -1,9 +1,11 @@
 """Prepare, measure and record every question, one after the other."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 
@@ -11,13 +13,18 @@ from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
-from bench.fidelity.ranking import Ranker
 from bench.records import Records
+from bench.retrieval import Corpus
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
-from ragkv.chunk import Chunk
-from ragkv.errors import TooLarge
+from ragkv.chunk import Chunk, Passage
+from ragkv.errors import Rejected, TooLarge
 from ragkv.known_questions import KnownQuestion
+from ragkv.retrieve.embed import embed_question
+from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.rerank import Reranker
+from ragkv.retrieve.retriever import Retriever
 from ragkv.threads import Threads
 from ragkv.tokenizer import Tokenizer
 
@@ -37,6 +44,53 @@ class TokenizedQuestion:
     @classmethod
     def of(cls, question: KnownQuestion, tokenizer: Tokenizer, prompts: PromptBuilder) -> "TokenizedQuestion":
         return cls(question, question.chunks(tokenizer), prompts.answer_ids(question.answers[0]))
+
+
+_TENANT = _COLLECTION = "fidelity"
+
+
+class Ranker:
+    """Hybrid retrieval over a corpus of one question's passages, in memory."""
+
+    def __init__(self, encoder: Encoder, hops: int, reranker: Reranker | None = None) -> None:
+        self._encoder = encoder
+        self._hops = hops
+        self._reranker = reranker
+
+    def rank(self, question: str, chunks: Sequence[Chunk]) -> tuple[Passage, ...]:
+        """All of the chunks, best first."""
+        corpus = Corpus({chunk.id: chunk for chunk in chunks})
+        index = MemoryIndex()
+        try:
+            index.ensure(self._encoder.dim)
+            index.upsert(_TENANT, _COLLECTION, corpus.points(self._encoder))
+            retriever = Retriever(partial(embed_question, self._encoder), index, corpus, reranker=self._reranker)
+            passages = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
+        finally:
+            index.close()
+        assert len(passages) == len(chunks), "a search for as many passages as there are finds them all"
+        return tuple(passages)
+
+
+def padded(question: KnownQuestion, questions: Sequence[KnownQuestion], num_passages: int, seed: int) -> KnownQuestion:
+    """The question with passages of the others, drawn with the seed, up to `num_passages` in all.
+
+    Its own passages keep their order; the drawn ones stand anywhere between them. The draw depends on the file, the
+    seed and the question's line alone. Raises Rejected if the file has too few other passages.
+    """
+    own = {passage.text for passage in question.passages}
+    candidates = {p.text: p for other in questions for p in other.passages if p.text not in own}
+    missing = max(0, num_passages - len(question.passages))
+    if missing > len(candidates):
+        raise Rejected(
+            f"there are only {len(candidates)} passages of other questions, but line {question.line} needs {missing} more: "
+            f"give --passages {len(question.passages) + len(candidates)} at most"
+        )
+    draw = random.Random(f"{seed}:{question.line}")  # noqa: S311 - an experiment's sample, not a secret
+    passages = list(question.passages)
+    for passage in draw.sample(list(candidates.values()), missing):
+        passages.insert(draw.randint(0, len(passages)), passage)
+    return replace(question, passages=tuple(passages))
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -47,10 +48,7 @@ def measure_ingestion(shape: Shape, folder: Path, scale: Scale) -> list[IngestRo
     works: dict[str, Callable[[], None]] = {
         "bare forward": lambda: _bare(model, prefix, batches),
         "KV captured": lambda: _captured(prefiller, prefix, batches),
-        **{
-            f"KV files, {kv_format}": lambda kv_format=kv_format: _kept(prefiller, corpus, chunks, kv_format)
-            for kv_format in KVFormat
-        },  # type: ignore[misc]
+        **{f"KV files, {kv_format}": partial(_kept, prefiller, corpus, chunks, kv_format) for kv_format in KVFormat},
     }
     measured: dict[str, list[tuple[float, float | None]]] = {work: [] for work in works}
     for run in range(_RUNS + 1):  # the first is not counted

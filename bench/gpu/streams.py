@@ -101,11 +101,11 @@ class Streams:
         return StreamRow(
             arriving=mode or "nothing",
             streams=self.streams,
-            prompts=len(seen.first),
+            prompts=len(seen.first_s),
             context_tokens=sum(context.prompts[0].question.start for context in contexts) // len(contexts),
             itl_p50_s=percentile(gaps, 50),
             itl_p99_s=percentile(gaps, 99),
             itl_max_s=max(gaps),
-            ttft_p50_s=percentile(seen.first, 50) if seen.first else None,
+            ttft_p50_s=percentile(seen.first_s, 50) if seen.first_s else None,
             errors=seen.errors,
         )

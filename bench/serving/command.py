@@ -67,7 +67,8 @@ def serve(
     check_folder("--json", json_file)
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
     if url is None:
-        report = _of_engine(plan)
+        with opened_parts(Parts.prepare) as parts:
+            report = ServeReport(Path(parts.model_folder).name, machine(), asyncio.run(_ask_engine(parts, plan)))
     elif not texts:
         raise Rejected("--url needs questions to ask: give --question, several times for several")
     elif "cached" in plan.modes:
@@ -77,12 +78,6 @@ def serve(
     Console().print(_table(report))
     if json_file is not None:
         write_report(report, json_file)
-
-
-def _of_engine(plan: Plan) -> ServeReport:
-    with opened_parts(Parts.prepare) as parts:
-        rows = asyncio.run(_ask_engine(parts, plan))
-        return ServeReport(Path(parts.model_folder).name, machine(), rows)
 
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:

@@ -109,7 +109,10 @@ class Replay:
         """Get the chunks of one request, then keep them."""
         seconds, is_whole = 0.0, True
         for read in reads:
-            where = self._where(read.chunk) if is_whole else "compute"
+            tier = (
+                "host" if read.chunk in self.host.entries else "disk" if read.chunk in self.disk.entries else "compute"
+            )
+            where = tier if is_whole else "compute"
             is_whole = where != "compute" or not self.in_chains
             self._hits[where] += 1
             self._bytes["computed" if where == "compute" else "loaded"] += read.num_bytes
@@ -135,9 +138,6 @@ class Replay:
             loaded_bytes=self._bytes["loaded"],
             written_bytes=self._bytes["written"],
         )
-
-    def _where(self, chunk: str) -> str:
-        return "host" if chunk in self.host.entries else "disk" if chunk in self.disk.entries else "compute"
 
     def _keep(self, read: Read, now: float, parent: str | None) -> None:
         """In a tier, what a read of the next one would take is what an entry saves."""

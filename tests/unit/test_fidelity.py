@@ -29,9 +29,9 @@ from bench.fidelity.methods import (
     Method,
     methods_of,
 )
-from bench.fidelity.padding import padded
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.rivals import RIVALS
+from bench.fidelity.run import padded
 from bench.fidelity.table import table_of
 from bench.records import Records, digest_of
 from ragkv.answer.prompt import Prompt

@@ -12,7 +12,7 @@ import msgspec
 
 from bench.serving.load import percentile
 from ragkv.errors import Rejected, Unavailable
-from ragkv.lines import lines_of
+from ragkv.files_io import lines_of
 
 WARM_UP = 3
 """Questions that are not counted: they open the connection and load what is loaded when first used."""

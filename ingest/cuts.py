@@ -9,7 +9,7 @@ import numpy as np
 import regex
 from numpy.typing import NDArray
 
-from ragkv.batched import batched
+from ragkv.ids import batched
 from ragkv.tokenizer import Tokenizer
 
 # A word here includes the space before it: byte-level and SentencePiece vocabularies both split there, so the tokens of

@@ -11,8 +11,8 @@ from ingest.turn import Turn
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import KeptKV, Lease
 from ragkv.db.tables import DocumentRow
-from ragkv.disk import check_room
 from ragkv.errors import Conflict
+from ragkv.files_io import check_room
 from ragkv.kv.key import KeyMaker
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.kv_format import share_of

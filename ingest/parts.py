@@ -14,10 +14,10 @@ from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
 from ragkv.db.ingestion import Lease
 from ragkv.errors import Unavailable
+from ragkv.file_types import no_ocr
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
 from ragkv.observe.worker_counters import WorkerCounters
-from ragkv.ocr import no_ocr
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.writer import note_written

@@ -14,9 +14,8 @@ import torch
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
 from ingest.capture import Capture, Captured, mean_of, padded
-from ragkv.arithmetic import computed_in
 from ragkv.kv.file import PlainKV, block_means
-from ragkv.kv.layout import Layout
+from ragkv.kv.layout import Layout, computed_in
 
 if TYPE_CHECKING:
     from ingest.writer.adapter import Adapter

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from ingest.cuts import Words, cluster_bounds
 from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
-from ragkv.batched import batched
 from ragkv.chunk import MIN_CHUNK_TOKENS, Chunk, prompt_text
 from ragkv.errors import Rejected, TooLarge
+from ragkv.ids import batched
 from ragkv.tokenizer import Tokenizer
 
 _TITLE_SHARE = 4  # a title takes at most a fourth of its chunk

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ragkv.page_names import page_label
+from ragkv.text import page_label
 
 MIN_CHUNK_TOKENS = 32
 """Tokens that RAGKV_CHUNK_TOKENS allows at least."""

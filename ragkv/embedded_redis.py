@@ -1,4 +1,4 @@
-"""A redis-server for this data folder, used if the settings name none."""
+"""A redis-server for this data folder, used if the settings name none, and its append-only log."""
 
 import contextlib
 import fcntl
@@ -10,15 +10,56 @@ import time
 from pathlib import Path
 from typing import IO
 
+import redis
 from redis.exceptions import RedisError
 
-from ragkv.append_log import AppendLog
-from ragkv.disk import make_folder
 from ragkv.errors import Rejected, Unavailable
-from ragkv.redis_client import connect, socket_path
+from ragkv.files_io import make_folder
+from ragkv.ids import new_id
+from ragkv.redis_client import connect, reporting, socket_path
 from ragkv.settings import Settings
 
 log = logging.getLogger(__name__)
+
+
+POLL_S = 0.05
+_DELETIONS = "ragkv:log:deletions"
+"""A set of what the log still contains, though it is deleted. A rewrite takes out those that it began with."""
+
+
+class AppendLog:
+    """Methods block, and raise Unavailable when Redis is away."""
+
+    def __init__(self, client: "redis.Redis") -> None:
+        self._redis = client
+
+    def note_deletion(self) -> None:
+        """Have the log rewritten: by a worker's next sweep, or when the server stops."""
+        with reporting():
+            self._redis.sadd(_DELETIONS, new_id())
+
+    def rewrite(self, timeout_s: float) -> bool:
+        """Rewrite the log if anything was deleted since. True once that is done; False if there is no need, if another
+        process does it, or if it fails or takes longer: then a later call tries again."""
+        with reporting():
+            deletions = list(self._redis.smembers(_DELETIONS))
+            if not deletions or self._is_rewriting():
+                return False
+            self._redis.bgrewriteaof()
+            deadline = time.monotonic() + timeout_s
+            while self._is_rewriting():
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(POLL_S)
+            if self._redis.info("persistence")["aof_last_bgrewrite_status"] != "ok":
+                return False
+            self._redis.srem(_DELETIONS, *deletions)
+            return True
+
+    def _is_rewriting(self) -> bool:
+        state = self._redis.info("persistence")
+        return bool(state["aof_rewrite_in_progress"] or state["aof_rewrite_scheduled"])
+
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0

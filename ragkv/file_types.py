@@ -1,6 +1,12 @@
-"""The file types that ingestion reads, by file name extension. An upload may have any name: its bytes decide."""
+"""The file types that ingestion reads, by file name extension, and whether OCR is there for images.
 
+An upload may have any name: its bytes decide.
+"""
+
+from importlib.util import find_spec
 from pathlib import PurePosixPath
+
+from ragkv.settings import Settings
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 _KINDS = {
@@ -35,3 +41,14 @@ def is_image(name: str) -> bool:
 
 def _suffix(name: str) -> str:
     return PurePosixPath(name.lower()).suffix
+
+
+NOT_INSTALLED = "install ragkv[ocr] on the server to read it by OCR, or recognise its text first and upload that"
+SWITCHED_OFF = "OCR is switched off (RAGKV_OCR): recognise its text first and upload that"
+
+
+def no_ocr(settings: Settings) -> str:
+    """Advice about an image where there is no OCR; empty where there is."""
+    if not settings.ocr:
+        return SWITCHED_OFF
+    return NOT_INSTALLED if find_spec("rapidocr") is None or find_spec("onnxruntime") is None else ""

@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from ragkv.disk import check_room, make_folder, sync, writable, written_before
 from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.files_io import check_room, make_folder, sync, writable, written_before
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class FileStore:
     """A folder of files that only this user can read."""
 
     def __init__(self, folder: Path, reserve: int | None = 0) -> None:
-        """`reserve`: bytes that must stay free on the disk, as `ragkv.disk.check_room` takes them."""
+        """`reserve`: bytes that must stay free on the disk, as `ragkv.files_io.check_room` takes them."""
         self.folder = folder
         self._reserve = reserve
 

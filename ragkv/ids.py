@@ -1,7 +1,13 @@
-"""Ids that the service assigns: 32 hexadecimal digits."""
+"""Ids that the service assigns, batches of them, and the time of day."""
 
 import re
 import uuid
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -13,3 +19,16 @@ def new_id() -> str:
 def is_id(text: str) -> bool:
     """Whether a text has the form of an id."""
     return _ID.fullmatch(text) is not None
+
+
+BATCH = 500
+"""Ids in one statement of the database, rows in one transaction."""
+
+
+def batched(items: Sequence[T], size: int = BATCH) -> Iterator[Sequence[T]]:
+    """The items in order, `size` at a time; the last batch may be shorter."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)

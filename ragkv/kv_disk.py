@@ -13,12 +13,11 @@ from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ragkv.batched import batched
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.kv_tiers import DISK, REMOTE, keys_of_tier, moved, remote_entries, tiers_of
-from ragkv.disk import check_room, default_kv_limit, written_before
 from ragkv.errors import OutOfSpace
+from ragkv.files_io import check_room, default_kv_limit, written_before
+from ragkv.ids import batched, utc_now
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:

@@ -6,13 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from ragkv.batched import batched
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.kv_entries import keys_of_chunks, locked_entries, used
 from ragkv.db.kv_rules import locked_without_kv, used_without_kv
 from ragkv.errors import Unavailable
 from ragkv.eviction import HALF_LIFE_S
+from ragkv.ids import batched, utc_now
 
 log = logging.getLogger(__name__)
 

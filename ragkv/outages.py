@@ -3,11 +3,9 @@
 The same work succeeds once the thing is back, so such an error never counts against a document.
 """
 
-import errno
-
 from ragkv.errors import Unavailable
+from ragkv.files_io import is_disk_error
 
-DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 FIRST_DELAY_S = 5.0
 LONGEST_DELAY_S = 60.0
 
@@ -15,11 +13,6 @@ LONGEST_DELAY_S = 60.0
 def is_outage(error: Exception) -> bool:
     """Whether the same call may succeed later, with nothing changed but its surroundings."""
     return isinstance(error, Unavailable) or is_disk_error(error)
-
-
-def is_disk_error(error: Exception) -> bool:
-    """A disk that is full, over its quota, read-only or failing."""
-    return isinstance(error, OSError) and error.errno in DISK_ERRORS
 
 
 def retry_delay_s(failures: int, first_s: float = FIRST_DELAY_S) -> float:

@@ -17,7 +17,6 @@ from ragkv.access.gate import Gate
 from ragkv.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Sessions
-from ragkv.append_log import AppendLog
 from ragkv.choosing import UPPER, Choice
 from ragkv.data_sources.location import allowed_locations
 from ragkv.db.backlog import Backlog
@@ -27,15 +26,23 @@ from ragkv.db.kv_rules import rule_of_collection
 from ragkv.db.migrate import migrate
 from ragkv.db.sources import DatabaseSource, MadeWith
 from ragkv.db.tenants import ensure_collection, tenant_ids, tenant_secret
-from ragkv.disk import make_folder
+from ragkv.embedded_redis import AppendLog
 from ragkv.files import FileStore
-from ragkv.fingerprint import FINGERPRINTS, Fingerprints
+from ragkv.files_io import make_folder
 from ragkv.kv_disk import KVDisk, any_uploaded, lose_object, sizes_of_remote
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule
 from ragkv.kv_use import KVUse
 from ragkv.loading import Loading
-from ragkv.models import LineProgress, encoder_folder, model_folder, public_name, reranker_folder
+from ragkv.models import (
+    FINGERPRINTS,
+    Fingerprints,
+    LineProgress,
+    encoder_folder,
+    model_folder,
+    public_name,
+    reranker_folder,
+)
 from ragkv.observe.heartbeats import Heartbeats
 from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.queue import Queue, make_celery

@@ -16,8 +16,8 @@ from ragkv.errors import Rejected
 from ragkv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
-from ragkv.loopback import is_loopback
 from ragkv.policies import ALIASES, PolicyName
+from ragkv.urls import is_loopback
 
 PREFIX = "RAGKV_"
 SETTINGS_FILE = "RAGKV_SETTINGS"

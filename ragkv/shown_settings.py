@@ -1,17 +1,14 @@
 """Settings in a form that may be shown: secrets are hidden."""
 
-import re
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ragkv.settings import PREFIX, Settings
+from ragkv.urls import HIDDEN, without_secrets
 
-HIDDEN = "hidden"
 SECRET_WORDS = frozenset({"key", "password", "secret", "token", "credentials", "headers"})
 """A text setting with one of these words in its name is never shown. Numbers are: they count keys and tokens."""
-_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:pass|secret|token|key)[^=&]*=)[^&#]*", re.IGNORECASE)
 
 
 class ShownSetting(msgspec.Struct, frozen=True):
@@ -39,18 +36,3 @@ def _text(name: str, value: Any) -> str | None:
     if not isinstance(value, str):
         return str(value)
     return HIDDEN if SECRET_WORDS & set(name.split("_")) else without_secrets(value)
-
-
-def without_secrets(text: str) -> str:
-    """A URL without its password and without the values of parameters that may be secret; other text as it is."""
-    try:
-        url = urlsplit(text)
-    except ValueError:
-        return text
-    if "://" not in text:
-        return text
-    user, at, place = url.netloc.rpartition("@")
-    if at:
-        name, colon, _ = user.partition(":")
-        url = url._replace(netloc=f"{name}:{HIDDEN}@{place}" if colon else f"{HIDDEN}@{place}")
-    return _SECRET_PARAMETER.sub(rf"\1{HIDDEN}", url.geturl())

@@ -4,11 +4,11 @@ import re
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
+from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.errors import Rejected
-from ragkv.loopback import is_loopback, is_private_transport
-from ragkv.names import clean_name
-from ragkv.scopes import KEY_SCOPES, KeyScope
 from ragkv.settings import PREFIX, Settings
+from ragkv.text import clean_name
+from ragkv.urls import is_loopback, is_private_transport
 
 SESSION_S = range(300, 12 * 3600 + 1)
 """Allowed lifetimes of a person's session."""

@@ -10,9 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-from ragkv.disk import replace_file
 from ragkv.errors import NotFound, RagKVError, Rejected
-from ragkv.json_file import read_json, write_json
+from ragkv.files_io import read_json, replace_file, write_json
 
 log = logging.getLogger(__name__)
 

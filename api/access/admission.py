@@ -12,8 +12,8 @@ from ragkv.access.caller import Caller
 from ragkv.access.gate import Gate
 from ragkv.access.sessions import Sessions, csrf_token
 from ragkv.errors import Forbidden, Throttled, Unauthorised
-from ragkv.loopback import is_loopback
 from ragkv.threads import OWNER, Threads
+from ragkv.urls import is_loopback
 
 THREADS = 4
 """A pool of its own: requests that wait for slow work do not keep others from being admitted or refused."""

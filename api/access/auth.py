@@ -9,9 +9,8 @@ from litestar.middleware import AbstractAuthenticationMiddleware, Authentication
 
 from api.access.admission import Admissions
 from api.access.session import Connection
-from ragkv.access.caller import Caller
+from ragkv.access.caller import Caller, KeyScope
 from ragkv.errors import Forbidden
-from ragkv.scopes import KeyScope
 
 PUBLIC = "public"
 """Option of handlers that need no key."""

@@ -10,8 +10,8 @@ from api.http.forms import BoundedFormRequest
 from api.http.observe import hold
 from ragkv.access.caller import Caller
 from ragkv.access.places import Places
-from ragkv.counts import plural
 from ragkv.settings import Settings
+from ragkv.text import plural
 
 STATE = "concurrency_limits"
 """Key of the limits in the app's state."""

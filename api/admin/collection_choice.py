@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from ragkv.catalog.collection import CollectionView, collection_view, list_collections
 from ragkv.db.database import Database
 from ragkv.errors import NotFound
-from ragkv.names import one_spelling
 from ragkv.page import MAX_PAGE
 from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.text import one_spelling
 
 
 def collections_of(tenant_id: str, database: Database, requested: str = "") -> list[CollectionView]:

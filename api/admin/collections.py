@@ -14,10 +14,10 @@ from ragkv.compression import CompressionMethod
 from ragkv.db.tenants import collection_ref
 from ragkv.file_types import READ, READ_KINDS
 from ragkv.kv_format import KVFormat
-from ragkv.names import MAX_FILE_NAME_CHARS
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION, KVOwner
+from ragkv.text import MAX_FILE_NAME_CHARS
 from ragkv.upkeep.rules import rule_view
 
 COLLECTIONS_A_PAGE = 50

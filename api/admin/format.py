@@ -5,7 +5,7 @@ from datetime import datetime
 
 from markupsafe import Markup
 
-from ragkv.counts import plural
+from ragkv.text import plural
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024

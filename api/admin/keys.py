@@ -5,10 +5,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
+from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.keys import list_valid_keys_first, maker_of
-from ragkv.clock import utc_now
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
-from ragkv.scopes import KEY_SCOPES
 
 KEYS_A_PAGE = 50
 

@@ -12,8 +12,8 @@ from api.admin.shell import AdminRequest, page
 from api.v1.questions import PART_CHARACTERS
 from ragkv.catalog.question_log import question_log
 from ragkv.catalog.questions import list_questions
-from ragkv.clock import utc_now
 from ragkv.db.feedback import QuestionFilter, Rated
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 
 QUESTIONS_A_PAGE = 25

@@ -24,9 +24,9 @@ from ragkv.access.provider import Challenge, Identity, Provider, printable
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import SignedIn
 from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, Unauthorised, Unavailable
-from ragkv.loopback import is_private_transport
 from ragkv.parts import Parts
 from ragkv.sign_in import SignIn
+from ragkv.urls import is_private_transport
 
 BEGIN = "/admin/sign-in"
 CALLBACK = f"{BEGIN}/callback"

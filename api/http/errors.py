@@ -14,7 +14,6 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
 from api.http.invalid_fields import InvalidField, invalid_fields
-from ragkv.disk import trouble_of
 from ragkv.errors import (
     Conflict,
     Corrupt,
@@ -30,6 +29,7 @@ from ragkv.errors import (
     Unavailable,
     Unsupported,
 )
+from ragkv.files_io import trouble_of
 from ragkv.observe.logs import request_id
 
 log = logging.getLogger(__name__)

@@ -21,8 +21,7 @@ from litestar.types import (
 )
 
 from api.http.observe import PROBES
-from ragkv.fair_slots import FairSlots
-from ragkv.threads import END_TURN
+from ragkv.threads import END_TURN, FairSlots
 
 AT_ONCE = 2
 LONGEST_S = 0.05

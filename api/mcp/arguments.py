@@ -14,10 +14,10 @@ from ragkv.catalog.metadata import Metadata
 from ragkv.db.feedback import Rating
 from ragkv.evaluation.outcome import Kind
 from ragkv.evaluation.runs import MAX_QUESTIONS
-from ragkv.names import MAX_FILE_NAME_CHARS
 from ragkv.page import MAX_PAGE
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.text import MAX_FILE_NAME_CHARS
 
 Collection = Annotated[str, Meta(description="Name or id of the collection of documents.")]
 Query = Annotated[

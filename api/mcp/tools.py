@@ -43,7 +43,7 @@ from api.v1.ask import AskBody, question_of, whole_answer
 from api.v1.pages import PIXELS
 from api.v1.search import SearchBody, found_passages
 from ingest.page_views import PageViews
-from ragkv.access.caller import Caller
+from ragkv.access.caller import Caller, KeyScope
 from ragkv.catalog.cited import cited_page, cited_text
 from ragkv.catalog.data_sources import add_data_source, data_source_view, list_data_sources, list_source_files
 from ragkv.catalog.documents import accept_document, document_view
@@ -54,7 +54,6 @@ from ragkv.db.tenants import collection_ref
 from ragkv.errors import Forbidden, Rejected
 from ragkv.evaluation.runs import RunRequest, report_of_run, start_run
 from ragkv.parts import Parts
-from ragkv.scopes import KeyScope
 
 FAILED_FILES = 50
 """Failed files of a data source that are shown, in each of the two ways to fail."""

@@ -36,11 +36,11 @@ from ragkv.catalog.mail_attachments import DocumentDetail, document_detail
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import RagKVError
-from ragkv.names import MAX_FILE_NAME_CHARS
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.text import MAX_FILE_NAME_CHARS
 
 FORM_BYTES = 64 * 1024
 """Room in a multipart body for everything but the file."""

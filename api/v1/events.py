@@ -20,9 +20,9 @@ from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.catalog.documents import document_view
 from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
-from ragkv.counts import plural
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
+from ragkv.text import plural
 
 KEYS_WORTH = 5
 """Limit of streams of a tenant, in streams of one key."""

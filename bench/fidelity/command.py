@@ -12,7 +12,7 @@ from bench.measuring import OUTPUT, check_folder, json_option
 from ragkv.choosing import SETTING, Choice
 from ragkv.compression import COMPRESSING, Compression
 from ragkv.errors import Rejected
-from ragkv.json_file import read_json
+from ragkv.files_io import read_json
 from ragkv.kv_format import KVFormat
 from ragkv.settings import Settings
 

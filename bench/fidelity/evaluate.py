@@ -28,7 +28,6 @@ from ingest.parts import IngestParts
 from ingest.precompute import precompute
 from ingest.prefill import Prefiller
 from ragkv.answer.recompute import Recomputing
-from ragkv.batched import batched
 from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
@@ -36,6 +35,7 @@ from ragkv.cli.running import running_engine
 from ragkv.compression import Compression
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
+from ragkv.ids import batched
 from ragkv.known_questions import read_questions
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config

@@ -14,8 +14,8 @@ from bench.gpu.scale import Scale
 from bench.gpu.streams import StreamRow
 from bench.serving.report import ServeRow
 from bench.ttft import TtftReport, TtftRow, describe
-from ragkv.disk import replace_file
 from ragkv.errors import Rejected
+from ragkv.files_io import replace_file
 
 Part = Literal["oracle", "ingest", "load", "ttft", "latency", "serve", "memory"]
 PARTS: tuple[Part, ...] = get_args(Part)

@@ -29,14 +29,13 @@ from sqlalchemy import select, update
 
 from ragkv.catalog.data_sources import add_data_source, data_source_view
 from ragkv.catalog.syncing import SyncTally, sync_now
-from ragkv.clock import utc_now
 from ragkv.data_sources.files import ListedFile
 from ragkv.data_sources.folder import SETTLED_S
 from ragkv.data_sources.location import location_of
 from ragkv.data_sources.opening import files_of
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.object_store import StoreLocation, opened
 from ragkv.parts import Parts
 from ragkv.settings import Settings

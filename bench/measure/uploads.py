@@ -26,9 +26,9 @@ import msgspec
 from sqlalchemy import func, select
 
 from api.worker_process import WorkerProcess
-from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.ids import utc_now
 from ragkv.models import model_folder
 from ragkv.parts import Parts
 from ragkv.settings import PREFIX, Settings

@@ -11,8 +11,8 @@ from ingest.compress.methods import CUE, METHODS, kept_tokens
 from ingest.compress.view import ChunkView, Watcher
 from ingest.prefixed import load_model
 from ragkv.answer.prompt import PromptBuilder
-from ragkv.batched import batched
 from ragkv.compression import Compression
+from ragkv.ids import batched
 from ragkv.kv.file import PlainKV, StoredKV, block_means
 from ragkv.kv.layout import Layout
 

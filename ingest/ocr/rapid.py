@@ -19,7 +19,7 @@ from rapidocr.utils.output import RapidOCROutput
 
 from ingest.ocr.reading_order import Placed, blocks
 from ingest.parse.scan import MAX_LINE_CHARS, READ_PIXELS, Box, Line, Recognised
-from ragkv.plain_text import scrub, tidy
+from ragkv.text import scrub, tidy
 
 MIN_SCORE = 0.65
 _MODELS = {

@@ -25,7 +25,7 @@ from ingest.parse.sniff import Format, sniff
 from ingest.parse.workbook import read_workbook
 from ingest.parse.xml import read_xml
 from ragkv.errors import Rejected, TooLarge
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 __all__ = ["Attachment", "Page", "Parsed", "Section", "parse"]
 

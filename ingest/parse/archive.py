@@ -15,7 +15,7 @@ from lxml import etree
 
 from ingest.parse.parsed import one_line
 from ragkv.errors import Rejected, TooLarge
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 MAX_UNPACKED_BYTES = 512 * 1024 * 1024
 MAX_XML_BYTES = 32 * 1024 * 1024

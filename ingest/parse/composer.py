@@ -7,7 +7,7 @@ from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, Page, Parsed, Section
 from ingest.parse.rows import lines_of_table
 from ingest.parse.sniff import Format
 from ragkv.errors import TooLarge
-from ragkv.plain_text import scrub, tidy
+from ragkv.text import scrub, tidy
 
 _GAP = "\n\n"
 _LINES_AT_ONCE = 1_000

@@ -12,7 +12,7 @@ from ingest.parse.encoding import decode
 from ingest.parse.parsed import MAX_TEXT_CHARS, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import TooLarge
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 _DELIMITERS = ",;\t|"
 _DECLARED = re.compile(r"sep=(.)\n", re.IGNORECASE)  # Excel's own first line

@@ -11,7 +11,7 @@ from ingest.parse.html import read_html
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTED = "META-INF/encryption.xml"

@@ -21,7 +21,7 @@ from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
 from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
-from ragkv.plain_text import scrub, tidy
+from ragkv.text import scrub, tidy
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")

@@ -23,7 +23,7 @@ from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
 from ragkv.file_types import is_image
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 _MAX_DEPTH, _MAX_STEM_CHARS = 20, 200
 _COMPARED_EVENTS = 100

@@ -9,7 +9,7 @@ from markdown_it.token import Token
 from ingest.parse.encoding import decode
 from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
-from ragkv.plain_text import scrub, tidy
+from ragkv.text import scrub, tidy
 
 _FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)

@@ -9,7 +9,7 @@ from ingest.parse.composer import Composer
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 MAX_CELLS = 8_000_000
 _TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"

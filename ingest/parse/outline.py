@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, takewhile
 
 from ingest.parse.parsed import MAX_TITLE_CHARS, Page, Section
-from ragkv.plain_text import tidy
+from ragkv.text import tidy
 
 _LINE = re.compile(r"[^\n]+")
 _NUMBER = re.compile(r"\d+(?:\.\d+)*\.?[ \t]+")

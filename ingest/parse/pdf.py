@@ -18,7 +18,7 @@ from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge, Unsupported
-from ragkv.plain_text import PRESENTATION_FORMS, scrub, tidy
+from ragkv.text import PRESENTATION_FORMS, scrub, tidy
 
 _MAX_BOOKMARKS = 5_000
 _END_MARK_WITHIN = 4096

@@ -5,7 +5,7 @@ import re
 from ingest.parse.encoding import decode
 from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
-from ragkv.plain_text import scrub, tidy
+from ragkv.text import scrub, tidy
 
 _UNDERLINED = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
 

@@ -15,8 +15,7 @@ from msgspec import Meta
 
 from ingest.parse.scan import Box, ScannedPage
 from ragkv.errors import NotFound, Rejected
-from ragkv.normal_form import normalised
-from ragkv.plain_text import PRESENTATION_FORMS, scrub
+from ragkv.text import PRESENTATION_FORMS, normalised, scrub
 
 MAX_PIXELS = 6_000_000
 MAX_SCALE = 10.0

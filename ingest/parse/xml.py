@@ -17,7 +17,7 @@ from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, header_of, is_title, span_of, words_of
 from ragkv.errors import Rejected
-from ragkv.plain_text import scrub
+from ragkv.text import scrub
 
 _TITLES = ("title", "head", "heading", "article-title")
 _PARAGRAPHS = ("p", "para", "simpara", "li", "item", "description", "text", "abstract", "body")

@@ -8,7 +8,7 @@ from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, one_line
 from ingest.parse.quotes import MAX_PIXELS, MAX_POINTS, Located, Locating, Picture
 from ingest.parse.scan import Box, ScannedPage
 from ingest.parse.sniff import Format
-from ragkv.plain_text import is_scrubbed
+from ragkv.text import is_scrubbed
 
 _MAX_LEVEL = 100
 _MEDIA_TYPES = {format_.value for format_ in Format}

@@ -12,11 +12,10 @@ from pathlib import Path
 
 import msgspec
 
-from ragkv.batched import batched
 from ragkv.chunk import Chunk
-from ragkv.disk import replace_file
 from ragkv.errors import Rejected
-from ragkv.json_file import read_json
+from ragkv.files_io import read_json, replace_file
+from ragkv.ids import batched
 from ragkv.writer import TRAINED_ON
 
 NEIGHBOURS = 16

@@ -19,8 +19,8 @@ from ingest.writer.stand_ins import SHARE, draw_stand_ins
 from ingest.writer.train import Course, Tokens, Trainer
 from ingest.writer.trainable import RANK, TrainableAdapter
 from ragkv.chunk import Chunk
-from ragkv.clock import utc_now
 from ragkv.errors import NotFound, Rejected
+from ragkv.ids import utc_now
 from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.tokenizer import Tokenizer

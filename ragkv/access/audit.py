@@ -11,8 +11,8 @@ from ragkv.db.audit import AUDIT_KEYS, audit_of
 from ragkv.db.database import Database
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import AuditRow
-from ragkv.names import storable
 from ragkv.page import MAX_PAGE, Id, Moment, all_pages, from_cursor
+from ragkv.text import storable
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -1,11 +1,16 @@
 """The caller of a request: an API key, or a person who signed in."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from ragkv.scopes import KEY_SCOPES, KeyScope
+KeyScope = Literal["metrics", "read", "write", "admin"]
+"""metrics: /metrics, nothing else. read: ask, search, look, rate answers. write: also upload, change and delete
+documents, create and rename collections. admin: also keys, data sources, KV rules, and deletion of collections."""
+
+KEY_SCOPES: tuple[KeyScope, ...] = get_args(KeyScope)
+"""Each includes those before it."""
 
 
 class Person(msgspec.Struct, frozen=True, kw_only=True):

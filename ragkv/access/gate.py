@@ -1,13 +1,12 @@
 """Authentication: on this machine, no key is needed until the first one is created; from then on, by key."""
 
-from ragkv.access.caller import Caller
+from ragkv.access.caller import KEY_SCOPES, Caller
 from ragkv.access.keys import any_key, authenticate, is_like_a_key, recognise
 from ragkv.access.rate import RateLimit
 from ragkv.access.rights import Rights
 from ragkv.access.sessions import Holder
 from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
-from ragkv.scopes import KEY_SCOPES
 
 NO_KEY = "an API key is needed: send it as `Authorization: Bearer rk_...`; `ragkv keys create --name NAME` creates one"
 

@@ -18,17 +18,15 @@ import msgspec
 from msgspec import Meta
 
 from ragkv.access.audit import MAX_CHARS
-from ragkv.access.caller import Caller
-from ragkv.clock import utc_now
-from ragkv.counts import plural
+from ragkv.access.caller import KEY_SCOPES, Caller, KeyScope
 from ragkv.db.database import Database
 from ragkv.db.keys import BY_AGE, BY_VALIDITY, keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.db.pages import rows_behind
 from ragkv.db.tables import ApiKeyRow
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
-from ragkv.names import clean_name, storable
+from ragkv.ids import utc_now
 from ragkv.page import Moment, from_cursor
-from ragkv.scopes import KEY_SCOPES, KeyScope
+from ragkv.text import clean_name, plural, storable
 
 log = logging.getLogger(__name__)
 

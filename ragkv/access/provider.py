@@ -27,9 +27,9 @@ from joserfc.jws import JWSRegistry
 from ragkv import __version__
 from ragkv.access.caller import Person
 from ragkv.errors import Forbidden, Unauthorised, Unavailable
-from ragkv.fair_slots import FairSlots
-from ragkv.loopback import is_private_transport
 from ragkv.sign_in import SignIn
+from ragkv.threads import FairSlots
+from ragkv.urls import is_private_transport
 
 log = logging.getLogger(__name__)
 

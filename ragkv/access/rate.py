@@ -4,10 +4,10 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from ragkv.counts import plural
 from ragkv.errors import Throttled, Unavailable
 from ragkv.observe import metrics
 from ragkv.redis_client import reporting
+from ragkv.text import plural
 
 if TYPE_CHECKING:
     import redis

@@ -3,12 +3,11 @@
 import difflib
 from collections.abc import Iterable, Mapping
 
-from ragkv.access.caller import Caller, TenantName
+from ragkv.access.caller import KEY_SCOPES, Caller, KeyScope, TenantName
 from ragkv.access.sessions import SignedIn
 from ragkv.db.database import Database
 from ragkv.db.tenants import tenant_ids_by_name
 from ragkv.errors import Forbidden, Rejected, Unauthorised
-from ragkv.scopes import KEY_SCOPES, KeyScope
 from ragkv.sign_in import Grant
 
 NEEDED: KeyScope = "admin"

@@ -2,8 +2,8 @@
 
 from ragkv.answer.question import Question
 from ragkv.errors import Rejected, TooLarge
-from ragkv.plain_text import clean_question
 from ragkv.settings import BLOCK_SIZES, LEAST_READ
+from ragkv.text import clean_question
 
 QUESTION_CHARACTERS = 10_000
 INSTRUCTIONS_CHARACTERS = 32_000

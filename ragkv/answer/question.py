@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
 from ragkv.ids import new_id
-from ragkv.plain_text import clean_question
 from ragkv.policies import PolicyName
 from ragkv.settings import Mode
+from ragkv.text import clean_question
 
 PartKind = Literal["prefix", "passage", "question"]
 Origin = Literal["cached", "stitched", "recomputed", "computed"]

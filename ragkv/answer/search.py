@@ -3,9 +3,9 @@
 from functools import partial
 
 from ragkv.chunk import Passage
-from ragkv.plain_text import clean_question
 from ragkv.retrieve.index import DocumentIds
 from ragkv.retrieve.retriever import Retriever
+from ragkv.text import clean_question
 from ragkv.threads import Threads
 
 

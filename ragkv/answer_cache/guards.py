@@ -22,11 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from ragkv.characters import ranges
-from ragkv.normal_form import normalised
 from ragkv.retrieve import sparse
 from ragkv.retrieve.languages import languages_of
 from ragkv.retrieve.sparse import stem, without_accents
+from ragkv.text import normalised, ranges
 
 # Vowel signs and tones of many scripts are marks (M), which are no word characters (\w).
 _MARKS = ranges(code for code in range(0x300, 0x1F000) if unicodedata.category(chr(code)).startswith("M"))

@@ -17,7 +17,6 @@ from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.catalog.quotas import check_document_quota
 from ragkv.catalog.requeue import enqueue
 from ragkv.catalog.uploads import find_file
-from ragkv.clock import utc_now
 from ragkv.db.collections import collection_changed
 from ragkv.db.data_sources import attribute, files_that_keep
 from ragkv.db.database import Database, advisory_lock
@@ -39,7 +38,7 @@ from ragkv.db.uploads import (
     texts_of_document,
 )
 from ragkv.errors import NotFound
-from ragkv.ids import is_id
+from ragkv.ids import is_id, utc_now
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 from ragkv.status import Status

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from operator import ge, gt, le, lt
 from typing import Literal
 
-from ragkv.batched import batched
 from ragkv.catalog.metadata import Metadata, conditions, labels_of
 from ragkv.db.database import Database
 from ragkv.db.documents import among, documents_where, ids_of, metadata_of
+from ragkv.ids import batched
 from ragkv.tenancy import CollectionRef
 
 Value = str | int | float | bool

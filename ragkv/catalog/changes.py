@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from ragkv.batched import batched
 from ragkv.catalog.documents import DocumentView, document_view, find_document, relabel, view_of
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.metadata import Metadata, checked, patched
@@ -32,10 +31,11 @@ from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
 from ragkv.files import Readable, Received
-from ragkv.names import clean_file_name
+from ragkv.ids import batched
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
+from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select, Update

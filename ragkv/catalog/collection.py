@@ -23,10 +23,10 @@ from ragkv.db.tables import CollectionRow, DataSourceRow
 from ragkv.db.tenants import collection_ref, known_collection
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
-from ragkv.names import clean_name, storable
 from ragkv.page import Name, from_cursor
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.text import clean_name, storable
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

@@ -28,9 +28,9 @@ from ragkv.db.tables import DataSourceFileRow, DataSourceRow
 from ragkv.db.tenants import collection_ref, hold_collection, tenant_name
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
-from ragkv.names import storable
 from ragkv.page import from_cursor
 from ragkv.settings import Settings
+from ragkv.text import storable
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

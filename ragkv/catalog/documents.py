@@ -34,7 +34,6 @@ from ragkv.db.tenants import known_collection
 from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
-from ragkv.names import clean_file_name
 from ragkv.parts import Parts
 from ragkv.status import (
     ANSWERING,
@@ -48,6 +47,7 @@ from ragkv.status import (
     outdated,
 )
 from ragkv.tenancy import CollectionRef
+from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row

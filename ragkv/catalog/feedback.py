@@ -6,15 +6,14 @@ from typing import Annotated, Any
 import msgspec
 
 from ragkv.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswers, checksum
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.deletions import note_deletions, unlist_deletion
 from ragkv.db.feedback import Rating, add_feedback, asked_at, feedback_on
 from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
 from ragkv.errors import NotFound
-from ragkv.ids import is_id
-from ragkv.names import storable
+from ragkv.ids import is_id, utc_now
+from ragkv.text import storable
 
 TOO_LATE = f"no such answer, or it is older than {KEPT_S // 3600} hours: rate an answer within that time"
 CHANGED = "documents of this answer were deleted or changed since: ask again, and rate the new answer"

@@ -7,12 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
 from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
 from ragkv.errors import NotFound
-from ragkv.ids import is_id, new_id
+from ragkv.ids import is_id, new_id, utc_now
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
 from ragkv.status import UNREAD, Status

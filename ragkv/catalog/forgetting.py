@@ -6,11 +6,11 @@ from functools import partial
 
 from ragkv.answer_cache.recent import RecentAnswers, checksum
 from ragkv.answer_cache.ring import GONE, AnswerRing
-from ragkv.batched import batched
 from ragkv.db.collections import generations_of
 from ragkv.db.database import Database
 from ragkv.db.sources import DatabaseSource
 from ragkv.errors import Unavailable
+from ragkv.ids import batched
 from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import msgspec
 
-from ragkv.counts import plural
 from ragkv.db.database import Database
 from ragkv.db.questions import keep_log, log_days_of
 from ragkv.errors import Rejected
+from ragkv.text import plural
 
 
 class QuestionLog(msgspec.Struct, frozen=True):

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from ragkv.counts import plural
 from ragkv.db.documents import bytes_of_tenant, documents_where, number_of
 from ragkv.errors import QuotaExceeded
 from ragkv.settings import Settings
+from ragkv.text import plural
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

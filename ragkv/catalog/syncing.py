@@ -23,11 +23,10 @@ from ragkv.db.data_sources import is_kept_by
 from ragkv.db.syncing import SyncLease
 from ragkv.db.tables import DataSourceFileRow
 from ragkv.db.tenants import collection_ref, tenant_name
-from ragkv.disk import trouble_of
 from ragkv.errors import Conflict, NotFound, QuotaExceeded, RagKVError, Rejected, TooLarge, Unavailable
-from ragkv.file_types import is_image, is_read
+from ragkv.file_types import is_image, is_read, no_ocr
+from ragkv.files_io import trouble_of
 from ragkv.ids import new_id
-from ragkv.ocr import no_ocr
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef

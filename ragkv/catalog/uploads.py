@@ -8,17 +8,16 @@ import msgspec
 
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.quotas import check_byte_quota
-from ragkv.clock import utc_now
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.file_tables import FileRow
 from ragkv.db.pages import Position, rows_of
 from ragkv.db.uploads import FILE_KEYS, file_by_id, files_of
 from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable
-from ragkv.ids import is_id, new_id
-from ragkv.names import clean_file_name
+from ragkv.ids import is_id, new_id, utc_now
 from ragkv.page import Page, PageRequest
 from ragkv.parts import Parts
+from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

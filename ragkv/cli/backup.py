@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ragkv.cli.opened import opened_parts
-from ragkv.counts import plural
+from ragkv.text import plural
 from ragkv.upkeep.backup import backup as write_backup
 from ragkv.upkeep.consequences import Consequences
 from ragkv.upkeep.restore import restore as put_back

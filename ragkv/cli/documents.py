@@ -11,12 +11,12 @@ from ragkv.catalog.documents import DocumentView, delete_document, document_view
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
-from ragkv.counts import plural
 from ragkv.db.tenants import collection_ref
 from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_TENANT
+from ragkv.text import plural
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the document.")
 ID = click.argument("document_id", metavar="ID")

@@ -5,8 +5,8 @@ import os
 import click
 
 from ragkv.cli.opened import opened_parts
-from ragkv.disk import make_folder
 from ragkv.engine.launch import check_key, serve_command, server_variables, thread_variables
+from ragkv.files_io import make_folder
 
 
 @click.command()

@@ -7,13 +7,13 @@ from rich.console import Console
 from rich.table import Table
 
 from ragkv.access.audit import COMMAND_LINE, Change, record_change
+from ragkv.access.caller import KEY_SCOPES, KeyScope
 from ragkv.access.keys import issue_key, list_all_keys, revoke_key
 from ragkv.cli.opened import opened_parts
 from ragkv.db.tenants import ensure_collection
-from ragkv.names import clean_name
 from ragkv.parts import Parts
-from ragkv.scopes import KEY_SCOPES, KeyScope
 from ragkv.tenancy import DEFAULT_TENANT
+from ragkv.text import clean_name
 
 
 @click.group()

@@ -5,9 +5,9 @@ import json
 import click
 
 from ragkv.cli.opened import opened_parts
-from ragkv.disk import make_folder
 from ragkv.engine.launch import check_key
 from ragkv.engine.ray import serve_config
+from ragkv.files_io import make_folder
 
 
 @click.command("ray-config")

@@ -11,7 +11,7 @@ from ragkv.cli.opened import opened_parts
 from ragkv.db.documents import count_by_status
 from ragkv.db.kv_entries import kv_totals
 from ragkv.parts import Parts
-from ragkv.shown_settings import without_secrets
+from ragkv.urls import without_secrets
 
 
 @click.command()

@@ -32,8 +32,8 @@ from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, layout_of
 from ragkv.kv.shard import Shard
 from ragkv.kv.store import KVStore
-from ragkv.orphan import end_with_parent
 from ragkv.span import Span, merge, total_tokens
+from ragkv.threads import end_with_parent
 
 if TYPE_CHECKING:
     from vllm.forward_context import ForwardContext

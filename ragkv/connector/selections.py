@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ragkv.recently_used import RecentlyUsed
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import StitchPlan
+from ragkv.threads import RecentlyUsed
 
 
 class Selections:

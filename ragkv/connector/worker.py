@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 from vllm.platforms import current_platform
 
-from ragkv.orphan import end_with_parent
+from ragkv.threads import end_with_parent
 
 if TYPE_CHECKING or not current_platform.is_cpu():
     from vllm.v1.worker.gpu_worker import Worker as PlatformWorker

@@ -7,10 +7,10 @@ from datetime import datetime
 
 from sqlalchemy import Select, func, select
 
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.documents import unfinished
 from ragkv.db.tables import DocumentRow, JobRow
+from ragkv.ids import utc_now
 from ragkv.status import JobStatus
 
 FRESH_S = 5.0

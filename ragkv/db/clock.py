@@ -5,7 +5,7 @@ from datetime import datetime
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from ragkv.clock import utc_now
+from ragkv.ids import utc_now
 
 
 def now_of(session: Session) -> datetime:

@@ -15,8 +15,8 @@ from ragkv.db.leases import is_free
 from ragkv.db.lists import one_of
 from ragkv.db.mail_attachments import is_in_mail
 from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
-from ragkv.names import clean_file_name
 from ragkv.status import ANSWERING, Status
+from ragkv.text import clean_file_name
 
 
 class FileStatus(StrEnum):

@@ -27,8 +27,8 @@ from ragkv.db.leases import RELEASED, is_free
 from ragkv.db.lists import one_of
 from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentLabelRow, DocumentRow
-from ragkv.names import storable
 from ragkv.status import FINISHED, REREAD, UNFINISHED, Status
+from ragkv.text import storable
 
 FRESH: dict[str, Any] = {
     "attempts": 0, "outages": 0, "retry_at": None, "error": None, "stage": "", **RELEASED,

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from ragkv.db.leases import is_free
 from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
-from ragkv.names import storable
+from ragkv.text import storable
 
 QUEUED, RUNNING, DONE, CANCELLED, FAILED = "queued", "running", "done", "cancelled", "failed"
 OPEN = (QUEUED, RUNNING)

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from ragkv.db.pages import Keys
 from ragkv.db.tables import CollectionRow, FeedbackPassageRow, FeedbackRow, QuestionRow
 from ragkv.errors import Conflict
-from ragkv.names import storable
+from ragkv.text import storable
 
 Rating = Literal["up", "down"]
 Rated = Literal["up", "down", "any", "none"]

@@ -5,10 +5,9 @@ from datetime import datetime
 from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ragkv.clock import utc_now
 from ragkv.db.base import Base
 from ragkv.db.tables import ID
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 
 
 class FileRow(Base):

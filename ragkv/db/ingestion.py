@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ragkv.batched import batched
 from ragkv.chunk import Chunk
 from ragkv.db.chunks import CHUNK_KEYS, chunk_row, chunks_of, forget_chunks_of, kv_names, name_kv, to_chunk
 from ragkv.db.clock import now_of
@@ -23,6 +22,7 @@ from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.turns import next_waiting, others_wait, served, tenants_by_turn
 from ragkv.db.webhooks import FAILED_EVENT, READY_EVENT, announce
 from ragkv.errors import Conflict
+from ragkv.ids import batched
 from ragkv.kv_rule import KVRule, KVWhen
 from ragkv.outages import retry_delay_s
 from ragkv.retrieve.vectors import Vectors

@@ -14,7 +14,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import UserDefinedType
 
-from ragkv.names import storable
+from ragkv.text import storable
 
 
 def one_of(column: SQLColumnExpression[Any], values: Iterable[str]) -> ColumnElement[bool]:

@@ -10,7 +10,7 @@ from ragkv.answer.question import Answer, Question
 from ragkv.db.database import Database
 from ragkv.db.tables import QuestionRow, TenantRow
 from ragkv.errors import NotFound
-from ragkv.names import storable
+from ragkv.text import storable
 
 
 def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:

@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 
-from ragkv.clock import utc_now
 from ragkv.db.dump import reflected
 from ragkv.db.file_tables import FileRow
 from ragkv.db.leases import RELEASED
@@ -42,6 +41,7 @@ from ragkv.db.tables import (
 )
 from ragkv.db.webhooks import FAILED, PENDING
 from ragkv.files import StoredFile
+from ragkv.ids import utc_now
 from ragkv.status import Status
 
 Ends = tuple[datetime | None, datetime | None]

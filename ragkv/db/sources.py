@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ragkv.batched import batched
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.db.chunks import chunks_by_id, points_of, ready_chunks, titles_of, titles_of_documents, to_chunk, to_point
 from ragkv.db.collections import changes_of
 from ragkv.db.database import Database
 from ragkv.db.documents import versions_of_documents, written_since
-from ragkv.recently_used import RecentlyUsed
+from ragkv.ids import batched
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Point
 from ragkv.status import outdated
+from ragkv.threads import RecentlyUsed
 
 REMEMBERED_COLLECTIONS = 64
 

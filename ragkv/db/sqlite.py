@@ -10,8 +10,8 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 
 from ragkv.db.failures import discard_broken
-from ragkv.disk import make_folder
 from ragkv.errors import Unavailable
+from ragkv.files_io import make_folder
 
 BUSY_TIMEOUT_S = 30
 EMPTYING_TIMEOUT_S = 1

@@ -8,9 +8,8 @@ from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, S
 from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from ragkv.clock import utc_now
 from ragkv.db.base import Base
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.observe.cause import cause
 from ragkv.status import JobStatus, Status
 

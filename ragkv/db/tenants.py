@@ -11,8 +11,8 @@ from ragkv.db.database import BESIDE_NEW_ROWS, Database
 from ragkv.db.tables import CollectionRow, TenantRow
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
-from ragkv.names import one_spelling, storable
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, CollectionRef
+from ragkv.text import one_spelling, storable
 
 SECRET_BYTES = 32
 _GONE = "the collection was deleted in the meantime"

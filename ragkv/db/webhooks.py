@@ -9,11 +9,10 @@ import msgspec
 from sqlalchemy import Delete, Select, Update, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from ragkv.clock import utc_now
 from ragkv.db.lists import one_of
 from ragkv.db.pages import Keys
 from ragkv.db.tables import DocumentRow, WebhookDeliveryRow, WebhookRow
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.status import outdated
 
 DELIVERY_KEYS: Keys = (WebhookDeliveryRow.created_at.expression, WebhookDeliveryRow.id.expression)

@@ -8,15 +8,14 @@ from typing import Any
 
 import torch
 
-from ragkv.arithmetic import computed_in
 from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
 from ragkv.errors import Rejected
-from ragkv.fingerprint import FINGERPRINTS, Fingerprints
-from ragkv.kv.layout import Layout
+from ragkv.kv.layout import Layout, computed_in
 from ragkv.kv.shard import Shard
-from ragkv.loopback import is_loopback
+from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.settings import Settings
+from ragkv.urls import is_loopback
 
 WORKER = "ragkv.connector.worker.StitchWorker"
 CONNECTOR = "StitchConnector"

@@ -10,12 +10,12 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragkv.disk import make_folder
 from ragkv.engine.family import Family
 from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
 from ragkv.engine.wire import plan_to_wire, report_of
 from ragkv.errors import Unavailable
+from ragkv.files_io import make_folder
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 from ragkv.span import Span

@@ -19,8 +19,8 @@ from ragkv.engine.protocol import EngineLost, Generate, Output, Report
 from ragkv.engine.supervisor import asked_again
 from ragkv.engine.wire import PARAM, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
-from ragkv.lines import lines_of
-from ragkv.shown_settings import without_secrets
+from ragkv.files_io import lines_of
+from ragkv.urls import without_secrets
 
 log = logging.getLogger(__name__)
 

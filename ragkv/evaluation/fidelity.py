@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Question
 from ragkv.answer.service import Answerer, Prepared
-from ragkv.batched import batched
 from ragkv.engine.protocol import MAX_LOGPROBS, Engine, Generate, Report
 from ragkv.errors import Rejected
 from ragkv.evaluation.metrics import best_f1, likeliest_kl, normalised
 from ragkv.evaluation.outcome import ComparedAnswers, FidelityOutcome
+from ragkv.ids import batched
 from ragkv.span import merge, total_tokens
 from ragkv.stitch.plan import StitchPlan
 

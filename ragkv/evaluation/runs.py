@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ragkv.catalog.questions import LoggedQuestion, all_questions
-from ragkv.clock import utc_now
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.evaluations import (
     CANCELLED,
@@ -48,7 +47,7 @@ from ragkv.evaluation.outcome import (
     RunSettings,
     Source,
 )
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.page import Id, Moment, from_cursor
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from ragkv.disk import make_folder, sync
 from ragkv.errors import Corrupt, Unsupported
+from ragkv.files_io import make_folder, sync
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 from ragkv.kv.pieces import FilePart, OpenFile, copy_part, in_memory, part_of_heads
 from ragkv.kv.quantise import Packed, pack_keys, pack_values

@@ -1,4 +1,4 @@
-"""The shape of a model's KV."""
+"""The shape of a model's KV, and the dtype that this machine computes it in."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,3 +57,23 @@ def layout_of(config: PretrainedConfig, dtype: str = "auto") -> Layout:
         head_dim=head_dim,
         dtype=_DTYPES[dtype] if dtype != "auto" else stored,
     )
+
+
+_HAS_ARITHMETIC = {
+    torch.bfloat16: ("avx512_f", "avx_ne_convert", "bf16", "arm_bf16"),
+    torch.float16: ("avx512_fp16", "avx_ne_convert", "fp16", "arm_fp16_arith"),
+}
+"""Any of these capabilities of a processor gives its matrix products in the dtype separate kernels (oneDNN)."""
+
+
+def computed_in(stored: torch.dtype) -> torch.dtype:
+    """The dtype to compute in where KV is stored in `stored`: the same on a GPU and wherever the processor can.
+
+    A processor without bfloat16 (AVX2 alone, say) computes with it by conversions: 1,000 tokens of the embedded model
+    took 10 times as long as in float32 there. On such a one model and engine run in float32, and KV is rounded when it
+    is stored.
+    """
+    if torch.accelerator.is_available() or stored not in _HAS_ARITHMETIC:
+        return stored
+    capabilities = torch.cpu.get_capabilities()
+    return stored if any(capabilities.get(name) for name in _HAS_ARITHMETIC[stored]) else torch.float32

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from ragkv.disk import make_folder
+from ragkv.files_io import make_folder
 from ragkv.ids import new_id
 
 FOLDER = "prefilling"

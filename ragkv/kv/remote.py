@@ -18,8 +18,8 @@ import msgspec
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError
 
-from ragkv.batched import batched
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
+from ragkv.ids import batched
 from ragkv.object_store import StoreLocation, opened, told_of
 
 MARKER = "ragkv-kv.json"

@@ -11,8 +11,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ragkv.disk import written_before
 from ragkv.errors import Corrupt, Unavailable, Unsupported
+from ragkv.files_io import written_before
 from ragkv.kv.file import (
     KVContent,
     KVShape,

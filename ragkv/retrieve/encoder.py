@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.batched import batched
 from ragkv.errors import Rejected
+from ragkv.ids import batched
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

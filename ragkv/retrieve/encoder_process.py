@@ -19,9 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragkv.errors import Unavailable
-from ragkv.orphan import end_with_parent
 from ragkv.retrieve.encoder import Encoder
-from ragkv.threads import share_cores
+from ragkv.threads import end_with_parent, share_cores
 
 TRIES = 2
 """A text that ends the process twice is not encoded."""

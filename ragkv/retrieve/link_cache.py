@@ -4,8 +4,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ragkv.recently_used import RecentlyUsed
 from ragkv.retrieve.links import TitledChunk, TitleLinks
+from ragkv.threads import RecentlyUsed
 
 CACHED_COLLECTIONS = 64
 MOST_READ_ANEW = 5000

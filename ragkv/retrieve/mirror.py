@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from ragkv.batched import batched
+from ragkv.ids import batched
 from ragkv.retrieve.index import Index
 from ragkv.retrieve.vectors import Point
 

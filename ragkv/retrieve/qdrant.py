@@ -19,12 +19,12 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
-from ragkv.batched import batched
 from ragkv.errors import Rejected, Unavailable
+from ragkv.ids import batched
 from ragkv.retrieve.fusion import fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
 from ragkv.retrieve.vectors import Point, Vectors
-from ragkv.shown_settings import without_secrets
+from ragkv.urls import without_secrets
 
 log = logging.getLogger(__name__)
 

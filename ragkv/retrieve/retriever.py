@@ -24,8 +24,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ragkv.batched import batched
 from ragkv.chunk import Chunk, Passage
+from ragkv.ids import batched
 from ragkv.retrieve import sparse
 from ragkv.retrieve.fusion import fused_hits
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index

@@ -20,10 +20,9 @@ import snowballstemmer
 import xxhash
 from numpy.typing import NDArray
 
-from ragkv.characters import ranges
-from ragkv.normal_form import normalised
 from ragkv.retrieve.dates import dates_in, parts, spellings
 from ragkv.retrieve.languages import DEFAULT, LANGUAGES, STOP_WORDS, Language, Script, languages_of, script_of
+from ragkv.text import normalised, ranges
 
 ANALYSIS_VERSION = 2
 """To be raised with every change of the terms or weights of a chunk: what was indexed before is then indexed again."""

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.statistics import (
     full_percentiles,
@@ -18,6 +17,7 @@ from ragkv.db.statistics import (
     unfinished_jobs,
 )
 from ragkv.db.tables import QuestionRow
+from ragkv.ids import utc_now
 from ragkv.statistics.prefill_cost import CostEstimate, estimate
 from ragkv.statistics.views import (
     AskedQuestion,

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, dump, reflected, snapshot, table_file
 from ragkv.db.migrate import revision_of
 from ragkv.db.stored_files import named_files
-from ragkv.disk import make_folder, sync
 from ragkv.errors import Conflict, Rejected
 from ragkv.files import FileStore, StoredFile
+from ragkv.files_io import make_folder, sync
+from ragkv.ids import utc_now
 from ragkv.upkeep.backup_format import (
     FILE_LIST,
     FILES,

@@ -16,9 +16,9 @@ from pathlib import Path
 import msgspec
 
 from ragkv.db.dump import TableDump, table_file
-from ragkv.disk import sync
 from ragkv.errors import Rejected
 from ragkv.files import FileStore, StoredFile, is_hash
+from ragkv.files_io import sync
 from ragkv.ids import is_id
 
 FORMAT = 1

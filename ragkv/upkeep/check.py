@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.upkeep.cleaning import UPLOAD_GRACE
 from ragkv.upkeep.eviction import FILE_GRACE

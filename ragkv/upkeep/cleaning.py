@@ -10,9 +10,9 @@ import msgspec
 from ragkv.catalog.documents import remove_orphans
 from ragkv.catalog.forgetting import forget_answers
 from ragkv.catalog.originals import discard_unnamed
-from ragkv.clock import utc_now
 from ragkv.db.mail_attachments import places_of_orphans
 from ragkv.files import StoredFile
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.upkeep.leftovers import abandoned_uploads, stray_points, unnamed_files
 

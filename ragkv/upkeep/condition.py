@@ -7,8 +7,8 @@ import logging
 import shutil
 from collections.abc import Callable
 
-from ragkv.disk import check_room
 from ragkv.errors import OutOfSpace, RagKVError
+from ragkv.files_io import check_room
 from ragkv.parts import Parts
 from ragkv.redis_client import check_takes, ping
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ragkv.clock import utc_now
 from ragkv.db.dump import TableDump, lines_of
 from ragkv.db.restored import deleted_ids, ends_of_keys, hashes_by_id
 from ragkv.db.webhooks import PENDING
+from ragkv.ids import utc_now
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ragkv.batched import batched
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.ingestion import forget_unused
 from ragkv.db.kv_entries import (
@@ -22,6 +20,7 @@ from ragkv.db.kv_entries import (
     lose_readiness,
     remember_uses,
 )
+from ragkv.ids import batched, utc_now
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.cleaning import remove_files

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ragkv.batched import batched
 from ragkv.db.consistency import ready_documents_using, ready_without_kv
 from ragkv.db.jobs import REBUILD
 from ragkv.db.kv_entries import keys_with_entries
 from ragkv.db.kv_tiers import DISK, REMOTE, moved
 from ragkv.db.tables import DocumentRow
 from ragkv.errors import Corrupt, Unsupported
+from ragkv.ids import batched
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 from ragkv.upkeep.admin import request_kv

@@ -12,13 +12,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragkv.batched import batched
 from ragkv.db.database import Database
 from ragkv.db.documents import ids_among
 from ragkv.db.kv_entries import all_entries, keys_in_use, keys_with_entries, orphans
 from ragkv.db.kv_tiers import DISK, REMOTE, keys_of_tier
 from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.files import FileStore, StoredFile
+from ragkv.ids import batched
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts
 

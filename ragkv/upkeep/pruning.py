@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ragkv.batched import BATCH
 from ragkv.db.audit import forget_audit
 from ragkv.db.batches import in_batches
 from ragkv.db.clock import now_of
@@ -20,6 +19,7 @@ from ragkv.db.questions import forget_texts, tenants_with_log_days
 from ragkv.db.retention import forget_jobs, forget_keys, forget_questions, keys_ended_before
 from ragkv.db.tables import ApiKeyRow
 from ragkv.db.webhooks import forget_deliveries
+from ragkv.ids import BATCH
 
 if TYPE_CHECKING:
     from sqlalchemy import Delete, Update

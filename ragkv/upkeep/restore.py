@@ -19,10 +19,10 @@ from ragkv.db.database import Database
 from ragkv.db.dump import TableDump, clear, dump, load, replacing, snapshot, tables_with_rows
 from ragkv.db.migrate import check_known, migrate, revisions
 from ragkv.db.restored import UNHELD, make_consistent, reinstate, set_aside, versions
-from ragkv.disk import make_folder
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict, Rejected, Unavailable
 from ragkv.files import FileStore, StoredFile
+from ragkv.files_io import make_folder
 from ragkv.parts import Parts
 from ragkv.upkeep.backup_format import FILES, TABLES, Manifest, check, listed_files, read_manifest
 from ragkv.upkeep.consequences import Consequences, consequences

@@ -5,14 +5,13 @@ from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ragkv.batched import BATCH
-from ragkv.clock import utc_now
 from ragkv.db.database import advisory_lock
 from ragkv.db.kv_entries import first_to_go, kv_bytes_by_tenant, kv_totals, pinned_bytes, used_in_the_future
 from ragkv.db.tenants import count_tenants
-from ragkv.disk import default_kv_limit
 from ragkv.errors import Conflict
 from ragkv.eviction import EvictionReason, known_policy
+from ragkv.files_io import default_kv_limit
+from ragkv.ids import BATCH, utc_now
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, Freed, forget

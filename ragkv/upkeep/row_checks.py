@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from ragkv.batched import batched
 from ragkv.db.clock import now_of
 from ragkv.db.consistency import (
     close_jobs,
@@ -18,6 +17,7 @@ from ragkv.db.consistency import (
 from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
+from ragkv.ids import batched
 from ragkv.parts import Parts
 from ragkv.upkeep.check import ConsistencyCheck, Grace, execute_all
 

@@ -7,12 +7,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ragkv.batched import BATCH
-from ragkv.clock import utc_now
 from ragkv.db.kv_entries import keys_with_entries
 from ragkv.db.kv_rules import is_to_upload
 from ragkv.db.kv_tiers import REMOTE, moved, on_disk_alone, tenants_with_remote
 from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.ids import BATCH, utc_now
 from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.parts import Parts
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from ragkv.batched import batched
 from ragkv.db.kv_entries import documents_using, entries_of, keys_with_entries
 from ragkv.errors import Corrupt, NotFound, Unavailable, Unsupported
+from ragkv.ids import batched
 from ragkv.kv.file import receive_kv
 from ragkv.kv_disk import sizes_of_remote
 from ragkv.parts import Parts

@@ -9,7 +9,7 @@ from playwright.sync_api import Route, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.clock import utc_now
+from ragkv.ids import utc_now
 from tests.browser.visit import Visit
 from tests.support.over_http import upload
 

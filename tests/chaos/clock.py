@@ -7,7 +7,7 @@ from multiprocessing import get_context
 
 import kombu.transport.redis
 
-import ragkv.clock
+import ragkv.ids
 
 
 def new_clock() -> c_double:
@@ -30,4 +30,4 @@ def follow(clock: c_double) -> None:
             return datetime.fromtimestamp(seconds(), tz)
 
     time.time = kombu.transport.redis.time = seconds
-    ragkv.clock.datetime = Ahead
+    ragkv.ids.datetime = Ahead

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 import kombu.transport.redis
 import pytest
 
-from ragkv.clock import utc_now
+from ragkv.ids import utc_now
 from tests.chaos.clock import follow, new_clock
 
 HOUR_S = 3600.0

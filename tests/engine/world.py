@@ -18,10 +18,10 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
-from ragkv.fingerprint import Fingerprints
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
+from ragkv.models import Fingerprints
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.located import LocatedKV, locate

@@ -15,12 +15,11 @@ from api.app import create_app
 from ragkv.access.audit import AuditFilter, Change, list_audit, record_change
 from ragkv.access.keys import issue_key
 from ragkv.cli.keys import keys as keys_command
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import AuditRow, DataSourceRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Unavailable
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.upkeep.pruning import prune

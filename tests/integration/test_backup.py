@@ -31,7 +31,6 @@ from ragkv.catalog.requeue import stuck_ids
 from ragkv.catalog.webhooks import delete_webhook, list_deliveries, list_webhooks, make_webhook
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
 from ragkv.db.evaluations import QUEUED, next_question
@@ -53,7 +52,7 @@ from ragkv.db.webhooks import READY_EVENT, announce
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised
 from ragkv.files import StoredFile
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status

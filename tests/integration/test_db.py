@@ -17,7 +17,6 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from ragkv.catalog.collection import list_collections
 from ragkv.chunk import Chunk
-from ragkv.clock import utc_now
 from ragkv.db import postgres
 from ragkv.db.database import Database, advisory_lock, open_engine
 from ragkv.db.documents import stuck_documents
@@ -27,7 +26,7 @@ from ragkv.db.migrate import check_drift, downgrade, migrate
 from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection, find_collection_ref, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.page import to_cursor
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors

@@ -13,7 +13,6 @@ from sqlalchemy import event, select, text, update
 from ragkv.catalog.collection import delete_in_batches, make_collection
 from ragkv.catalog.documents import delete_document
 from ragkv.catalog.listing import DocumentFilter, matching_ids
-from ragkv.clock import utc_now
 from ragkv.db.collections import collection_of_document_changed, mark_changed_document
 from ragkv.db.database import Database
 from ragkv.db.documents import bytes_of_tenant
@@ -21,7 +20,7 @@ from ragkv.db.kv_entries import unshared_keys
 from ragkv.db.tables import CollectionRow, DocumentRow, TenantRow
 from ragkv.db.tenants import collection_ref, ensure_collection, find_collection_ref
 from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.settings import Settings

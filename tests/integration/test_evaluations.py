@@ -12,12 +12,12 @@ from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ragkv.cli import main
-from ragkv.clock import utc_now
 from ragkv.db.tables import EvaluationRow, QuestionRow
 from ragkv.evaluation import runs
 from ragkv.evaluation.outcome import GivenQuestion
 from ragkv.evaluation.runner import MAX_ATTEMPTS, EvaluationRunner, _Measured
 from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, RunRequest, delete_run, find_run, report_of_run, start_run
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate

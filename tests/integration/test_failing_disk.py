@@ -21,8 +21,8 @@ from ragkv.catalog.documents import document_view, store_document
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
 from ragkv.db.tenants import ensure_collection
-from ragkv.disk import MIB
 from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.files_io import MIB
 from ragkv.outages import is_outage
 from ragkv.parts import Parts
 from ragkv.settings import Settings

@@ -13,9 +13,9 @@ from bench.export import export
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.questions import evaluation_set
-from ragkv.clock import utc_now
 from ragkv.db.tables import QuestionRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.ids import utc_now
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
 from ragkv.redis_client import is_there

@@ -17,9 +17,9 @@ from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document
 from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.fsck import fsck
-from ragkv.clock import utc_now
 from ragkv.db.file_tables import FileRow
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.retrieve.index import Held
 from ragkv.retrieve.vectors import Point

@@ -16,13 +16,13 @@ from api.app import create_app
 from api.v1 import probes
 from api.v1.health import Readiness
 from ragkv.catalog.documents import accept_document
-from ragkv.clock import utc_now
 from ragkv.db.backlog import Backlog, Waiting
 from ragkv.db.database import Database
 from ragkv.db.migrate import migrate
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.ids import utc_now
 from ragkv.observe.heartbeats import this_worker
 from ragkv.parts import Parts
 from ragkv.status import JobStatus

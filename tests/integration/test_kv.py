@@ -17,9 +17,9 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.catalog.documents import accept_document
 from ragkv.catalog.requeue import refresh_outdated, stuck_ids
-from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.errors import Unavailable
+from ragkv.ids import utc_now
 from ragkv.kv.file import load_kv
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.resident import is_resident, resident_bytes

@@ -23,13 +23,13 @@ from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
 from ragkv.catalog.collection import make_collection
 from ragkv.catalog.documents import delete_document, document_view, store_document
-from ragkv.clock import utc_now
 from ragkv.db.kv_rules import BACK_AFTER
 from ragkv.db.kv_tiers import DISK, REMOTE
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import collection_ref, ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
+from ragkv.ids import utc_now
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv_disk import lose_object
 from ragkv.object_store import StoreLocation

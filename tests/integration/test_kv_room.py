@@ -13,11 +13,11 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document, take_next, work_on
 from ragkv.catalog.documents import DocumentView, delete_document, document_view, store_document
 from ragkv.catalog.listing import list_chunks
-from ragkv.clock import utc_now
 from ragkv.db.kv_entries import kv_bytes_by_tenant, used
 from ragkv.db.tables import ChunkRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Conflict, OutOfSpace
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef, KVOwner

@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import delete, func, select, text, update
 
 from ragkv.answer_cache.cache import CacheRule
-from ragkv.clock import utc_now
 from ragkv.db.collections import cache_rule
 from ragkv.db.database import Database
 from ragkv.db.documents import ids_of, stuck_documents
@@ -37,6 +36,7 @@ from ragkv.db.kv_rules import used_without_kv
 from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, known_policy, warmer
+from ragkv.ids import utc_now
 from ragkv.kv_use import KVUse
 from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.eviction import forget

@@ -18,8 +18,8 @@ from ragkv.catalog.changes import replace_document
 from ragkv.catalog.documents import delete_document, document_file, store_document
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.catalog.uploads import keep_file
-from ragkv.clock import utc_now
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.index import Held

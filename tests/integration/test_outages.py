@@ -18,12 +18,12 @@ from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ragkv.catalog.documents import document_view, store_document
 from ragkv.catalog.requeue import stuck_ids
-from ragkv.clock import utc_now
 from ragkv.db.database import Database, open_engine
 from ragkv.db.ingestion import Lease
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Unavailable
+from ragkv.ids import utc_now
 from ragkv.kv.file import write_kv
 from ragkv.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
 from ragkv.parts import Parts

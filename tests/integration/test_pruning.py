@@ -6,20 +6,19 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import func, select, update
 
+from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.gate import Gate
 from ragkv.access.keys import Maker, authenticate, issue_key, list_keys, recognise, revoke_key
 from ragkv.access.rate import RateLimit
-from ragkv.batched import BATCH
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.jobs import INGEST
 from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unauthorised
+from ragkv.ids import BATCH, utc_now
 from ragkv.parts import Parts
 from ragkv.redis_client import connect
-from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from ragkv.statistics.summary import latest, summary
 from ragkv.status import JobStatus

@@ -10,9 +10,9 @@ from sqlalchemy import select
 
 from bench.tiers.command import TiersReport, tiers
 from bench.tiers.question_log import Asked, Log, exported_log, logged, retrieved
-from ragkv.clock import utc_now
 from ragkv.db.tables import ChunkRow
 from ragkv.errors import NotFound, Rejected
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from tests.integration.test_feedback import ask, rate
 from tests.support.over_http import Client

@@ -19,10 +19,10 @@ from api.http.draining import Draining
 from api.v1.watching import POLL_EVERY_S, Update, Watchers
 from ragkv.access.keys import revoke_key
 from ragkv.catalog.watch import MARGIN, CollectionWatch, DocumentProgress
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.status import Status

@@ -37,7 +37,6 @@ from ragkv.catalog.stores import list_stores
 from ragkv.catalog.syncing import sync_now
 from ragkv.catalog.uploads import keep_file
 from ragkv.catalog.webhooks import make_webhook
-from ragkv.clock import utc_now
 from ragkv.db.base import Base
 from ragkv.db.collections import collection_changed
 from ragkv.db.documents import document_by_id, forget_documents, locked, start_over
@@ -57,7 +56,7 @@ from ragkv.db.tables import (
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.evaluation.outcome import GivenQuestion
 from ragkv.evaluation.runs import RunRequest, cancel_run, start_run
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from ragkv.page import PageRequest
 from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex

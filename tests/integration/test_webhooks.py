@@ -26,12 +26,12 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.catalog.changes import retry_document
 from ragkv.catalog.webhooks import MAX_WEBHOOKS, make_webhook
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.tables import DocumentRow, WebhookDeliveryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.db.webhooks import READY_EVENT, announce
 from ragkv.errors import Conflict, Rejected
+from ragkv.ids import utc_now
 from ragkv.parts import Parts
 from ragkv.upkeep.pruning import prune
 from ragkv.webhooks import delivery

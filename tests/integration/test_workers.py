@@ -17,12 +17,12 @@ from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, in
 from ingest.progress import Interrupted
 from ragkv.catalog.documents import DocumentView, accept_document, delete_document, document_view, store_document
 from ragkv.catalog.requeue import refresh_outdated, requeue_stuck
-from ragkv.clock import utc_now
 from ragkv.db.ingestion import LEASE, Lease
 from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.ids import utc_now
 from ragkv.kv_format import KVFormat
 from ragkv.parts import Parts
 from ragkv.settings import Settings

@@ -22,8 +22,7 @@ from ragkv.answer.sentences import sentences
 from ragkv.chunk import Passage
 from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
 from ragkv.db.database import Database
-from ragkv.page_names import page_label
-from ragkv.plain_text import scrub
+from ragkv.text import page_label, scrub
 from tests.integration.test_pages import text_under, words
 
 PDF = "application/pdf"

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from ragkv.access.caller import KeyScope
 from ragkv.access.keys import IssuedKey, issue_key
 from ragkv.db.database import Database
 from ragkv.db.tenants import ensure_collection
-from ragkv.scopes import KeyScope
 
 
 def issue_key_by_name(

@@ -10,7 +10,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
-from ragkv.orphan import end_with_parent
+from ragkv.threads import end_with_parent
 
 
 def core(told: Connection) -> None:

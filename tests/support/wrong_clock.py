@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-import ragkv.clock
+import ragkv.ids
 
 
 @contextmanager

@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from ragkv.arithmetic import computed_in
 from ragkv.engine.launch import engine_arguments, transfer_config
-from ragkv.kv.layout import Layout
+from ragkv.kv.layout import Layout, computed_in
 from ragkv.settings import Settings
 
 AVX2 = {"avx2": True, "fma3": True, "avx512_f": False, "avx512_bf16": False, "amx_bf16": False}

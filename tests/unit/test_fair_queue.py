@@ -1,6 +1,6 @@
 """Who comes next."""
 
-from ragkv.fair_queue import HEAVIEST, FairQueue
+from ragkv.threads import HEAVIEST, FairQueue
 
 
 def served(queue: FairQueue[str], seconds: float = 1.0) -> list[str]:

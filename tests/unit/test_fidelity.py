@@ -39,7 +39,6 @@ from ragkv.answer.service import in_prompt_order
 from ragkv.choosing import Choice
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
-from ragkv.clock import utc_now
 from ragkv.engine.protocol import Generate, Output
 from ragkv.errors import Rejected
 from ragkv.evaluation.metrics import (
@@ -54,6 +53,7 @@ from ragkv.evaluation.metrics import (
     normalised,
     resamples,
 )
+from ragkv.ids import utc_now
 from ragkv.known_questions import KnownQuestion, read_questions
 from ragkv.kv.key import KeyMaker
 from ragkv.parts import Parts

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ragkv.errors import Rejected
-from ragkv.fingerprint import Fingerprints
+from ragkv.models import Fingerprints
 
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "README.md")
 LONG_AGO = time.time() - 3600
@@ -90,7 +90,7 @@ class TestKept:
     @pytest.fixture
     def settled(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         """A folder nothing of which has changed lately."""
-        monkeypatch.setattr("ragkv.fingerprint._SETTLED_NS", 0)
+        monkeypatch.setattr("ragkv.models._SETTLED_NS", 0)
         return folder
 
     @pytest.fixture

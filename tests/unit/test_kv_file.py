@@ -14,8 +14,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from ragkv.clock import utc_now
 from ragkv.errors import Corrupt, Unsupported
+from ragkv.ids import utc_now
 from ragkv.kv import pieces
 from ragkv.kv.file import PARTIAL, load_kv, read_kept, read_kv, read_qcache, read_shape, write_kv
 from ragkv.kv.key import KeyMaker

@@ -224,6 +224,6 @@ def test_a_url_that_names_no_store_is_refused(url):
 
 
 def _later():
-    from ragkv.clock import utc_now
+    from ragkv.ids import utc_now
 
     return utc_now().replace(year=utc_now().year + 1)

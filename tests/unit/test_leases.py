@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from ragkv.clock import utc_now
 from ragkv.db.database import Database
 from ragkv.db.ingestion import LATELY, Lease
 from ragkv.db.tables import DocumentRow, JobRow
 from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Conflict
-from ragkv.ids import new_id
+from ragkv.ids import new_id, utc_now
 from tests.conftest import copy_template
 
 

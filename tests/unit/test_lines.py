@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ragkv import lines
+from ragkv import files_io
 from ragkv.errors import Unavailable
-from ragkv.lines import lines_of
+from ragkv.files_io import lines_of
 
 pytestmark = pytest.mark.anyio
 
@@ -26,6 +26,6 @@ async def test_only_line_feeds_end_lines(size: int):
 
 
 async def test_a_line_without_an_end_is_bounded(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(lines, "LONGEST", 10)
+    monkeypatch.setattr(files_io, "LONGEST_LINE", 10)
     with pytest.raises(Unavailable, match="more than 10 bytes"):
         assert not [line async for line in lines_of(in_pieces(b"x" * 100, 4))]

@@ -48,7 +48,7 @@ def test_what_parts_bring_with_them_does_not(tree: Path):
 def test_figures_of_fidelity_depend_on_all_that_computes_them():
     needed = {
         "bench.fidelity.methods", "bench.fidelity.report", "bench.retrieval", "ingest.capture", "ingest.precompute",
-        "ingest.compress.methods", "ingest.writer.adapter", "ragkv.answer.planner", "ragkv.arithmetic", "ragkv.chunk",
+        "ingest.compress.methods", "ingest.writer.adapter", "ragkv.answer.planner", "ragkv.kv.layout", "ragkv.chunk",
         "ragkv.connector.worker", "ragkv.engine.local", "ragkv.evaluation.fidelity", "ragkv.evaluation.metrics",
         "ragkv.kv.store", "ragkv.retrieve.retriever", "ragkv.span", "ragkv.stitch.select", "ragkv.tokenizer",
     }  # fmt: skip

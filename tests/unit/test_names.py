@@ -2,11 +2,10 @@
 
 import pytest
 
-from ragkv.access.caller import Caller
+from ragkv.access.caller import KEY_SCOPES, Caller
 from ragkv.errors import Rejected
-from ragkv.loopback import is_loopback
-from ragkv.names import clean_name
-from ragkv.scopes import KEY_SCOPES
+from ragkv.text import clean_name
+from ragkv.urls import is_loopback
 
 
 def test_one_name_has_one_spelling():

@@ -13,7 +13,7 @@ from ingest.parse.parsed import Parsed
 from ingest.sandbox.messages import KeptPages, Limits, OCRLimits, decode_kept, encode
 from ingest.sandbox.parser import OCR_ENVIRONMENT, Parser, ReadInPart
 from ragkv.errors import Rejected, TooLarge, Unsupported
-from ragkv.ocr import NOT_INSTALLED, SWITCHED_OFF
+from ragkv.file_types import NOT_INSTALLED, SWITCHED_OFF
 from tests.support.made_files import pdf
 from tests.support.scans import DRAGON, GEESE, encoded, picture, scanned_pdf
 

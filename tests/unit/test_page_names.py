@@ -1,7 +1,7 @@
 """What a reader calls a page."""
 
 from ingest.parse.sniff import Format
-from ragkv.page_names import PAGE_NAMES, page_label
+from ragkv.text import PAGE_NAMES, page_label
 
 
 def test_presentations_have_slides_and_workbooks_sheets():

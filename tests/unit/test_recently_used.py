@@ -1,6 +1,6 @@
 """Values of the keys used last."""
 
-from ragkv.recently_used import RecentlyUsed
+from ragkv.threads import RecentlyUsed
 
 
 def test_a_value_is_made_once_and_kept():

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pytest
 
-from ragkv.batched import BATCH
+from ragkv.ids import BATCH
 from ragkv.retrieve import sparse
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror

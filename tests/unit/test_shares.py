@@ -1,6 +1,6 @@
 """Who has to give up KV, and how much."""
 
-from ragkv.disk import GIB, default_reserve
+from ragkv.files_io import GIB, default_reserve
 from ragkv.upkeep.room import Excess, excesses, fair_share
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from ragkv.settings import Settings
-from ragkv.shown_settings import HIDDEN, shown_settings, without_secrets
+from ragkv.shown_settings import shown_settings
+from ragkv.urls import HIDDEN, without_secrets
 
 
 def shown(**given: object) -> dict[str, str | None]:

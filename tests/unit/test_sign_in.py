@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.access.caller import Person, TenantName
+from ragkv.access.caller import KEY_SCOPES, Person, TenantName
 from ragkv.access.gate import Gate
 from ragkv.access.rate import RateLimit
 from ragkv.access.rights import Rights
@@ -13,12 +13,11 @@ from ragkv.access.sessions import SignedIn
 from ragkv.db.database import Database
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Forbidden, Rejected, Throttled, Unauthorised
-from ragkv.loopback import is_private_transport
 from ragkv.redis_client import connect
-from ragkv.scopes import KEY_SCOPES
 from ragkv.settings import Settings
 from ragkv.shown_settings import shown_settings
 from ragkv.sign_in import Grant, read_grants, sign_in_of
+from ragkv.urls import is_private_transport
 
 RIGHT = {
     "oidc_issuer": "https://login.example.com/realms/x",

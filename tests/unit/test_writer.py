@@ -18,9 +18,9 @@ from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
 from ingest.writer.trainable import TrainableAdapter
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
-from ragkv.fingerprint import Fingerprints
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
+from ragkv.models import Fingerprints
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.writer import (

@@ -1,15 +1,22 @@
-"""The disk of the data folder: how much must stay free, how much KV may take, and durable writes."""
+"""Files: space on the disk, durable writes, errors of disks, JSON files, and lines of streams."""
 
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import TypeVar
 
-from ragkv.errors import OutOfSpace, Unavailable
-from ragkv.outages import is_disk_error
+import msgspec
+
+from ragkv.errors import OutOfSpace, Rejected, Unavailable
+
+T = TypeVar("T")
+
+
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO})
 
 MIB, GIB = 2**20, 2**30
 RESERVED_SHARE = 0.05
@@ -101,3 +108,50 @@ def default_kv_limit(folder: Path, stored: int) -> int:
 def _existing(folder: Path) -> Path:
     """The folder, or the nearest above it that is there."""
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def read_json(path: Path, kind: type[T], hint: str = "") -> T | None:
+    """The value in a file, None if there is no file. Raises Rejected for one that cannot be read. `hint`: what to do
+    then."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        raise Rejected("; ".join(filter(None, (f"{path}: {error}", hint)))) from None
+
+
+def write_json(path: Path, value: object) -> None:
+    """Put a value into a file, indented for people."""
+    replace_file(path, msgspec.json.format(msgspec.json.encode(value)))
+
+
+LONGEST_LINE = 64 * 1024 * 1024
+"""Bytes of a line of a stream. A step's log-probabilities of a whole vocabulary are some 10 MiB."""
+
+
+async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
+    """The lines of server-sent events or JSON Lines, without their LF or CRLF. Nothing else ends a line: JSON may
+    contain the other line separators of Unicode, such as U+2028, as they are. Raises Unavailable for a line of more
+    than LONGEST_LINE bytes."""
+    partial = bytearray()
+    async for piece in pieces:
+        *whole, last = piece.split(b"\n")
+        for end in whole:
+            partial += end
+            yield _text(partial)
+            partial.clear()
+        partial += last
+        if len(partial) > LONGEST_LINE:
+            raise Unavailable(f"a line of the response has more than {LONGEST_LINE:,} bytes")
+    if partial:
+        yield _text(partial)
+
+
+def _text(line: bytearray) -> str:
+    return line.removesuffix(b"\r").decode(errors="replace")
+
+
+def is_disk_error(error: Exception) -> bool:
+    """A disk that is full, over its quota, read-only or failing."""
+    return isinstance(error, OSError) and error.errno in DISK_ERRORS

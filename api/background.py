@@ -55,7 +55,7 @@ def forgetting_deleted(parts: Parts, page_views: PageViews, interval_s: float = 
             except RagKVError as error:
                 log.warning("what was deleted elsewhere stays in memory until the next try: %s", error)
 
-    return lambda _: beside(forget(MemoryKeeper(parts)))
+    return lambda _: beside(forget(MemoryKeeper(parts.removal)))
 
 
 def sweeping_disk(parts: Parts, interval_s: float = SWEEP_EVERY_S) -> Lifespan:

@@ -257,14 +257,13 @@ def _kept_pages(document: DocumentRow, files: FileStore) -> KeptPages:
 def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Reporter) -> list[Chunk]:
     """The document's chunks. Raises TooLarge for more text than the settings allow: what is behind it has no limit of
     time."""
-    settings, splitting = parts.settings, reporter.stage("parse")
-    most = settings.max_document_characters
+    splitting, most = reporter.stage("parse"), parts.settings.max_document_characters
     if len(parsed.text) > most:  # splitting takes memory
         raise TooLarge(
             f"{document.name}: it has {len(parsed.text):,} characters of text, more than {most:,} "
             "(RAGKV_MAX_DOCUMENT_CHARACTERS): split it"
         )
-    most, chunk_tokens = settings.max_document_tokens, settings.chunk_tokens
+    most, chunk_tokens = parts.settings.max_document_tokens, parts.settings.chunk_tokens
     try:
         return split(document.id, parsed, parts.tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))
     except TooLarge as error:

@@ -68,6 +68,8 @@ if TYPE_CHECKING:
     from ragkv.answer_cache.caching import CachingAnswerer
     from ragkv.answer_cache.recent import RecentAnswers
     from ragkv.answer_cache.ring import AnswerRing
+    from ragkv.catalog.intake import Intake
+    from ragkv.catalog.removal import Removal
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
@@ -275,6 +277,27 @@ class Parts:
     @cached_property
     def files(self) -> FileStore:
         return FileStore(self.settings.files_dir, self.settings.min_free_bytes)
+
+    @cached_property
+    def intake(self) -> "Intake":
+        from ragkv.catalog.intake import Intake
+
+        return Intake(self.database, self.files, self.settings, self.queue, lambda: self.index_fingerprint)
+
+    @cached_property
+    def removal(self) -> "Removal":
+        from ragkv.catalog.removal import Removal
+
+        return Removal(
+            self.database,
+            self.files,
+            self.kv_store,
+            self.answer_ring,
+            self.recent_answers,
+            self.append_log,
+            lambda: self.server_index,
+            lambda: self.__dict__.get("retriever"),
+        )
 
     @cached_property
     def kv_store(self) -> "KVStore":
@@ -488,11 +511,6 @@ class Parts:
         from ragkv.answer.search import Searcher
 
         return Searcher(self.retriever, self.retrieval)
-
-    @property
-    def built_retriever(self) -> "Retriever | None":
-        """The retriever, if this process has searched: there is nothing to forget in one that would be built for it."""
-        return self.__dict__.get("retriever")
 
     @cached_property
     def retrieval(self) -> Threads:

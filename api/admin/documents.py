@@ -77,14 +77,13 @@ def _facts(
     tenant_id: str, document_id: str, place: TextRange | None, cursor: str | None, parts: Parts
 ) -> dict[str, Any]:
     """The page's data of a document, from the database."""
-    database = parts.database
-    view = document_detail(tenant_id, document_id, database)
+    view = document_detail(tenant_id, document_id, parts.database)
     if place is not None and cursor is None:
-        cursor = chunks_from(tenant_id, document_id, place.start, database)
-    chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, database, parts.kv_store)
+        cursor = chunks_from(tenant_id, document_id, place.start, parts.database)
+    chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, parts.database, parts.kv_store)
     return {
         "document": view,
-        "collection": collection_view(tenant_id, view.collection_id, database),
+        "collection": collection_view(tenant_id, view.collection_id, parts.database),
         "chunks": [mark(chunk, place) for chunk in chunks.items],
         "previous": chunks_before(chunks, CHUNKS_A_PAGE),
         "next": chunks.next,

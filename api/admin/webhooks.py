@@ -21,17 +21,17 @@ def webhooks_page(
 ) -> Response[str]:
     """Render the tenant's webhooks, and the deliveries of one of them, newest first. They are changed at
     /v1/webhooks."""
-    tenant_id, database = request.user.tenant_id, parts.database
-    webhooks = list_webhooks(tenant_id, database)
+    tenant_id = request.user.tenant_id
+    webhooks = list_webhooks(tenant_id, parts.database)
     webhook_id = webhook or (webhooks[0].id if webhooks else None)
     deliveries = (
-        None if webhook_id is None else list_deliveries(tenant_id, webhook_id, DELIVERIES_A_PAGE, cursor, database)
+        None if webhook_id is None else list_deliveries(tenant_id, webhook_id, DELIVERIES_A_PAGE, cursor, parts.database)
     )
     return page(
         request,
         "webhooks.html",
         webhooks=webhooks,
-        collections=names_of_collections(tenant_id, database),
+        collections=names_of_collections(tenant_id, parts.database),
         chosen=webhook_id,
         deliveries=deliveries,
         cursor=cursor,

@@ -74,14 +74,14 @@ def attach_files(
     Raises NotFound for an unknown file, Rejected for too much metadata, QuotaExceeded for more documents than the
     tenant may have.
     """
-    with parts.database.writing() as session:
+    with parts.intake.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         known_collection(session, ref.collection_id)
         waiting = _attach_all(session, ref, files, parts)
         also(session)
         session.execute(collection_changed(ref.collection_id))
     for document_id in waiting:
-        enqueue(document_id, parts.queue)
+        enqueue(document_id, parts.intake.queue)
 
 
 def make_collection_of(tenant_id: str, name: str, file_ids: Sequence[str], parts: Parts) -> str:
@@ -90,12 +90,12 @@ def make_collection_of(tenant_id: str, name: str, file_ids: Sequence[str], parts
     Raises Rejected for a bad name, Conflict for one that is taken, NotFound for an unknown file, QuotaExceeded for more
     documents than the tenant may have.
     """
-    with parts.database.writing() as session:
+    with parts.intake.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         ref = CollectionRef(tenant_id, insert_collection(session, tenant_id, name), b"")
         waiting = _attach_all(session, ref, [Attach(file_id) for file_id in file_ids], parts)
     for document_id in waiting:
-        enqueue(document_id, parts.queue)
+        enqueue(document_id, parts.intake.queue)
     return ref.collection_id
 
 
@@ -153,7 +153,7 @@ def detach_file(
     `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
     Unavailable and the file stays attached: detach it again.
     """
-    with parts.database.writing() as session:
+    with parts.removal.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         document = _find(session, ref, file_id)[0]
         going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
@@ -189,12 +189,12 @@ def delete_file(tenant_id: str, file_id: str, parts: Parts, when_changed: Callab
     `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
     Unavailable and the file stays, perhaps in fewer collections: delete it again.
     """
-    with parts.database.reading() as session:
+    with parts.removal.database.reading() as session:
         sha256 = find_file(session, tenant_id, file_id).sha256
-    while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts.database)) is not None:
+    while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts.removal.database)) is not None:
         detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, parts, when_changed)
     when_changed()
-    discard_unnamed(tenant_id, sha256, parts.database, parts.files)
+    discard_unnamed(tenant_id, sha256, parts.removal.database, parts.removal.files)
 
 
 def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, StoreEntry]:
@@ -214,12 +214,12 @@ def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach],
     documents = documents_by_hash(ref.collection_id, [row.sha256 for row in rows])
     session.execute(ids_of(locked(documents)))
     attached = (
-        _attach(session, ref, row, file.metadata, parts.index_fingerprint)
+        _attach(session, ref, row, file.metadata, parts.intake.index_fingerprint)
         for row, file in zip(rows, files, strict=True)
     )
     waiting = list(filter(None, attached))
     if any(document.created for document in waiting):
-        check_document_quota(session, ref.tenant_id, parts.settings)
+        check_document_quota(session, ref.tenant_id, parts.intake.settings)
     return list(dict.fromkeys(document.document_id for document in waiting))
 
 

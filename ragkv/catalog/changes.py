@@ -99,7 +99,7 @@ def exchange_file(
     """`store_exchange`, then queue the document."""
     exchanged = store_exchange(tenant_id, document_id, name, body, parts, still, when_changed)
     if exchanged.is_new:
-        enqueue(document_id, parts.queue)
+        enqueue(document_id, parts.intake.queue)
     return exchanged
 
 
@@ -121,8 +121,8 @@ def store_exchange(
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
-    receiving = parts.files.receive(body, parts.settings.max_upload_bytes)
-    with receiving as received, parts.database.writing() as session:
+    receiving = parts.intake.files.receive(body, parts.intake.settings.max_upload_bytes)
+    with receiving as received, parts.intake.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id)
         if still is not None:
@@ -143,9 +143,9 @@ def store_exchange(
         if is_new:
             session.execute(mark_changed_document(document_id))
     when_changed()
-    view = document_view(tenant_id, document_id, parts.database)
+    view = document_view(tenant_id, document_id, parts.intake.database)
     if is_new:
-        discard_unnamed(tenant_id, old, parts.database, parts.files)  # unless the text is of it
+        discard_unnamed(tenant_id, old, parts.intake.database, parts.intake.files)  # unless the text is of it
         forget_answers(tenant_id, view.collection_id, parts)
     return Exchanged(view, is_new)
 
@@ -157,7 +157,7 @@ def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentVi
         if document.status is not Status.FAILED:
             raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)
-    enqueue(document_id, parts.queue)
+    enqueue(document_id, parts.intake.queue)
     return document_view(tenant_id, document_id, parts.database)
 
 
@@ -191,7 +191,7 @@ def queue_again(documents: "Select[DocumentRow]", again: "Callable[..., Update]"
 
     in_batches(batch)
     for document_id in queued[:QUEUED_AT_ONCE]:
-        enqueue(document_id, parts.queue)
+        enqueue(document_id, parts.intake.queue)
     return Queued(len(queued))
 
 
@@ -215,10 +215,10 @@ def _exchange(session: "Session", document: DocumentRow, received: Received, old
         earlier = {"earlier_sha256": document.sha256, "earlier_num_bytes": document.num_bytes, "earlier_name": old_name}
         _set(document, {"is_replaced": True} | earlier)
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
-    check_byte_quota(session, document.tenant_id, received.num_bytes, parts.settings)
+    check_byte_quota(session, document.tenant_id, received.num_bytes, parts.intake.settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-    parts.files.keep(document.tenant_id, received)
+    parts.intake.files.keep(document.tenant_id, received)
 
 
 def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:

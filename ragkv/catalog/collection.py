@@ -187,10 +187,10 @@ def delete_in_batches(
     stays, perhaps with fewer documents, as it does when the iterator is closed early or the process killed: delete it
     again.
     """
-    collection_id = collection_ref(tenant_id, collection, parts.database).collection_id
-    with parts.database.reading() as session:
+    collection_id = collection_ref(tenant_id, collection, parts.removal.database).collection_id
+    with parts.removal.database.reading() as session:
         _refuse_default(known_collection(session, collection_id))
-    with parts.database.writing() as session:  # or their syncs would bring documents back meanwhile
+    with parts.removal.database.writing() as session:  # or their syncs would bring documents back meanwhile
         forgotten = session.connection().execute(forget_data_sources_of(collection_id)).scalars().all()
         note_deletions(session, DataSourceRow, forgotten)
     if forgotten:
@@ -205,20 +205,20 @@ def delete_in_batches(
 def _delete_some(tenant_id: str, collection_id: str, parts: Parts, when_changed: Callable[[], None]) -> int:
     """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
     gone."""
-    if batch := _next_batch(collection_id, parts.database):
+    if batch := _next_batch(collection_id, parts.removal.database):
         remove_documents(tenant_id, collection_id, batch, parts, when_changed=when_changed)
         return len(batch)
-    with parts.database.writing() as session:
+    with parts.removal.database.writing() as session:
         questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
     if questions:
         when_changed()
         return questions
-    with parts.database.writing() as session:
+    with parts.removal.database.writing() as session:
         runs = session.connection().execute(forget_runs_about(collection_id, BATCH_EVALUATIONS)).rowcount
     if runs:
         when_changed()
         return runs
-    with parts.database.writing() as session:
+    with parts.removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
             return 1

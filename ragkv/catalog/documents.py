@@ -123,11 +123,11 @@ def accept_document(
     accepted = store_document(ref, name, body, parts, metadata, origin)
     is_waiting = accepted.created
     if not accepted.created:
-        with parts.database.reading() as session:
+        with parts.intake.database.reading() as session:
             document = session.get(DocumentRow, accepted.document_id)
             is_waiting = document is not None and (document.status is Status.ACCEPTED or document.stage == REREAD)
     if is_waiting:
-        enqueue(accepted.document_id, parts.queue)
+        enqueue(accepted.document_id, parts.intake.queue)
     return accepted
 
 
@@ -146,8 +146,8 @@ def store_document(
     by_path: the file may change at its path. Otherwise a document made of files at paths no longer goes with them.
     """
     labels = checked(metadata or {})
-    with parts.files.receive(body, parts.settings.max_upload_bytes) as received:
-        with parts.database.writing() as session:
+    with parts.intake.files.receive(body, parts.intake.settings.max_upload_bytes) as received:
+        with parts.intake.database.writing() as session:
             advisory_lock(session, uploads_lock(ref.tenant_id))
             known_collection(session, ref.collection_id)
             document = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
@@ -155,12 +155,12 @@ def store_document(
                 document_id = insert_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
                 )
-                check_quota(session, ref.tenant_id, received.num_bytes, parts.settings)
+                check_quota(session, ref.tenant_id, received.num_bytes, parts.intake.settings)
                 session.execute(collection_changed(ref.collection_id))
             else:
                 document_id, was_attachment = document.id, document.is_attachment
                 document.is_attachment = is_renamed = False
-                revive(session, document, parts.index_fingerprint)
+                revive(session, document, parts.intake.index_fingerprint)
                 if origin is None:
                     document.data_source_id, document.was_uploaded = None, True
                     if not by_path:
@@ -173,7 +173,7 @@ def store_document(
                 if is_renamed or is_relabelled:
                     session.flush()
                     session.execute(collection_changed(document.collection_id))
-            parts.files.keep(ref.tenant_id, received)
+            parts.intake.files.keep(ref.tenant_id, received)
         return Accepted(document_id, created=document is None)
 
 
@@ -205,7 +205,7 @@ def delete_document(
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
-    collection_id = document_view(tenant_id, document_id, parts.database).collection_id
+    collection_id = document_view(tenant_id, document_id, parts.removal.database).collection_id
     deleted = delete_documents(tenant_id, collection_id, [document_id], parts, when_changed=when_changed)
     if document_id not in deleted:
         raise NotFound("the document was deleted in the meantime")
@@ -240,7 +240,7 @@ def remove_orphans(
     `when_changed` is called after each commit that removes something.
     """
     removed = list[str]()
-    while orphans := _orphans(collection_id, parts.database):
+    while orphans := _orphans(collection_id, parts.removal.database):
         removed += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan(), when_changed)
     return removed
 

@@ -43,7 +43,7 @@ def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> B
         session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
 
     attach_files(ref, files, parts, keep)
-    return batch_of(ref, batch_id, parts.database)
+    return batch_of(ref, batch_id, parts.intake.database)
 
 
 def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> BatchProgress:
@@ -70,7 +70,7 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: 
 
     `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
     """
-    with parts.database.writing() as session:
+    with parts.removal.database.writing() as session:
         row = _find(session, ref, batch_id, lock=True)
         was_cancelled, row.cancelled = row.cancelled, True
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
@@ -78,7 +78,7 @@ def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: 
         when_changed()
     for file_id in unread:
         detach_if_there(ref, file_id, parts, when_changed)
-    return batch_of(ref, batch_id, parts.database)
+    return batch_of(ref, batch_id, parts.removal.database)
 
 
 def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:

@@ -11,6 +11,7 @@ from ragkv.db.database import Database
 from ragkv.db.sources import DatabaseSource
 from ragkv.errors import Unavailable
 from ragkv.ids import batched
+from ragkv.catalog.removal import Removal
 from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
@@ -25,12 +26,12 @@ def forget_answers(tenant_id: str, collection_id: str, parts: Parts) -> None:
 
     Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
     """
-    generation = _generations([(tenant_id, collection_id)], parts.database).get(collection_id, GONE)
+    generation = _generations([(tenant_id, collection_id)], parts.removal.database).get(collection_id, GONE)
     try:
-        parts.answer_ring.forget(tenant_id, collection_id, generation)
-        parts.recent_answers.forget(tenant_id, collection_id)
-        if parts.append_log is not None:  # last: a rewrite that begins before this holds what was there
-            parts.append_log.note_deletion()
+        parts.removal.answer_ring.forget(tenant_id, collection_id, generation)
+        parts.removal.recent_answers.forget(tenant_id, collection_id)
+        if parts.removal.append_log is not None:  # last: a rewrite that begins before this holds what was there
+            parts.removal.append_log.note_deletion()
     except Unavailable as error:
         log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
 
@@ -63,17 +64,17 @@ def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -
 class MemoryKeeper:
     """Keeps the index in this process's memory, if there is one, free of what other processes have deleted."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, removal: Removal) -> None:
+        self._removal = removal
         self._seen: dict[CollectionIds, int] = {}
 
     def forget_deleted(self) -> None:
         """Drop deleted collections; bring those that changed up to date. Raises Unavailable."""
-        retriever = self._parts.built_retriever
+        retriever = self._removal.retriever()
         if retriever is None:
             return
         held = retriever.held()
-        generations = _generations(held, self._parts.database)
+        generations = _generations(held, self._removal.database)
         for tenant_id, collection_id in held:
             place, generation = (tenant_id, collection_id), generations.get(collection_id)
             if generation is None:
@@ -86,8 +87,8 @@ class MemoryKeeper:
 
 def forget_in_memory(tenant_id: str, collection_id: str, parts: Parts) -> None:
     """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
-    if parts.built_retriever is not None:
-        parts.built_retriever.forget(tenant_id, collection_id)
+    if (retriever := parts.removal.retriever()) is not None:
+        retriever.forget(tenant_id, collection_id)
 
 
 def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[str, int]:

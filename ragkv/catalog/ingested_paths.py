@@ -32,15 +32,15 @@ def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
     """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
     ingested by the caller. Raises like `store_document`, and OSError."""
     path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
-    with parts.database.reading() as session:
+    with parts.intake.database.reading() as session:
         earlier_id = session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()
     if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
             if store_exchange(ref.tenant_id, earlier_id, None, body, parts, alone).is_new:
                 return StoredPath(earlier_id, "replaced")
-            with parts.database.writing() as session:
-                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), parts.index_fingerprint)
+            with parts.intake.database.writing() as session:
+                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), parts.intake.index_fingerprint)
             return StoredPath(earlier_id, "none")
     with path.open("rb") as body:
         document_id = store_document(ref, path.name, body, parts, by_path=True).document_id
@@ -49,7 +49,7 @@ def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
         still = is_of_path_alone(path_sha256)
         deleted = delete_documents(ref.tenant_id, ref.collection_id, [earlier_id], parts, still)
         outcome = "replaced" if deleted else "kept"
-    with parts.database.writing() as session:
+    with parts.intake.database.writing() as session:
         session.merge(
             IngestedPathRow(collection_id=ref.collection_id, path_sha256=path_sha256, document_id=document_id)
         )

@@ -109,12 +109,12 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
     files: dict[str, _File] = {}
     for ordinal, (name, body) in enumerate(attached):
         files.setdefault(hashlib.sha256(body).hexdigest(), _File(ordinal, name, body))
-    with parts.database.reading() as session:
+    with parts.intake.database.reading() as session:
         rows = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
         place = _MailPlace(*uploads_of(session, document.id, MAX_DEPTH)) if files else _MailPlace(0, ())
     if not files and not rows:
         return []
-    ref = collection_ref(document.tenant_id, document.collection_id, parts.database)
+    ref = collection_ref(document.tenant_id, document.collection_id, parts.intake.database)
     due = [sha256 for sha256 in files if sha256 not in rows or rows[sha256].error is not None]
     new = list[str]()
     for number, sha256 in enumerate(due, start=1):
@@ -123,13 +123,13 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
         except Rejected as refusal:
             is_last = isinstance(refusal, _NoMore)
             more = f" (so are {len(due) - number:,} more files of this mail)" if is_last and number < len(due) else ""
-            with parts.database.writing() as session:
+            with parts.intake.database.writing() as session:
                 _check_unchanged(session, document)
                 _note(session, document, sha256, files[sha256], error=f"{refusal}{more}")
             if is_last:
                 break
     if removed := list(rows.keys() - files.keys()):
-        with parts.database.writing() as session:
+        with parts.intake.database.writing() as session:
             _check_unchanged(session, document)
             session.execute(forget_attachments([document.id], removed))
         remove_orphans(document.tenant_id, document.collection_id, parts)
@@ -150,13 +150,13 @@ def _accept(
     if place.depth == MAX_DEPTH:
         raise _NoMore(f"it is nested more than {MAX_DEPTH} mails deep: upload it separately")
     with (
-        parts.files.receive(io.BytesIO(file.body), parts.settings.max_upload_bytes) as received,
-        parts.database.writing() as session,
+        parts.intake.files.receive(io.BytesIO(file.body), parts.intake.settings.max_upload_bytes) as received,
+        parts.intake.database.writing() as session,
     ):
         labels = _check_unchanged(session, mail).labels
         _check_number(session, place.uploads, int(is_known))
         document_id = _insert(session, ref, mail, labels, file, received, parts)
-        parts.files.keep(mail.tenant_id, received)
+        parts.intake.files.keep(mail.tenant_id, received)
     return document_id
 
 
@@ -182,11 +182,11 @@ def _insert(
     document = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
     if document is None:
         document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
-        check_quota(session, mail.tenant_id, received.num_bytes, parts.settings)
+        check_quota(session, mail.tenant_id, received.num_bytes, parts.intake.settings)
         add_change(session, _addition(mail, document_id))
     else:
         document_id = document.id
-        revive(session, document, parts.index_fingerprint)
+        revive(session, document, parts.intake.index_fingerprint)
     _note(session, mail, received.sha256, file, document_id=document_id)
     if document is None:
         session.execute(collection_changed(ref.collection_id))

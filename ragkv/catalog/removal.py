@@ -1,20 +1,46 @@
 """Removal of documents and of everything made from them."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.originals import discard_all_unnamed, uploads_lock
 from ragkv.db.collections import collection_lost_documents
-from ragkv.db.database import advisory_lock
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.deletions import note_deletions
 from ragkv.db.documents import forget_documents, hashes_to_remove
 from ragkv.db.kv_entries import forget_entries, keys_in_use, keys_of_documents
 from ragkv.db.tables import DocumentRow
 from ragkv.db.webhooks import forget_deliveries_about
+from ragkv.embedded_redis import AppendLog
+from ragkv.files import FileStore
 from ragkv.parts import Parts
 
 if TYPE_CHECKING:
+    from ragkv.answer_cache.recent import RecentAnswers
+    from ragkv.answer_cache.ring import AnswerRing
+    from ragkv.kv.store import KVStore
+    from ragkv.retrieve.qdrant import QdrantIndex
+    from ragkv.retrieve.retriever import Retriever
     from sqlalchemy import ColumnElement
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """Where documents leave something: what their removal needs.
+
+    index: the search index on a server, None without one; the server may be away. retriever: that of this process, None
+    as long as it has not searched.
+    """
+
+    database: Database
+    files: FileStore
+    kv_store: "KVStore"
+    answer_ring: "AnswerRing"
+    recent_answers: "RecentAnswers"
+    append_log: AppendLog | None
+    index: "Callable[[], QdrantIndex | None]"
+    retriever: "Callable[[], Retriever | None]"
 
 
 def remove_documents(
@@ -33,12 +59,12 @@ def remove_documents(
     removed ones. Kept answers are to go after. A crash in between leaves files, which the sweep finds. Raises
     Unavailable, before anything is gone from the database, when the index is away.
     """
-    with parts.database.writing() as session:
+    with parts.removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         rows = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids, still)).all()
         ids = [document_id for document_id, *_ in rows]
-        if ids and parts.server_index is not None:
-            parts.server_index.delete_from_collection(tenant_id, collection_id, ids)
+        if ids and (index := parts.removal.index()) is not None:
+            index.delete_from_collection(tenant_id, collection_id, ids)
         keys = session.scalars(keys_of_documents(ids)).all()
         session.connection().execute(forget_documents(ids))
         note_deletions(session, DocumentRow, ids)
@@ -50,6 +76,6 @@ def remove_documents(
     if ids:
         when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
-    discard_all_unnamed(tenant_id, hashes, parts.database, parts.files)
-    parts.kv_store.delete(unused)
+    discard_all_unnamed(tenant_id, hashes, parts.removal.database, parts.removal.files)
+    parts.removal.kv_store.delete(unused)
     return ids

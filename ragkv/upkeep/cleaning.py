@@ -36,9 +36,9 @@ class Cleaned(msgspec.Struct, frozen=True):
 def clean(parts: Parts) -> Cleaned:
     """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
     cutoff = utc_now() - UPLOAD_GRACE
-    uploads = abandoned_uploads(cutoff, parts.files)
+    uploads = abandoned_uploads(cutoff, parts.removal.files)
     remove_files(uploads)
-    unnamed = unnamed_files(cutoff, parts.database, parts.files)
+    unnamed = unnamed_files(cutoff, parts.removal.database, parts.removal.files)
     files = discard_files(unnamed, parts)
     strays = stray_points(parts)
     delete_points(strays, parts)
@@ -46,7 +46,7 @@ def clean(parts: Parts) -> Cleaned:
 
 
 def _remove_all_orphans(parts: Parts) -> int:
-    with parts.database.reading() as session:
+    with parts.removal.database.reading() as session:
         places = session.execute(places_of_orphans()).all()
     removed = 0
     for tenant_id, collection_id in places:
@@ -63,7 +63,7 @@ def remove_files(paths: Iterable[Path]) -> None:
 
 def discard_files(files: Iterable[StoredFile], parts: Parts) -> int:
     """Delete uploaded files that no row names now. Returns how many."""
-    return sum(discard_unnamed(*file, parts.database, parts.files) for file in files)
+    return sum(discard_unnamed(*file, parts.removal.database, parts.removal.files) for file in files)
 
 
 def delete_points(document_ids: Sequence[str], parts: Parts) -> None:

@@ -58,7 +58,7 @@ FILE_CHECKS = (
     ConsistencyCheck(
         "uploads_without_file", "uploaded files whose content is gone", "removed",
         lambda grace, parts: _without_file(lost_uploads, parts),
-        _forget,
+        lambda names, grace, parts: _forget(names, grace, parts),
     ),
     ConsistencyCheck(
         "unnamed_files", "files that no document or upload refers to", "removed",

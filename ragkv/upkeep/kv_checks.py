@@ -91,7 +91,7 @@ def _move(keys: Sequence[str], tier: str, parts: Parts) -> None:
 KV_CHECKS = (
     ConsistencyCheck(
         "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV recomputed by a worker",
-        entries_without_file, _make_again,
+        lambda grace, parts: entries_without_file(grace, parts), lambda names, grace, parts: _make_again(names, grace, parts),
     ),
     ConsistencyCheck(
         "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
@@ -106,20 +106,20 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",
-        bare_documents, _rebuild,
+        lambda grace, parts: bare_documents(grace, parts), lambda names, grace, parts: _rebuild(names, grace, parts),
     ),
     ConsistencyCheck(
         "unused_kv", "KV that no chunk uses", "removed",
-        lambda grace, parts: unused_kv(grace.kv_before, parts.database), _remove,
+        lambda grace, parts: unused_kv(grace.kv_before, parts.database), lambda names, grace, parts: _remove(names, grace, parts),
     ),
     ConsistencyCheck(
         "unnamed_kv", "KV files that nothing refers to", "removed",
-        lambda grace, parts: unnamed_kv(grace.kv_before, parts), _remove,
+        lambda grace, parts: unnamed_kv(grace.kv_before, parts), lambda names, grace, parts: _remove(names, grace, parts),
     ),
     ConsistencyCheck(
         "unnamed_objects", "KV in the object store without a record", "removed",
         lambda grace, parts: unnamed_objects(grace.kv_before, parts),
-        _remove_objects,
+        lambda names, grace, parts: _remove_objects(names, grace, parts),
     ),
     ConsistencyCheck(
         "partial_kv", "KV files that were never finished", "removed",
@@ -131,7 +131,7 @@ DAMAGED_KV = ConsistencyCheck(
     "damaged_kv",
     "KV files that are damaged or of another model",
     "removed if there is a copy, KV recomputed by a worker if not",
-    damaged_files,
-    _drop_or_make_again,
+    lambda grace, parts: damaged_files(grace, parts),
+    lambda names, grace, parts: _drop_or_make_again(names, grace, parts),
 )
 """Apart, because it reads all KV there is."""

@@ -73,8 +73,8 @@ def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
 
 
 def _named_by_none(keys: Iterable[str], statements: Sequence[_Naming], parts: Parts) -> list[str]:
-    prefixes = parts.prefixes()
-    candidates = [key for key in keys if key not in prefixes]
+    prefix_keys = parts.prefixes()
+    candidates = [key for key in keys if key not in prefix_keys]
     with parts.database.reading() as session:
         named = {key for batch in batched(candidates) for names in statements for key in session.scalars(names(batch))}
     return [key for key in candidates if key not in named]

@@ -58,7 +58,7 @@ def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
-        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts)), parts.database), _release,
+        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts)), parts.database), lambda names, grace, parts: _release(names, grace, parts),
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
@@ -72,6 +72,6 @@ ROW_CHECKS = (
     ),
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
-        lambda grace, parts: _found(jobs_without_worker(_now(parts) - grace.rows), parts.database), _queue,
+        lambda grace, parts: _found(jobs_without_worker(_now(parts) - grace.rows), parts.database), lambda names, grace, parts: _queue(names, grace, parts),
     ),
 )  # fmt: skip

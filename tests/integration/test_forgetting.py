@@ -237,7 +237,7 @@ class TestMemory:
         self, parts: Parts, other: Parts, collection: CollectionRef, document: str
     ):
         delete_document(collection.tenant_id, document, parts)
-        keeper = MemoryKeeper(other)
+        keeper = MemoryKeeper(other.removal)
         assert points_of(other.retriever) == 1
         keeper.forget_deleted()
         assert points_of(other.retriever) == 0 and other.retriever.held()
@@ -259,7 +259,7 @@ class TestMemory:
         asyncio.run(asyncio.wait_for(serve(), 20))
 
     def test_a_process_that_never_searched_builds_nothing_for_it(self, parts: Parts):
-        MemoryKeeper(parts).forget_deleted()
+        MemoryKeeper(parts.removal).forget_deleted()
 
         assert parts.built_retriever is None
 

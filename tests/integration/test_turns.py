@@ -225,7 +225,13 @@ class TestMessages:
 
     @pytest.mark.parametrize(
         ("change", "again"),
-        [("status = 'failed'", retry_failed), ("status = 'searchable', kv_evicted = true", rebuild_evicted)],
+        [
+            ("status = 'failed'", lambda ref, parts: retry_failed(ref, parts)),
+            (
+                "status = 'searchable', kv_evicted = true",
+                lambda ref, parts: rebuild_evicted(KVOwner(ref.tenant_id, ref.collection_id), parts),
+            ),
+        ],
     )
     def test_many_documents_are_queued_by_few_statements_and_the_sweep_sends_most_of_their_messages(
         self, parts_on_either: Parts, change: str, again: Callable[[object, Parts], Queued]
@@ -237,11 +243,10 @@ class TestMessages:
         statements: list[str] = []
         event.listen(database.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
 
-        owner = ref if again is retry_failed else KVOwner(ref.tenant_id, ref.collection_id)
-        assert again(owner, parts_on_either) == Queued(1_200)
+        assert again(ref, parts_on_either) == Queued(1_200)
         assert sum(statement.startswith("UPDATE documents") for statement in statements) == 3
         assert len(statements) < 40
-        assert again(owner, parts_on_either) == Queued(0)
+        assert again(ref, parts_on_either) == Queued(0)
         assert queue.depth() == 100
         assert len(requeue_stuck(database, queue)) == 1_100
 

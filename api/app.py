@@ -63,6 +63,14 @@ from ragkv.upkeep.eviction import remove_unnamed_files
 THREADS = 6
 """For plain handlers and other blocking work without a pool of its own. More would only contend for the interpreter."""
 
+MEMBERS = (
+    "answer_ring", "database", "default_collection", "files", "gate", "intake", "kv_remote", "kv_store", "provider",
+    "queue", "recent_answers", "removal", "sessions", "settings", "sign_in", "worker_counters",
+)  # fmt: skip
+"""Parts that handlers take by their names."""
+READ_AT_FIRST = ("layout", "model_folder", "recomputing", "source")
+"""Likewise, but the model's folder is read for them when they are first needed: in a thread."""
+
 log = logging.getLogger(__name__)
 
 
@@ -119,6 +127,8 @@ def create_app(
         middleware=[RefuseWhileDraining(draining), authentication(admissions)],
         dependencies={
             "parts": Provide(lambda: parts, sync_to_thread=False),
+            **{name: Provide(_member(parts, name), sync_to_thread=False) for name in MEMBERS},
+            **{name: Provide(_member(parts, name), sync_to_thread=True) for name in READ_AT_FIRST},
             "draining": Provide(lambda: draining, sync_to_thread=False),
             "probes": Provide(lambda: probes, sync_to_thread=False),
             "streams": Provide(lambda: streams, sync_to_thread=False),
@@ -130,8 +140,8 @@ def create_app(
         before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
         lifespan=[
             _running_engine(parts, when_built),
-            forgetting_deleted(parts, page_views),
-            sweeping_disk(parts),
+            forgetting_deleted(parts.removal, page_views),
+            sweeping_disk(parts.database, parts.settings, parts.kv_store, parts.prefixes),
             evaluating(parts),
             mcp.running,
         ],
@@ -161,6 +171,13 @@ async def name_all_methods(message: Message, scope: Scope) -> None:
         MutableScopeHeaders.from_message(message)["allow"] = ", ".join(sorted(methods))
 
 
+def _member(parts: Parts, name: str) -> Callable[[], Any]:
+    def member() -> Any:
+        return getattr(parts, name)
+
+    return member
+
+
 def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[Litestar], Any]:
     @asynccontextmanager
     async def running(app: Litestar) -> AsyncIterator[None]:
@@ -180,7 +197,10 @@ async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
         await parts.loading.finished(patience_s=None)
         await asyncio.to_thread(when_built)
     if parts.kv_remote is not None:  # this host may have no worker, which sweeps
-        await _logged(asyncio.to_thread(remove_unnamed_files, parts), "KV files that nothing names stay on this disk")
+        await _logged(
+            asyncio.to_thread(remove_unnamed_files, parts.database, parts.kv_store, parts.prefixes),
+            "KV files that nothing names stay on this disk",
+        )
         await _logged(asyncio.to_thread(parts.kv_disk.make_room, 0), "KV still takes more of this disk than it may")
     if await _logged(parts.engine.start(), "the engine did not start"):
         log.info("the engine is ready")

@@ -4,16 +4,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from litestar import Litestar
 
 from ingest.page_views import PageViews
 from ragkv.catalog.forgetting import MemoryKeeper
+from ragkv.catalog.removal import Removal
+from ragkv.db.database import Database
 from ragkv.errors import RagKVError
 from ragkv.evaluation.runner import EvaluationRunner
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, remove_unnamed_files
+
+if TYPE_CHECKING:
+    from ragkv.kv.store import KVStore
+
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +49,7 @@ async def beside(work: Work) -> AsyncIterator[None]:
             task.result()
 
 
-def forgetting_deleted(parts: Parts, page_views: PageViews, interval_s: float = FORGET_EVERY_S) -> Lifespan:
+def forgetting_deleted(removal: Removal, page_views: PageViews, interval_s: float = FORGET_EVERY_S) -> Lifespan:
     """A lifespan that removes from memory what other processes have deleted: vectors, titles and pictures of documents,
     within `interval_s`."""
 
@@ -55,18 +62,24 @@ def forgetting_deleted(parts: Parts, page_views: PageViews, interval_s: float = 
             except RagKVError as error:
                 log.warning("what was deleted elsewhere stays in memory until the next try: %s", error)
 
-    return lambda _: beside(forget(MemoryKeeper(parts.removal)))
+    return lambda _: beside(forget(MemoryKeeper(removal)))
 
 
-def sweeping_disk(parts: Parts, interval_s: float = SWEEP_EVERY_S) -> Lifespan:
+def sweeping_disk(
+    database: Database,
+    settings: Settings,
+    kv_store: "KVStore",
+    prefixes: Callable[[], set[str]],
+    interval_s: float = SWEEP_EVERY_S,
+) -> Lifespan:
     """A lifespan that removes KV files that nothing names from this host's disk, with an object store: the host may
     have no worker. Without an object store all hosts share the folder of KV with a worker, which sweeps it."""
 
     async def sweep() -> None:
-        while parts.settings.kv_remote is not None:
+        while settings.kv_remote is not None:
             await asyncio.sleep(interval_s)
             try:
-                freed = await asyncio.to_thread(remove_unnamed_files, parts)
+                freed = await asyncio.to_thread(remove_unnamed_files, database, kv_store, prefixes)
             except (RagKVError, OSError) as error:
                 log.warning("KV files that nothing names stay until the next sweep: %s", error)
             else:

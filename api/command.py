@@ -12,13 +12,16 @@ from api.app import create_app
 from api.http.draining import Draining
 from api.http.server import ChildProcess, Server, freeze_objects, raise_descriptor_limit, share_interpreter
 from api.worker_process import WorkerProcess
+from ragkv.access.gate import Gate
 from ragkv.access.keys import any_key
 from ragkv.catalog.requeue import refresh_outdated
+from ragkv.db.database import Database
 from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces
 from ragkv.parts import Parts
 from ragkv.settings import Settings
+from ragkv.sign_in import SignIn
 
 log = logging.getLogger("ragkv")
 
@@ -63,7 +66,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     listener = stack.enter_context(closing(listen(settings.host, settings.port)))
     parts = stack.enter_context(closing(Parts(settings, encoder_apart=True)))
     parts.prepare_database()
-    _check_keys(parts)
+    _check_keys(parts.database, parts.settings, parts.sign_in, parts.gate)
     _check_sign_in(parts)
     parts.prepare(log.info)
     parts.check_answering()
@@ -86,17 +89,17 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     _run(parts, listener, *children)
 
 
-def _check_keys(parts: Parts) -> None:
+def _check_keys(database: Database, settings: Settings, sign_in: SignIn | None, gate: Gate) -> None:
     """Check that a service within reach of other machines has keys. Raises Rejected for an address that other machines
     can reach while there is no API key."""
-    if parts.gate.is_open():
+    if gate.is_open():
         log.info(
             "no API keys: every program on this machine has full access until `ragkv keys create --name first --scope "
             "admin` creates the first key"
         )
-    elif parts.sign_in is None and not any_key(parts.database):
+    elif sign_in is None and not any_key(database):
         raise Rejected(
-            f"{parts.settings.host} can be reached from other machines and there is no API key yet; create one first: "
+            f"{settings.host} can be reached from other machines and there is no API key yet; create one first: "
             "ragkv keys create --name first --scope admin"
         )
 

@@ -21,7 +21,7 @@ from ragkv.errors import RagKVError, Rejected
 from ragkv.jsonl import read_lines
 from ragkv.models import EMBEDDED
 from ragkv.parts import Parts
-from ragkv.settings import Mode
+from ragkv.settings import Mode, Settings
 from ragkv.writer import EMBEDDED_WRITER, install
 
 
@@ -66,7 +66,7 @@ def demo(context: click.Context, folder: Path) -> None:
     """
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
     with opened_parts() as parts:
-        _use_embedded_writer(parts)
+        _use_embedded_writer(parts.settings, parts.model_fingerprint)
     context.invoke(ingest, paths=(folder / "documents",))
     with opened_parts() as parts:
         # Beside the service's own share: nothing, or what it would recompute without a writer.
@@ -75,12 +75,12 @@ def demo(context: click.Context, folder: Path) -> None:
     Console().print(_table(compared, f"{other:.0%}"))
 
 
-def _use_embedded_writer(parts: Parts) -> None:
-    folder = parts.settings.writer_dir
-    if parts.settings.model != EMBEDDED or folder.exists():
+def _use_embedded_writer(settings: Settings, model_fingerprint: str) -> None:
+    folder = settings.writer_dir
+    if settings.model != EMBEDDED or folder.exists():
         return
     try:
-        install(EMBEDDED_WRITER, folder, parts.model_fingerprint)
+        install(EMBEDDED_WRITER, folder, model_fingerprint)
     except RagKVError as error:
         click.echo(f"without a writer: {error}", err=True)
 

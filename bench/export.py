@@ -30,7 +30,7 @@ def export(tenant: str, collection: str, output: Path | None) -> None:
     """
     check_folder("--output", output)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         rows = list(evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database))
     questions = [question for question in rows if question is not None]
     if not questions:

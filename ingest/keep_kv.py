@@ -58,7 +58,13 @@ def _keep_kv_by(
         num_bytes = int(tokens * parts.layout.bytes_per_token * OVERHEAD * share)
         if parts.kv_remote is not None and not has_room_on_disk(num_bytes, parts):
             return False
-        return make_room_for(NewKV(document.tenant_id, document.id, num_bytes), parts)
+        return make_room_for(
+            NewKV(document.tenant_id, document.id, num_bytes),
+            parts.database,
+            parts.settings,
+            parts.kv_store,
+            parts.worker_counters,
+        )
 
     def elsewhere(kv_keys: Sequence[str]) -> Mapping[str, int]:
         return {} if parts.kv_remote is None else sizes_of_remote(parts.database, kv_keys)

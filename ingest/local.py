@@ -84,7 +84,7 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
 
 def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: IngestTally) -> None:
     parts = ingest.parts
-    stored = store_path(parts.default_collection, file, parts)
+    stored = store_path(parts.default_collection, file, parts.intake, parts.removal)
     document_id = stored.document_id
     if stored.earlier == "kept":
         watch.note(f"{file}: it changed; what was made of it before stays, because other files or uploads have it too")

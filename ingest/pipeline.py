@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import DecodeError
 
@@ -26,17 +27,23 @@ from ragkv.catalog.mail_attachments import settle_attachments
 from ragkv.catalog.originals import discard_unnamed
 from ragkv.chunk import Chunk
 from ragkv.db.ingestion import Lease, forget_unused
+from ragkv.db.sources import DatabaseSource
 from ragkv.db.tables import DocumentRow
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
 from ragkv.files import FileStore
 from ragkv.ids import new_id
 from ragkv.outages import is_outage
-from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_chunks
 from ragkv.retrieve.index import Held
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.upkeep.points import write_points
+
+if TYPE_CHECKING:
+    from ragkv.retrieve.qdrant import QdrantIndex
+    from ragkv.tokenizer import Tokenizer
+
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +150,7 @@ def _record_failure(lease: Lease, error: Exception, ingest: IngestParts) -> Inge
     try:
         document = lease.document()
         if isinstance(error, Rejected) or document.attempts >= MAX_ATTEMPTS:
-            if _is_reread(document, ingest.parts):
+            if _is_reread(document, ingest.parts.index_fingerprint):
                 lease.keep_earlier(reason)
                 log.warning("document %s was not read again and answers as before: %s", lease.document_id, reason)
             else:
@@ -164,7 +171,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
         raise Rejected(f"the worker died {deaths} times while reading this document")
     parts, superseded = ingest.parts, list[str]()
-    if document.status is not Status.SEARCHABLE or _is_reread(document, parts):
+    if document.status is not Status.SEARCHABLE or _is_reread(document, parts.index_fingerprint):
         superseded = _make_searchable(lease, document, ingest, reporter, turn)
         if document.earlier_sha256 is not None:
             discard_unnamed(document.tenant_id, document.earlier_sha256, parts.database, parts.files)
@@ -173,9 +180,9 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     parts.kv_store.delete(forget_unused(superseded, parts.database))
 
 
-def _is_reread(document: DocumentRow, parts: Parts) -> bool:
+def _is_reread(document: DocumentRow, index_fingerprint: str) -> bool:
     """Whether the document is searchable by chunks that are made otherwise now."""
-    return document.status is Status.SEARCHABLE and document.index_fingerprint != parts.index_fingerprint
+    return document.status is Status.SEARCHABLE and document.index_fingerprint != index_fingerprint
 
 
 def _make_searchable(
@@ -186,14 +193,14 @@ def _make_searchable(
     A document that is read again stays searchable by its previous chunks until then.
     """
     parts = ingest.parts
-    is_reread = _is_reread(document, parts)
+    is_reread = _is_reread(document, parts.index_fingerprint)
     if not is_reread:
         lease.enter(Status.PARSING)
     with ingest.stage("parse"):
         parsed = _parse(document, ingest, reporter, turn)
-        chunks = _split(document, parsed, parts, reporter)
+        chunks = _split(document, parsed, parts.settings, parts.tokenizer, reporter)
     attached = ((attachment.name, attachment.body) for attachment in parsed.attachments)
-    for document_id in settle_attachments(document, attached, parts):
+    for document_id in settle_attachments(document, attached, parts.intake, parts.removal):
         ingest.attached(document_id)
     if not is_reread:
         lease.enter(Status.INDEXING)
@@ -210,7 +217,7 @@ def _make_searchable(
     indexing = Status.SEARCHABLE if is_reread else Status.INDEXING
     superseded = lease.store_chunks(chunks, vectors, indexing, **parsed_as)
     with ingest.stage("index"):
-        _index(lease, document, chunks, vectors, parts)
+        _index(lease, document, chunks, vectors, parts.server_index, parts.source)
     return superseded
 
 
@@ -254,33 +261,42 @@ def _kept_pages(document: DocumentRow, files: FileStore) -> KeptPages:
         return KeptPages()
 
 
-def _split(document: DocumentRow, parsed: Parsed, parts: Parts, reporter: Reporter) -> list[Chunk]:
+def _split(
+    document: DocumentRow, parsed: Parsed, settings: Settings, tokenizer: "Tokenizer", reporter: Reporter
+) -> list[Chunk]:
     """The document's chunks. Raises TooLarge for more text than the settings allow: what is behind it has no limit of
     time."""
-    splitting, most = reporter.stage("parse"), parts.settings.max_document_characters
+    splitting, most = reporter.stage("parse"), settings.max_document_characters
     if len(parsed.text) > most:  # splitting takes memory
         raise TooLarge(
             f"{document.name}: it has {len(parsed.text):,} characters of text, more than {most:,} "
             "(RAGKV_MAX_DOCUMENT_CHARACTERS): split it"
         )
-    most, chunk_tokens = parts.settings.max_document_tokens, parts.settings.chunk_tokens
+    most, chunk_tokens = settings.max_document_tokens, settings.chunk_tokens
     try:
-        return split(document.id, parsed, parts.tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))
+        return split(document.id, parsed, tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))
     except TooLarge as error:
         raise TooLarge(f"{document.name}: {error}") from None
 
 
-def _index(lease: Lease, document: DocumentRow, chunks: list[Chunk], vectors: list[Vectors], parts: Parts) -> None:
+def _index(
+    lease: Lease,
+    document: DocumentRow,
+    chunks: list[Chunk],
+    vectors: list[Vectors],
+    server_index: "QdrantIndex | None",
+    source: DatabaseSource,
+) -> None:
     """Replace the document's points on the index server. Until the last of them is there the document counts as unread,
     or outdated."""
-    index = parts.server_index
+    index = server_index
     assert index is not None
     points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
     index.replace(document.tenant_id, document.collection_id, [document.id], points)
     try:
-        lease.enter(Status.SEARCHABLE, attempts=1, **parts.source.present._asdict())
+        lease.enter(Status.SEARCHABLE, attempts=1, **source.present._asdict())
     except Conflict:  # deleted or replaced meanwhile: what was just written must not stay
-        write_points([Held(document.tenant_id, document.collection_id, document.id)], parts)
+        write_points([Held(document.tenant_id, document.collection_id, document.id)], server_index, source)
         raise
 
 

@@ -5,8 +5,10 @@ An upload may have any name: its bytes decide.
 
 from importlib.util import find_spec
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
-from ragkv.settings import Settings
+if TYPE_CHECKING:
+    from ragkv.settings import Settings
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 _KINDS = {
@@ -47,7 +49,7 @@ NOT_INSTALLED = "install ragkv[ocr] on the server to read it by OCR, or recognis
 SWITCHED_OFF = "OCR is switched off (RAGKV_OCR): recognise its text first and upload that"
 
 
-def no_ocr(settings: Settings) -> str:
+def no_ocr(settings: "Settings") -> str:
     """Advice about an image where there is no OCR; empty where there is."""
     if not settings.ocr:
         return SWITCHED_OFF

@@ -65,7 +65,7 @@ class Sweeper:
 
     def _keep_hot(self) -> None:
         """Mark documents in use; runs before the requeueing, which gives them to a worker."""
-        if hot := keep_hot(self._parts):
+        if hot := keep_hot(self._parts.database, self._parts.settings):
             log.info("%d documents have chunks that are used often enough to keep their KV", hot)
 
     def _requeue(self) -> None:
@@ -74,7 +74,11 @@ class Sweeper:
             log.info("requeued %d unfinished documents", len(stuck))
 
     def _evict(self) -> None:
-        if (freed := make_room(self._parts)) != NOTHING:
+        if (
+            freed := make_room(
+                self._parts.database, self._parts.settings, self._parts.kv_store, self._parts.worker_counters
+            )
+        ) != NOTHING:
             log.info("evicted %d KV files of %d bytes to stay within the limits on KV", freed.files, freed.bytes)
 
     def _make_room_on_disk(self) -> None:
@@ -100,11 +104,13 @@ class Sweeper:
             log.info("removed %d unused KV files of %d bytes", freed.files, freed.bytes)
 
     def _request_lost_prefixes(self) -> None:
-        if requested := request_lost_prefixes(self._parts):
+        if requested := request_lost_prefixes(
+            self._parts.database, self._parts.kv_store, self._parts.kv_remote, self._parts.keys_of
+        ):
             log.info("the KV of %d tenants' prefixes is lost, and will be computed again", requested)
 
     def _clean(self) -> None:
-        if removed := clean(self._parts):
+        if removed := clean(self._parts.database, self._parts.removal, self._parts.server_index):
             log.info(
                 "removed %d unfinished uploads, %d files that no document names, points of %d deleted documents, "
                 "%d attachments of deleted mails",

@@ -6,7 +6,7 @@ from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.access.audit import AuditFilter, list_audit
-from ragkv.parts import Parts
+from ragkv.db.database import Database
 
 EVENTS_A_PAGE = 50
 
@@ -14,11 +14,11 @@ EVENTS_A_PAGE = 50
 @get("/audit", sync_to_thread=True)
 def audit_page(
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     resource: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render the tenant's audit log, newest first, all of it or what was done to one resource."""
     criteria = AuditFilter(request.user.tenant_id, resource.strip() or None)
-    events = list_audit(criteria, EVENTS_A_PAGE, cursor, parts.database)
+    events = list_audit(criteria, EVENTS_A_PAGE, cursor, database)
     return page(request, "audit.html", events=events, resource=resource.strip(), cursor=cursor)

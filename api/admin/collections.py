@@ -7,14 +7,16 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
+from ragkv.answer_cache.ring import AnswerRing
 from ragkv.catalog.changes import failures
 from ragkv.catalog.collection import collection_with_counts, list_collections
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.compression import CompressionMethod
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.file_types import READ, READ_KINDS
 from ragkv.kv_format import KVFormat
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION, KVOwner
 from ragkv.text import MAX_FILE_NAME_CHARS
@@ -26,10 +28,10 @@ DOCUMENTS_A_PAGE = 25
 
 @get("/collections", sync_to_thread=True)
 def collections_page(
-    request: AdminRequest, parts: NamedDependency[Parts], cursor: FromQuery[str | None] = None
+    request: AdminRequest, database: NamedDependency[Database], cursor: FromQuery[str | None] = None
 ) -> Response[str]:
     """The tenant's collections by name."""
-    shown = list_collections(request.user.tenant_id, COLLECTIONS_A_PAGE, cursor, parts.database)
+    shown = list_collections(request.user.tenant_id, COLLECTIONS_A_PAGE, cursor, database)
     return page(request, "collections.html", shown=shown, cursor=cursor, default=DEFAULT_COLLECTION)
 
 
@@ -37,31 +39,33 @@ def collections_page(
 def collection_page(
     collection: FromPath[str],
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    answer_ring: NamedDependency[AnswerRing],
     status: FromQuery[str] = "",
     name: Annotated[str, QueryParameter(max_length=MAX_FILE_NAME_CHARS)] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """A collection, by id or name, and its documents, newest first: of one status, with a part of the name."""
     document_status = Status(status) if status in list(Status) else None
-    view = collection_with_counts(request.user.tenant_id, collection, parts.database, parts.answer_ring)
-    ref = collection_ref(request.user.tenant_id, view.id, parts.database)
+    view = collection_with_counts(request.user.tenant_id, collection, database, answer_ring)
+    ref = collection_ref(request.user.tenant_id, view.id, database)
     criteria = DocumentFilter(request.user.tenant_id, view.id, document_status, name or None)
     return page(
         request,
         "collection.html",
         collection=view,
-        documents=list_documents(criteria, DOCUMENTS_A_PAGE, cursor, parts.database),
-        failures=failures(ref, parts.database),
-        rule=rule_view(KVOwner(ref.tenant_id, ref.collection_id), parts),
-        service_rule=parts.settings.kv_rule,
-        has_object_store=parts.settings.kv_remote is not None,
+        documents=list_documents(criteria, DOCUMENTS_A_PAGE, cursor, database),
+        failures=failures(ref, database),
+        rule=rule_view(KVOwner(ref.tenant_id, ref.collection_id), database, settings),
+        service_rule=settings.kv_rule,
+        has_object_store=settings.kv_remote is not None,
         formats=list(KVFormat),
         compressions=list(CompressionMethod),
         default=DEFAULT_COLLECTION,
         suffixes=",".join(READ),
         kinds=READ_KINDS,
-        max_bytes=parts.settings.max_upload_bytes,
+        max_bytes=settings.max_upload_bytes,
         status=document_status,
         name=name,
         longest_name=MAX_FILE_NAME_CHARS,

@@ -15,21 +15,24 @@ from ragkv.catalog.data_sources import (
     list_source_files,
 )
 from ragkv.db.data_sources import FileStatus
-from ragkv.parts import Parts
+from ragkv.db.database import Database
+from ragkv.settings import Settings
 
 FILES_A_PAGE = 50
 
 
 @get("/data-sources", sync_to_thread=True)
-def data_sources_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
+def data_sources_page(
+    request: AdminRequest, database: NamedDependency[Database], settings: NamedDependency[Settings]
+) -> Response[str]:
     """Render the tenant's data sources with the outcome of their last syncs."""
     tenant_id = request.user.tenant_id
     return page(
         request,
         "data_sources.html",
-        sources=list_data_sources(tenant_id, parts.database),
-        collections=names_of_collections(tenant_id, parts.database),
-        allows_any=bool(parts.settings.data_sources_allowed.strip()),
+        sources=list_data_sources(tenant_id, database),
+        collections=names_of_collections(tenant_id, database),
+        allows_any=bool(settings.data_sources_allowed.strip()),
         interval=DEFAULT_INTERVAL_MINUTES,
         longest=MAX_INTERVAL_MINUTES,
     )
@@ -39,23 +42,23 @@ def data_sources_page(request: AdminRequest, parts: NamedDependency[Parts]) -> R
 def data_source_page(
     request: AdminRequest,
     data_source_id: FromPath[str],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     status: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render a data source and its files by name, all or those in one status."""
     tenant_id = request.user.tenant_id
     file_status = FileStatus(status) if status in list(FileStatus) else None
-    source = data_source_view(tenant_id, data_source_id, parts.database)
+    source = data_source_view(tenant_id, data_source_id, database)
     counts = {name: getattr(source.files, name) for name in FileStatus}
     return page(
         request,
         "data_source.html",
         source=source,
-        collection=collection_view(tenant_id, source.collection_id, parts.database).name,
+        collection=collection_view(tenant_id, source.collection_id, database).name,
         counts=counts,
         status=file_status,
-        files=list_source_files(tenant_id, data_source_id, file_status, FILES_A_PAGE, cursor, parts.database),
+        files=list_source_files(tenant_id, data_source_id, file_status, FILES_A_PAGE, cursor, database),
         cursor=cursor,
         longest=MAX_INTERVAL_MINUTES,
     )

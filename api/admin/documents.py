@@ -18,8 +18,9 @@ from ragkv.catalog.cited import CitedPage, cited_page
 from ragkv.catalog.collection import collection_view
 from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
 from ragkv.catalog.mail_attachments import document_detail
+from ragkv.db.database import Database
 from ragkv.errors import RagKVError, Rejected
-from ragkv.parts import Parts
+from ragkv.kv.store import KVStore
 
 CHUNKS_A_PAGE = 20
 
@@ -45,7 +46,8 @@ class NoSheet:
 async def document_page(
     document_id: FromPath[str],
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
     page_views: NamedDependency[PageViews],
     at: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
@@ -55,10 +57,10 @@ async def document_page(
     or an image then shows its page with them, or page `number`; other formats the text of their page, slide or
     sheet. With `at`=START-END-CHECKSUM it does so as long as the words there have this checksum."""
     tenant_id, cited = request.user.tenant_id, TextRange.of(at)
-    around = None if cited is None else await asyncio.to_thread(_around, tenant_id, document_id, cited, parts)
+    around = None if cited is None else await asyncio.to_thread(_around, tenant_id, document_id, cited, database)
     is_gone = cited is not None and cited.checksum is not None and around is None
     place = None if is_gone else cited
-    facts = await asyncio.to_thread(_facts, tenant_id, document_id, place, cursor, parts)
+    facts = await asyncio.to_thread(_facts, tenant_id, document_id, place, cursor, database, kv_store)
     seen: Sheet | NoSheet | CitedPage | None = around
     has_pages = facts["document"].media_type.startswith(PICTURED)
     if has_pages:
@@ -66,24 +68,29 @@ async def document_page(
     return page(request, "document.html", sheet=seen, place=place, is_gone=is_gone, has_pages=has_pages, **facts)
 
 
-def _around(tenant_id: str, document_id: str, place: TextRange, parts: Parts) -> CitedPage | None:
+def _around(tenant_id: str, document_id: str, place: TextRange, database: Database) -> CitedPage | None:
     """The text around a place; None where there is none, or other words: the document was read again."""
     with suppress(Rejected):
-        return cited_page(tenant_id, document_id, place.start, place.end, parts.database, place.checksum)
+        return cited_page(tenant_id, document_id, place.start, place.end, database, place.checksum)
     return None
 
 
 def _facts(
-    tenant_id: str, document_id: str, place: TextRange | None, cursor: str | None, parts: Parts
+    tenant_id: str,
+    document_id: str,
+    place: TextRange | None,
+    cursor: str | None,
+    database: Database,
+    kv_store: "KVStore",
 ) -> dict[str, Any]:
     """The page's data of a document, from the database."""
-    view = document_detail(tenant_id, document_id, parts.database)
+    view = document_detail(tenant_id, document_id, database)
     if place is not None and cursor is None:
-        cursor = chunks_from(tenant_id, document_id, place.start, parts.database)
-    chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, parts.database, parts.kv_store)
+        cursor = chunks_from(tenant_id, document_id, place.start, database)
+    chunks = list_chunks(tenant_id, document_id, CHUNKS_A_PAGE, cursor, database, kv_store)
     return {
         "document": view,
-        "collection": collection_view(tenant_id, view.collection_id, parts.database),
+        "collection": collection_view(tenant_id, view.collection_id, database),
         "chunks": [mark(chunk, place) for chunk in chunks.items],
         "previous": chunks_before(chunks, CHUNKS_A_PAGE),
         "next": chunks.next,

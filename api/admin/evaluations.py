@@ -11,10 +11,10 @@ from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.format import duration
 from api.admin.questions import PERIODS
 from api.admin.shell import AdminRequest, page
+from ragkv.db.database import Database
 from ragkv.evaluation.outcome import EvaluationRun
 from ragkv.evaluation.runs import MAX_QUESTIONS, list_runs, report_of_run
 from ragkv.page import MAX_PAGE
-from ragkv.parts import Parts
 
 RUNS_A_PAGE = 25
 DRAWN = 50
@@ -25,20 +25,20 @@ QUESTIONS_SHOWN = 100
 @get("/evaluations", sync_to_thread=True)
 def evaluations_page(
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     collection: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
     tenant_id = request.user.tenant_id
-    collections = collections_of(tenant_id, parts.database, collection)
+    collections = collections_of(tenant_id, database, collection)
     selected = chosen_collection(collections, collection)
     name = selected.id if selected else None
-    latest = list_runs(tenant_id, name, MAX_PAGE, None, parts.database).items
+    latest = list_runs(tenant_id, name, MAX_PAGE, None, database).items
     return page(
         request,
         "evaluations.html",
-        runs=list_runs(tenant_id, name, RUNS_A_PAGE, cursor, parts.database),
+        runs=list_runs(tenant_id, name, RUNS_A_PAGE, cursor, database),
         collections=collections,
         chosen=selected,
         fidelity=next((run for run in latest if run.fidelity), None),
@@ -53,9 +53,9 @@ def evaluations_page(
 
 
 @get("/evaluations/{run_id:str}", sync_to_thread=True)
-def evaluation_page(request: AdminRequest, run_id: FromPath[str], parts: NamedDependency[Parts]) -> Response[str]:
+def evaluation_page(request: AdminRequest, run_id: FromPath[str], database: NamedDependency[Database]) -> Response[str]:
     """Render one run with its worst questions."""
-    report = report_of_run(request.user.tenant_id, run_id, parts.database)
+    report = report_of_run(request.user.tenant_id, run_id, database)
     return page(
         request,
         "evaluation.html",

@@ -6,7 +6,7 @@ from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.jobs import jobs_by_status, list_jobs
-from ragkv.parts import Parts
+from ragkv.db.database import Database
 from ragkv.status import JobStatus
 
 JOBS_A_PAGE = 25
@@ -15,13 +15,13 @@ JOBS_A_PAGE = 25
 @get("/jobs", sync_to_thread=True)
 def jobs_page(
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     status: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render the tenant's jobs, newest first, all or of one status. A failed job is retried through its document."""
     job_status = JobStatus(status) if status in list(JobStatus) else None
     tenant_id = request.user.tenant_id
-    jobs = list_jobs(tenant_id, job_status, JOBS_A_PAGE, cursor, parts.database)
-    counts = jobs_by_status(tenant_id, parts.database)
+    jobs = list_jobs(tenant_id, job_status, JOBS_A_PAGE, cursor, database)
+    counts = jobs_by_status(tenant_id, database)
     return page(request, "jobs.html", jobs=jobs, counts=counts, status=job_status, cursor=cursor)

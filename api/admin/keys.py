@@ -7,19 +7,23 @@ from litestar.params import FromQuery
 from api.admin.shell import AdminRequest, page
 from ragkv.access.caller import KEY_SCOPES
 from ragkv.access.keys import list_valid_keys_first, maker_of
+from ragkv.db.database import Database
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 
 KEYS_A_PAGE = 50
 
 
 @get("/keys", sync_to_thread=True)
 def keys_page(
-    request: AdminRequest, parts: NamedDependency[Parts], cursor: FromQuery[str | None] = None
+    request: AdminRequest,
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render the tenant's keys: valid ones first, newest first. Keys are created and revoked at /v1/keys."""
-    keys = list_valid_keys_first(request.user.tenant_id, KEYS_A_PAGE, cursor, parts.database)
-    maker = maker_of(request.user, parts.database, parts.settings.oidc_key_days)
+    keys = list_valid_keys_first(request.user.tenant_id, KEYS_A_PAGE, cursor, database)
+    maker = maker_of(request.user, database, settings.oidc_key_days)
     return page(
         request,
         "keys.html",

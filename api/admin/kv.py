@@ -11,8 +11,11 @@ from litestar.params import FromQuery
 from api.admin.format import size
 from api.admin.shell import AdminRequest, page
 from ragkv.catalog.listing import DocumentFilter, list_documents
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
-from ragkv.parts import Parts
+from ragkv.kv.store import KVStore
+from ragkv.settings import Settings
+from ragkv.tenancy import CollectionRef
 from ragkv.upkeep.admin import CollectionKV, KVAmount, KVOverview, kv_of_collections, kv_of_documents, overview
 
 DOCUMENTS_A_PAGE = 25
@@ -34,17 +37,20 @@ class TierBar:
 @get("/kv", sync_to_thread=True)
 def kv_page(
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    kv_store: NamedDependency[KVStore],
+    default_collection: NamedDependency[CollectionRef],
     collection: FromQuery[str] = "",
     cursor: FromQuery[str | None] = None,
 ) -> Response[str]:
     """Render bytes by tier and collection, and documents with their KV, of all collections or of one."""
     tenant_id = request.user.tenant_id
-    seen = overview(tenant_id, parts)
-    collections = list(kv_of_collections(tenant_id, parts.database))
-    collection_id = collection_ref(tenant_id, collection, parts.database).collection_id if collection else None
-    documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, parts.database)
-    kv = kv_of_documents([document.id for document in documents.items], parts.database)
+    seen = overview(tenant_id, database, settings, kv_store, default_collection)
+    collections = list(kv_of_collections(tenant_id, database))
+    collection_id = collection_ref(tenant_id, collection, database).collection_id if collection else None
+    documents = list_documents(DocumentFilter(tenant_id, collection_id), DOCUMENTS_A_PAGE, cursor, database)
+    kv = kv_of_documents([document.id for document in documents.items], database)
     return page(
         request,
         "kv.html",

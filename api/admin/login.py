@@ -18,8 +18,12 @@ from api.admin.errors import LOGIN
 from api.admin.shell import page
 from api.http.errors import STATUS
 from ragkv.access.caller import Caller
+from ragkv.access.gate import Gate
+from ragkv.access.rate import RateLimit
+from ragkv.access.sessions import Sessions
 from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
 from ragkv.parts import Parts
+from ragkv.sign_in import SignIn
 
 HOME = "/admin"
 FORM_BYTES = 16 * 1024
@@ -39,11 +43,13 @@ class LoginForm:
 
 
 @get(LOGIN, opt={PUBLIC: True}, include_in_schema=False, sync_to_thread=True)
-def login_page(request: Request[Any, Any, Any], parts: NamedDependency[Parts]) -> Response[Any]:
+def login_page(
+    request: Request[Any, Any, Any], sign_in: NamedDependency[SignIn | None], gate: NamedDependency[Gate]
+) -> Response[Any]:
     """Render the login form. While the service is open, no login is needed."""
-    if parts.gate.is_open():
+    if gate.is_open():
         return Redirect(HOME)
-    return login_form(request, parts, inside(request.query_params.get("next", HOME)))
+    return login_form(request, sign_in, inside(request.query_params.get("next", HOME)))
 
 
 @post(
@@ -59,9 +65,9 @@ def login(
 ) -> Response[Any]:
     """Start a session for a key with the scope admin."""
     try:
-        token, caller = _begin(data.key.strip(), address_of(request), parts)
+        token, caller = _begin(data.key.strip(), address_of(request), parts.sessions, parts.gate, parts.login_limit)
     except (Unauthorised, Forbidden, Throttled) as error:
-        return login_form(request, parts, inside(data.next), error, of_key=True)
+        return login_form(request, parts.sign_in, inside(data.next), error, of_key=True)
     note_change(request, "Log in", caller)
     response = Redirect(inside(data.next), status_code=HTTP_303_SEE_OTHER)
     response.set_cookie(session_cookie(request, token, parts.settings.public_url))
@@ -70,7 +76,7 @@ def login(
 
 def login_form(
     request: Request[Any, Any, Any],
-    parts: Parts,
+    sign_in: SignIn | None,
     next_page: str,
     error: RagKVError | None = None,
     *,
@@ -84,7 +90,7 @@ def login_form(
         next=next_page,
         error="" if error is None else str(error),
         of_key=of_key,
-        provider="" if parts.sign_in is None else parts.sign_in.provider,
+        provider="" if sign_in is None else sign_in.provider,
     )
 
 
@@ -93,26 +99,26 @@ def address_of(request: Request[Any, Any, Any]) -> str:
     return request.client.host if request.client else "nowhere"
 
 
-def _begin(key: str, address: str, parts: Parts) -> tuple[str, Caller]:
+def _begin(key: str, address: str, sessions: Sessions, gate: Gate, login_limit: RateLimit) -> tuple[str, Caller]:
     """Start a session and return its token and its caller. Raises Throttled after too many wrong keys, or too many
     requests of the right one, Unauthorised, Forbidden, Unavailable."""
     try:
-        caller = parts.gate.log_in(key)
+        caller = gate.log_in(key)
     except Unauthorised:
-        count_failure(address, parts)
+        count_failure(address, login_limit)
         raise
     if not caller.may("admin"):
         raise Forbidden(
             "this key lacks the scope admin: `ragkv keys create --name dashboard --scope admin` creates one that has it"
         )
     assert caller.key_id is not None
-    return parts.sessions.begin(caller.key_id), caller
+    return sessions.begin(caller.key_id), caller
 
 
-def count_failure(address: str, parts: Parts) -> None:
+def count_failure(address: str, login_limit: RateLimit) -> None:
     """Count a failed login. Raises Throttled for one too many. A valid key passes whatever others sent, also behind a
     proxy where all share one address."""
-    parts.login_limit.take(f"login:{address}")
+    login_limit.take(f"login:{address}")
 
 
 def inside(place: str) -> str:

@@ -2,6 +2,7 @@
 off."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,9 +11,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
+from ragkv.answer.recompute import Recomputing
 from ragkv.catalog.collection import num_documents
+from ragkv.db.database import Database
 from ragkv.errors import Rejected
-from ragkv.parts import Parts
 from ragkv.planning.plan import DISK, NETWORK, TIERS, CostPlan, Device, Load, Option, by_name, plan
 from ragkv.planning.shape import known_models, shape_of
 
@@ -32,15 +34,21 @@ FIGURES: dict[str, float] = {
 
 
 @get("/kv/plan", sync_to_thread=True)
-def plan_page(request: AdminRequest, parts: NamedDependency[Parts], model: FromQuery[str] = SERVED) -> Response[str]:
+def plan_page(
+    request: AdminRequest,
+    database: NamedDependency[Database],
+    model_folder: NamedDependency[Path],
+    recomputing: NamedDependency[Recomputing],
+    model: FromQuery[str] = SERVED,
+) -> Response[str]:
     """Render a plan for the served model or a known one, with the figures of the query in place of usual ones."""
-    figures = FIGURES | {"recomputed": parts.recomputing.default(written=True).ratio}
-    if documents := num_documents(request.user.tenant_id, parts.database):
+    figures = FIGURES | {"recomputed": recomputing.default(written=True).ratio}
+    if documents := num_documents(request.user.tenant_id, database):
         figures["documents"] = documents
     result, problem = None, ""
     try:
         figures |= _numbers(request.query_params)
-        result = _plan(model, figures, parts)
+        result = _plan(model, figures, model_folder)
     except Rejected as error:
         problem = str(error)
     bars = [(option, width_of(option)) for option in result.options] if result else ()
@@ -62,7 +70,7 @@ def width_of(option: Option) -> float:
     return min(100.0, FULL_PREFILL / option.sooner)
 
 
-def _plan(model: str, figures: dict[str, float], parts: Parts) -> CostPlan:
+def _plan(model: str, figures: dict[str, float], model_folder: Path) -> CostPlan:
     """The plan for the figures of the form. Raises Rejected for figures that cannot be, and for a model that is not
     among the known: a path is never read."""
     if model != SERVED and model not in known_models():
@@ -76,7 +84,7 @@ def _plan(model: str, figures: dict[str, float], parts: Parts) -> CostPlan:
     )
     device = Device(tflops=figures["tflops"], price=figures["gpu_price"])
     tiers = by_name(TIERS, {name: figures[name] for name in (DISK, NETWORK)}, {})
-    return plan(shape_of(str(parts.model_folder) if model == SERVED else model), load, device, tiers)
+    return plan(shape_of(str(model_folder) if model == SERVED else model), load, device, tiers)
 
 
 def _numbers(query: Mapping[str, Any]) -> dict[str, float]:

@@ -6,20 +6,24 @@ from litestar.params import FromQuery
 
 from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
-from ragkv.parts import Parts
+from ragkv.answer.recompute import Recomputing
+from ragkv.db.database import Database
 from ragkv.policies import POLICIES
+from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 
 @get("/playground", sync_to_thread=True)
 def playground_page(
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    recomputing: NamedDependency[Recomputing],
     collection: FromQuery[str] = DEFAULT_COLLECTION,
     question: FromQuery[str] = "",
 ) -> Response[str]:
     """Render the form, filled with `collection` (id or name) and `question`."""
-    collections = collections_of(request.user.tenant_id, parts.database, collection)
+    collections = collections_of(request.user.tenant_id, database, collection)
     selected = chosen_collection(collections, collection)
     return page(
         request,
@@ -28,7 +32,7 @@ def playground_page(
         chosen=selected.id if selected else None,
         question=question,
         policies=POLICIES,
-        recompute=parts.recomputing.default(written=True),
-        named_ratio=parts.recomputing.default(written=False).ratio,  # a policy that is named is to be seen
-        settings=parts.settings,
+        recompute=recomputing.default(written=True),
+        named_ratio=recomputing.default(written=False).ratio,  # a policy that is named is to be seen
+        settings=settings,
     )

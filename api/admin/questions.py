@@ -12,9 +12,10 @@ from api.admin.shell import AdminRequest, page
 from api.v1.questions import PART_CHARACTERS
 from ragkv.catalog.question_log import question_log
 from ragkv.catalog.questions import list_questions
+from ragkv.db.database import Database
 from ragkv.db.feedback import QuestionFilter, Rated
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 
 QUESTIONS_A_PAGE = 25
 CHOICES = (7, 30, 90, 365)
@@ -25,7 +26,8 @@ PERIODS = {"day": timedelta(days=1), "week": timedelta(days=7), "month": timedel
 @get("/questions", sync_to_thread=True)
 def questions_page(
     request: AdminRequest,
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
     text: Annotated[str, QueryParameter(max_length=PART_CHARACTERS)] = "",
     collection: FromQuery[str] = "",
     rating: FromQuery[str] = "",
@@ -34,7 +36,7 @@ def questions_page(
 ) -> Response[str]:
     """Render the questions that match, newest first."""
     tenant_id = request.user.tenant_id
-    collections = collections_of(tenant_id, parts.database, collection)
+    collections = collections_of(tenant_id, database, collection)
     selected = chosen_collection(collections, collection)
     collection_id = selected.id if selected else None
     rated: Rated | None = next((value for value in get_args(Rated) if value == rating), None)
@@ -50,11 +52,11 @@ def questions_page(
     return page(
         request,
         "questions.html",
-        questions=list_questions(criteria, QUESTIONS_A_PAGE, cursor, parts.database),
+        questions=list_questions(criteria, QUESTIONS_A_PAGE, cursor, database),
         collections=collections,
         shown=shown,
         longest_text=PART_CHARACTERS,
-        kept=question_log(tenant_id, parts.settings.question_retention_days, parts.database),
+        kept=question_log(tenant_id, settings.question_retention_days, database),
         choices=CHOICES,
         export={name: value for name, value in query.items() if value},
         cursor=cursor,

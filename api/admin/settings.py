@@ -4,8 +4,9 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.shell import AdminRequest, page
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.shown_settings import shown_settings
+from ragkv.tenancy import CollectionRef
 
 OF_EVERY_TENANT = frozenset({
     "RAGKV_MODEL", "RAGKV_MAX_MODEL_LEN", "RAGKV_MAX_UPLOAD_BYTES", "RAGKV_MAX_TENANT_BYTES", "RAGKV_REQUESTS_PER_MINUTE",
@@ -16,8 +17,10 @@ OF_EVERY_TENANT = frozenset({
 
 
 @get("/settings")
-async def settings_page(request: AdminRequest, parts: NamedDependency[Parts]) -> Response[str]:
+async def settings_page(
+    request: AdminRequest, settings: NamedDependency[Settings], default_collection: NamedDependency[CollectionRef]
+) -> Response[str]:
     """Render every setting for the default tenant, and settings of OF_EVERY_TENANT for other tenants."""
-    is_owner = request.user.tenant_id == parts.default_collection.tenant_id
-    shown = [setting for setting in shown_settings(parts.settings) if is_owner or setting.name in OF_EVERY_TENANT]
+    is_owner = request.user.tenant_id == default_collection.tenant_id
+    shown = [setting for setting in shown_settings(settings) if is_owner or setting.name in OF_EVERY_TENANT]
     return page(request, "settings.html", settings=shown, is_owner=is_owner)

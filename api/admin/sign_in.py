@@ -20,11 +20,14 @@ from api.access.session import Connection, cookie_of, is_https, session_token
 from api.admin.login import HOME, address_of, count_failure, inside, login_form
 from api.admin.shell import AdminRequest, page
 from ragkv.access.caller import Caller
+from ragkv.access.gate import Gate
 from ragkv.access.provider import Challenge, Identity, Provider, printable
+from ragkv.access.rate import RateLimit
 from ragkv.access.rights import Rights
-from ragkv.access.sessions import SignedIn
+from ragkv.access.sessions import Sessions, SignedIn
 from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, Unauthorised, Unavailable
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.sign_in import SignIn
 from ragkv.urls import is_private_transport
 
@@ -60,7 +63,7 @@ async def begin_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[
         origin = origin_of(request, sign_in)
         url = await provider.sign_in_url(journey.challenge, origin + CALLBACK)
     except FAILURES as error:
-        return login_form(request, parts, journey.next, error)
+        return login_form(request, parts.sign_in, journey.next, error)
     response = Redirect(url)
     response.set_cookie(_journey_cookie(origin, base64.urlsafe_b64encode(msgspec.json.encode(journey)).decode()))
     return response
@@ -83,25 +86,31 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
         response = page(request, "signed_in.html", next=inside(journey.next if journey else HOME))
         response.set_cookie(cookie_of(token, sign_in.session_s, secure=is_https(origin)))
     except FAILURES as error:
-        shown = await asyncio.to_thread(_noted, error, address_of(request), parts)
-        response = login_form(request, parts, journey.next if journey else HOME, shown)
+        shown = await asyncio.to_thread(_noted, error, address_of(request), parts.login_limit)
+        response = login_form(request, parts.sign_in, journey.next if journey else HOME, shown)
         origin = sign_in.public_url or ""
     response.set_cookie(_journey_cookie(origin, ""))
     return response
 
 
 @post("/sign-in/tenant", status_code=HTTPStatus.NO_CONTENT, sync_to_thread=True)
-def switch_tenant(data: JSONBody[TenantChoice], request: AdminRequest, parts: NamedDependency[Parts]) -> None:
+def switch_tenant(
+    data: JSONBody[TenantChoice],
+    request: AdminRequest,
+    settings: NamedDependency[Settings],
+    sessions: NamedDependency[Sessions],
+    gate: NamedDependency[Gate],
+) -> None:
     """Work in another of the tenants that the person's groups give."""
-    token, caller = session_token(request, parts.settings.public_url), request.user
-    holder = parts.sessions.holder(token) if token else None
+    token, caller = session_token(request, settings.public_url), request.user
+    holder = sessions.holder(token) if token else None
     if token is None or not isinstance(holder, SignedIn):
         raise Rejected("only people who signed in have several tenants; an API key has one")
     if data.tenant not in {tenant.id for tenant in caller.tenants}:
         raise NotFound("you have no tenant with this id")
     moved = msgspec.structs.replace(holder, tenant_id=data.tenant)
-    parts.sessions.change(token, moved)
-    note_change(request, "Switch to this tenant", parts.gate.recall(moved))
+    sessions.change(token, moved)
+    note_change(request, "Switch to this tenant", gate.recall(moved))
 
 
 def origin_of(request: Request[Any, Any, Any], sign_in: SignIn) -> str:
@@ -157,12 +166,12 @@ def _begin_session(identity: Identity, old_token: str | None, parts: Parts) -> t
     return parts.sessions.begin(holder, sign_in.session_s), rights.caller_of(holder)
 
 
-def _noted(error: RagKVError, address: str, parts: Parts) -> RagKVError:
+def _noted(error: RagKVError, address: str, login_limit: RateLimit) -> RagKVError:
     """The error to show: a Throttled in place of one failure too many."""
     log.warning("a sign-in from %s failed: %s", address, error)
     if isinstance(error, Unauthorised | Forbidden):
         try:
-            count_failure(address, parts)
+            count_failure(address, login_limit)
         except (Throttled, Unavailable) as refused:
             return refused
     return error

@@ -48,8 +48,10 @@ from ragkv.catalog.cited import cited_page, cited_text
 from ragkv.catalog.data_sources import add_data_source, data_source_view, list_data_sources, list_source_files
 from ragkv.catalog.documents import accept_document, document_view
 from ragkv.catalog.feedback import give_feedback
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.listing import DocumentFilter, DocumentPage, list_documents
 from ragkv.db.data_sources import FileStatus
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import Forbidden, Rejected
 from ragkv.evaluation.runs import RunRequest, report_of_run, start_run
@@ -104,18 +106,18 @@ async def search(connection: Connection, arguments: SearchArguments, service: Se
 async def ask(connection: Connection, arguments: AskArguments, service: Service) -> AskResult:
     body = AskBody(question=arguments.question, collection=arguments.collection, filter=arguments.filter)
     with limits_of(connection).question(connection.user):
-        question = await asyncio.to_thread(question_of, connection.user, body, service.parts)
+        question = await asyncio.to_thread(question_of, connection.user, body, service.parts.database)
         parts = await service.parts.loaded()
         return AskResult.of(await whole_answer(parts.answerer.stream(question)))
 
 
 async def list_some(connection: Connection, arguments: ListArguments, service: Service) -> ListResult:
-    return ListResult.of(await asyncio.to_thread(_page, connection.user, arguments, service.parts))
+    return ListResult.of(await asyncio.to_thread(_page, connection.user, arguments, service.parts.database))
 
 
 async def add(connection: Connection, arguments: AddArguments, service: Service) -> AddResult:
     with nullcontext() if is_large(connection) else limits_of(connection).upload(connection.user):
-        added = await asyncio.to_thread(_add, connection.user, arguments, service.parts)
+        added = await asyncio.to_thread(_add, connection.user, arguments, service.parts.database, service.parts.intake)
     note_made(connection, added.document.id)
     note_change(connection, "Add a document")
     return added
@@ -156,7 +158,7 @@ async def add_source(connection: Connection, arguments: AddSourceArguments, serv
 
 
 async def show_sources(connection: Connection, arguments: SourceArguments, service: Service) -> SourceResult:
-    return await asyncio.to_thread(_sources, connection.user.tenant_id, arguments.id, service.parts)
+    return await asyncio.to_thread(_sources, connection.user.tenant_id, arguments.id, service.parts.database)
 
 
 async def start(connection: Connection, arguments: StartArguments, service: Service) -> EvaluationResult:
@@ -284,32 +286,30 @@ TOOLS = {
 }
 
 
-def _page(caller: Caller, arguments: ListArguments, parts: Parts) -> DocumentPage:
-    ref = (
-        None if arguments.collection is None else collection_ref(caller.tenant_id, arguments.collection, parts.database)
-    )
+def _page(caller: Caller, arguments: ListArguments, database: Database) -> DocumentPage:
+    ref = None if arguments.collection is None else collection_ref(caller.tenant_id, arguments.collection, database)
     criteria = DocumentFilter(
         caller.tenant_id, None if ref is None else ref.collection_id, arguments.status, arguments.name
     )
-    return list_documents(criteria, arguments.limit, arguments.cursor, parts.database)
+    return list_documents(criteria, arguments.limit, arguments.cursor, database)
 
 
-def _add(caller: Caller, arguments: AddArguments, parts: Parts) -> AddResult:
+def _add(caller: Caller, arguments: AddArguments, database: Database, intake: Intake) -> AddResult:
     body = _bytes_of(arguments)
-    ref = collection_ref(caller.tenant_id, arguments.collection, parts.database)
-    accepted = accept_document(ref, arguments.name, BytesIO(body), parts, arguments.metadata)
-    return AddResult(document_view(ref.tenant_id, accepted.document_id, parts.database), accepted.created)
+    ref = collection_ref(caller.tenant_id, arguments.collection, database)
+    accepted = accept_document(ref, arguments.name, BytesIO(body), intake, arguments.metadata)
+    return AddResult(document_view(ref.tenant_id, accepted.document_id, database), accepted.created)
 
 
-def _sources(tenant_id: str, data_source_id: str | None, parts: Parts) -> SourceResult:
+def _sources(tenant_id: str, data_source_id: str | None, database: Database) -> SourceResult:
     """All data sources, or one with the files that could not be read."""
     if data_source_id is None:
-        return SourceResult(list_data_sources(tenant_id, parts.database), [])
-    source = data_source_view(tenant_id, data_source_id, parts.database)
+        return SourceResult(list_data_sources(tenant_id, database), [])
+    source = data_source_view(tenant_id, data_source_id, database)
     files = [
         file
         for status in (FileStatus.FAILED, FileStatus.UNREADABLE)
-        for file in list_source_files(tenant_id, source.id, status, FAILED_FILES, None, parts.database).items
+        for file in list_source_files(tenant_id, source.id, status, FAILED_FILES, None, database).items
     ]
     return SourceResult([source], files)
 

@@ -38,7 +38,9 @@ from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
 from ragkv.access.caller import Caller
 from ragkv.answer.question import Question
+from ragkv.db.database import Database
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 
 
 class TextPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -163,7 +165,7 @@ async def complete(
 
     Set `stream` for a stream of `chat.completion.chunk` objects, ended by `data: [DONE]`.
     """
-    question = await asyncio.to_thread(_question_of, caller, data, parts)
+    question = await asyncio.to_thread(_question_of, caller, data, parts.database, parts.settings)
     events, heading = (await parts.loaded()).answerer.stream(question), Heading.now(data.model, question)
     find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
     if data.stream:
@@ -176,7 +178,7 @@ def chat_router() -> Router:
     return Router("/v1/chat", route_handlers=[complete], tags=["openai: chat"])
 
 
-def _question_of(caller: Caller, body: ChatBody, parts: Parts) -> Question:
+def _question_of(caller: Caller, body: ChatBody, database: Database, settings: Settings) -> Question:
     refuse_switched_on(body, ("logprobs", "store"))
     if body.stream_options is not None and not body.stream:
         raise BadParam("stream_options", "stream_options require `stream`: set it, or omit them")
@@ -186,5 +188,5 @@ def _question_of(caller: Caller, body: ChatBody, parts: Parts) -> Question:
     if len(limits) > 1:
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
     conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
-    ref = chosen_collection(caller, body.model, body.vector_store_ids, parts)
+    ref = chosen_collection(caller, body.model, body.vector_store_ids, database, settings)
     return question_about(caller, ref, conversation, body.answer_tokens)

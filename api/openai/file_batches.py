@@ -21,8 +21,10 @@ from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, StoreFilePage, statuses_of
 from ragkv.catalog.attachments import Attach
 from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
+from ragkv.catalog.intake import Intake
+from ragkv.catalog.removal import Removal
+from ragkv.db.database import Database
 from ragkv.page import PageRequest
-from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 MAX_FILES = 500
@@ -78,10 +80,10 @@ def create(
     store: NamedDependency[CollectionRef],
     data: JSONBody[NewFileBatch],
     request: Request[Any, Any, Any],
-    parts: NamedDependency[Parts],
+    intake: NamedDependency[Intake],
 ) -> FileBatch:
     """Attach several files to a vector store and queue them for ingestion: either all of them or none."""
-    batch = FileBatch.of(attach_batch(store, data.to_attach(), parts))
+    batch = FileBatch.of(attach_batch(store, data.to_attach(), intake))
     note_made(request, batch.id)
     return batch
 
@@ -96,10 +98,10 @@ def create(
 def show(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> FileBatch:
     """Get a file batch with the progress of its files."""
-    return FileBatch.of(batch_of(store, batch_id, parts.database))
+    return FileBatch.of(batch_of(store, batch_id, database))
 
 
 @post(
@@ -114,10 +116,10 @@ def cancel(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
     request: Request[Any, Any, Any],
-    parts: NamedDependency[Parts],
+    removal: NamedDependency[Removal],
 ) -> FileBatch:
     """Cancel a file batch: detach those of its files that are not ingested yet. The files themselves are kept."""
-    return FileBatch.of(cancel_batch(store, batch_id, parts, partial(note_change, request)))
+    return FileBatch.of(cancel_batch(store, batch_id, removal, partial(note_change, request)))
 
 
 @get(
@@ -131,12 +133,12 @@ def cancel(
 def files(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     page: NamedDependency[PageRequest],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), parts.database))
+    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), database))
 
 
 def file_batches_router() -> Router:

@@ -23,9 +23,11 @@ from api.openai.paging import After, Order, page_fields
 from api.v1.documents import FORM_BYTES
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import delete_file
+from ragkv.catalog.removal import Removal
 from ragkv.catalog.uploads import FileView, file_view, keep_file, list_files, uploaded_file
+from ragkv.db.database import Database
+from ragkv.files import FileStore
 from ragkv.page import Page, PageRequest
-from ragkv.parts import Parts
 from ragkv.settings import Settings
 
 MAX_LISTED = 10_000
@@ -102,11 +104,13 @@ def create(
     data: MultipartBody[FileForm],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    files: NamedDependency[FileStore],
 ) -> FileObject:
     """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
-    view = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, parts)
+    view = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, database, settings, files)
     note_made(request, view.id)
     return FileObject.of(view)
 
@@ -120,7 +124,7 @@ def create(
 )
 def index(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     limit: Annotated[
         int, QueryParameter(ge=1, le=MAX_LISTED, description="Maximum number of items on a page.")
     ] = MAX_LISTED,
@@ -130,15 +134,15 @@ def index(
 ) -> FilePage:
     """List the tenant's files."""
     page = PageRequest(limit, newest_first=order == "desc", after=after)
-    return FilePage.of(list_files(caller.tenant_id, page, purpose, parts.database))
+    return FilePage.of(list_files(caller.tenant_id, page, purpose, database))
 
 
 @get(
     "/{file_id:str}", guards=[reading], summary="Get a file", responses=errors(NOT_FOUND=NOT_FOUND), sync_to_thread=True
 )
-def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> FileObject:
+def show(file_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> FileObject:
     """Get a file by its id."""
-    return FileObject.of(file_view(caller.tenant_id, file_id, parts.database))
+    return FileObject.of(file_view(caller.tenant_id, file_id, database))
 
 
 @get(
@@ -148,9 +152,14 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDe
     responses=errors(NOT_FOUND=NOT_FOUND),
     sync_to_thread=True,
 )
-def content(file_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
+def content(
+    file_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    files: NamedDependency[FileStore],
+) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = uploaded_file(caller.tenant_id, file_id, parts.database, parts.files)
+    path, name = uploaded_file(caller.tenant_id, file_id, database, files)
     return attachment(path, name)
 
 
@@ -166,10 +175,10 @@ def remove(
     file_id: FromPath[str],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    removal: NamedDependency[Removal],
 ) -> FileDeleted:
     """Delete a file and detach it from all vector stores."""
-    delete_file(caller.tenant_id, file_id, parts, partial(note_change, request))
+    delete_file(caller.tenant_id, file_id, removal, partial(note_change, request))
     return FileDeleted(id=file_id)
 
 

@@ -1,5 +1,6 @@
 """/v1/models: the served model, alone and with each of the tenant's collections."""
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -12,10 +13,11 @@ from api.openai.errors import NoSuchModel, errors
 from api.openai.fields import Created
 from ragkv.access.caller import Caller
 from ragkv.catalog.collection import CollectionView, collection_view, list_collections
+from ragkv.db.database import Database
 from ragkv.errors import NotFound
 from ragkv.models import public_name
 from ragkv.page import MAX_PAGE, all_pages
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 
 AT = "@"
 
@@ -37,10 +39,15 @@ class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @get("/", guards=[reading], summary="List models", responses=errors(), sync_to_thread=True)
-def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelPage:
+def index(
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    model_folder: NamedDependency[Path],
+) -> ModelPage:
     """List the served model, and MODEL@COLLECTION for each collection."""
-    collections = all_pages(lambda cursor: list_collections(caller.tenant_id, MAX_PAGE, cursor, parts.database))
-    return ModelPage(data=[_served(parts), *(_with(view, parts) for view in collections)])
+    collections = all_pages(lambda cursor: list_collections(caller.tenant_id, MAX_PAGE, cursor, database))
+    return ModelPage(data=[_served(settings, model_folder), *(_with(view, settings) for view in collections)])
 
 
 @get(
@@ -50,13 +57,19 @@ def index(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Mod
     responses=errors(NOT_FOUND="No such model."),
     sync_to_thread=True,
 )
-def show(model: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ModelView:
+def show(
+    model: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    model_folder: NamedDependency[Path],
+) -> ModelView:
     """Get a model by its id."""
-    collection = collection_in(model.lstrip("/"), parts)
+    collection = collection_in(model.lstrip("/"), settings)
     if collection is None:
-        return _served(parts)
+        return _served(settings, model_folder)
     try:
-        return _with(collection_view(caller.tenant_id, collection, parts.database), parts)
+        return _with(collection_view(caller.tenant_id, collection, database), settings)
     except NotFound as error:
         raise NoSuchModel(str(error)) from None
 
@@ -65,9 +78,9 @@ def models_router() -> Router:
     return Router("/v1/models", route_handlers=[index, show], tags=["openai: models"])
 
 
-def collection_in(model: str, parts: Parts) -> str | None:
+def collection_in(model: str, settings: Settings) -> str | None:
     """The collection, by id or name, in a model's name; None for the model alone. Raises NoSuchModel."""
-    served = public_name(parts.settings)
+    served = public_name(settings)
     if model == served:
         return None
     if not model.startswith(served + AT):
@@ -75,9 +88,9 @@ def collection_in(model: str, parts: Parts) -> str | None:
     return model.removeprefix(served + AT)
 
 
-def _served(parts: Parts) -> ModelView:
-    return ModelView(id=public_name(parts.settings), created=int(parts.model_folder.stat().st_mtime))
+def _served(settings: Settings, model_folder: Path) -> ModelView:
+    return ModelView(id=public_name(settings), created=int(model_folder.stat().st_mtime))
 
 
-def _with(view: CollectionView, parts: Parts) -> ModelView:
-    return ModelView(id=f"{public_name(parts.settings)}{AT}{view.name}", created=int(view.created_at.timestamp()))
+def _with(view: CollectionView, settings: Settings) -> ModelView:
+    return ModelView(id=f"{public_name(settings)}{AT}{view.name}", created=int(view.created_at.timestamp()))

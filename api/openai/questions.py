@@ -9,9 +9,10 @@ from api.openai.models import collection_in
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_instructions, check_question_text
 from ragkv.answer.question import Question, Turn
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 Role = Literal["system", "developer", "user", "assistant"]
@@ -47,20 +48,20 @@ def text_of(content: str | Sequence[ContentPart] | None) -> str:
 
 
 def chosen_collection(
-    caller: Caller, model: str, vector_store_ids: Sequence[str] | None, parts: Parts
+    caller: Caller, model: str, vector_store_ids: Sequence[str] | None, database: Database, settings: Settings
 ) -> CollectionRef:
     """The collection that the model or the list names, or the default one.
 
     Raises NoSuchModel, NotFound, and BadParam if the two name different ones.
     """
-    named = collection_in(model, parts)
+    named = collection_in(model, settings)
     try:
-        of_model = None if named is None else collection_ref(caller.tenant_id, named, parts.database)
+        of_model = None if named is None else collection_ref(caller.tenant_id, named, database)
     except NotFound as error:
         raise NoSuchModel(str(error)) from None
     if vector_store_ids is None:
-        return of_model or collection_ref(caller.tenant_id, DEFAULT_COLLECTION, parts.database)
-    ref = collection_ref(caller.tenant_id, vector_store_ids[0], parts.database)
+        return of_model or collection_ref(caller.tenant_id, DEFAULT_COLLECTION, database)
+    ref = collection_ref(caller.tenant_id, vector_store_ids[0], database)
     if of_model not in (None, ref):
         raise BadParam("vector_store_ids", "`model` names another collection: set only one of them")
     return ref

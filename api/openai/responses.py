@@ -49,7 +49,9 @@ from api.v1.ask import BODY_BYTES, whole_answer
 from ragkv.access.caller import Caller
 from ragkv.answer.question import Question
 from ragkv.catalog.attribute_filter import documents_that_match
+from ragkv.db.database import Database
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 
 
 class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -195,7 +197,7 @@ async def create(
 
     Set `stream` for a stream of typed events, the last of which carries the whole response. Responses are not stored.
     """
-    question = await asyncio.to_thread(_question_of, caller, data, parts)
+    question = await asyncio.to_thread(_question_of, caller, data, parts.database, parts.settings)
     events = (await parts.loaded()).answerer.stream(question)
     draft = ResponseDraft.now(
         question,
@@ -218,12 +220,12 @@ def responses_router() -> Router:
     return Router("/v1/responses", route_handlers=[create], tags=["openai: responses"])
 
 
-def _question_of(caller: Caller, body: ResponseBody, parts: Parts) -> Question:
+def _question_of(caller: Caller, body: ResponseBody, database: Database, settings: Settings) -> Question:
     refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
-    ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, parts)
+    ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, database, settings)
     if tool is None:
         return question_about(caller, ref, conversation, body.max_output_tokens)
     attribute_filter = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
-    document_ids = None if attribute_filter is None else documents_that_match(ref, attribute_filter, parts.database)
+    document_ids = None if attribute_filter is None else documents_that_match(ref, attribute_filter, database)
     return question_about(caller, ref, conversation, body.max_output_tokens, tool.max_num_results, document_ids)

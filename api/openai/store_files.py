@@ -17,8 +17,10 @@ from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
 from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, list_entries, set_metadata, texts_of
+from ragkv.catalog.intake import Intake
+from ragkv.catalog.removal import Removal
+from ragkv.db.database import Database
 from ragkv.page import PageRequest
-from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 NOT_FOUND = "No such vector store, or no such file in it."
@@ -76,12 +78,13 @@ def create(
     store: NamedDependency[CollectionRef],
     data: JSONBody[NewStoreFile],
     request: Request[Any, Any, Any],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    intake: NamedDependency[Intake],
 ) -> StoreFile:
     """Attach a file to a vector store and queue it for ingestion. Files with the same bytes share one document."""
-    attach_files(store, [data.to_attach()], parts)
+    attach_files(store, [data.to_attach()], intake)
     note_made(request, data.file_id)
-    return StoreFile.of(entry_of(store, data.file_id, parts.database))
+    return StoreFile.of(entry_of(store, data.file_id, database))
 
 
 @get(
@@ -94,12 +97,12 @@ def create(
 )
 def index(
     store: NamedDependency[CollectionRef],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     page: NamedDependency[PageRequest],
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), parts.database))
+    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), database))
 
 
 @get(
@@ -112,10 +115,10 @@ def index(
 def show(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> StoreFile:
     """Get a file of a vector store with the status of its ingestion."""
-    return StoreFile.of(entry_of(store, file_id, parts.database))
+    return StoreFile.of(entry_of(store, file_id, database))
 
 
 @post(
@@ -130,10 +133,10 @@ def change(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
     data: JSONBody[AttributesChange],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> StoreFile:
     """Replace all attributes of a vector store's file."""
-    return StoreFile.of(set_metadata(store, file_id, dict(data.attributes or {}), parts.database))
+    return StoreFile.of(set_metadata(store, file_id, dict(data.attributes or {}), database))
 
 
 @delete(
@@ -148,13 +151,13 @@ def remove(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
     request: Request[Any, Any, Any],
-    parts: NamedDependency[Parts],
+    removal: NamedDependency[Removal],
 ) -> StoreFileDeleted:
     """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept.
 
     A document that other files share, or that was uploaded to the collection directly, is kept.
     """
-    detach_file(store, file_id, parts, partial(note_change, request))
+    detach_file(store, file_id, removal, partial(note_change, request))
     return StoreFileDeleted(id=file_id)
 
 
@@ -168,10 +171,10 @@ def remove(
 def content(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> ContentPage:
     """Get the text of a file as the chunks that are searched. The list is empty until the file has been parsed."""
-    return ContentPage(data=[TextOfFile(text) for text in texts_of(store, file_id, parts.database)])
+    return ContentPage(data=[TextOfFile(text) for text in texts_of(store, file_id, database)])
 
 
 def store_files_router() -> Router:

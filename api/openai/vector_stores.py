@@ -24,11 +24,13 @@ from api.v1.collections import delete_collection
 from ragkv.access.caller import Caller
 from ragkv.catalog.attachments import make_collection_of
 from ragkv.catalog.collection import amend_collection
+from ragkv.catalog.intake import Intake
+from ragkv.catalog.removal import Removal
 from ragkv.catalog.stores import list_stores, store_of
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.ids import new_id
 from ragkv.page import PageRequest
-from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 NOT_FOUND = "No such vector store."
@@ -76,13 +78,14 @@ def create(
     data: JSONBody[NewVectorStore],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    intake: NamedDependency[Intake],
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
     name = data.name or f"vector store {new_id()[:8]}"
-    made_id = make_collection_of(caller.tenant_id, name, data.file_ids, parts)
+    made_id = make_collection_of(caller.tenant_id, name, data.file_ids, intake)
     note_made(request, made_id)
-    return VectorStore.of(store_of(caller.tenant_id, made_id, parts.database))
+    return VectorStore.of(store_of(caller.tenant_id, made_id, database))
 
 
 @get(
@@ -95,11 +98,11 @@ def create(
 )
 def index(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    return VectorStorePage.of(list_stores(caller.tenant_id, page, parts.database))
+    return VectorStorePage.of(list_stores(caller.tenant_id, page, database))
 
 
 @get(
@@ -109,9 +112,11 @@ def index(
     responses=errors(NOT_FOUND=NOT_FOUND),
     sync_to_thread=True,
 )
-def show(vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> VectorStore:
+def show(
+    vector_store_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
+) -> VectorStore:
     """Get a vector store by id or name."""
-    return VectorStore.of(store_of(caller.tenant_id, vector_store_id, parts.database))
+    return VectorStore.of(store_of(caller.tenant_id, vector_store_id, database))
 
 
 @post(
@@ -126,11 +131,11 @@ def change(
     vector_store_id: FromPath[str],
     data: JSONBody[VectorStoreChange],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> VectorStore:
     """Rename a vector store. Its id does not change."""
-    view = amend_collection(caller.tenant_id, vector_store_id, parts.database, data.name)
-    return VectorStore.of(store_of(caller.tenant_id, view.id, parts.database))
+    view = amend_collection(caller.tenant_id, vector_store_id, database, data.name)
+    return VectorStore.of(store_of(caller.tenant_id, view.id, database))
 
 
 @delete(
@@ -144,18 +149,18 @@ async def remove(
     vector_store_id: FromPath[str],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    removal: NamedDependency[Removal],
 ) -> VectorStoreDeleted:
     """Delete a vector store with the chunks, vectors and KV of its files. Files in `/v1/files` are kept."""
-    await delete_collection(caller.tenant_id, vector_store_id, parts, partial(note_change, request))
+    await delete_collection(caller.tenant_id, vector_store_id, removal, partial(note_change, request))
     return VectorStoreDeleted(id=vector_store_id)
 
 
 def store_in_path(
-    vector_store_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    vector_store_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> CollectionRef:
     """The dependency `store`: the collection that the path names. Raises NotFound."""
-    return collection_ref(caller.tenant_id, vector_store_id, parts.database)
+    return collection_ref(caller.tenant_id, vector_store_id, database)
 
 
 def vector_stores_router() -> Router:

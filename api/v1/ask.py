@@ -25,6 +25,7 @@ from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
 from ragkv.catalog.cited import Outdated
 from ragkv.catalog.listing import PageLabel, PageNumber, TextEnd, TextStart
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.policies import PolicyAlias, PolicyName, policy_name
@@ -234,7 +235,7 @@ async def ask(
     Set `stream` or send `Accept: text/event-stream` for a stream of server-sent events: `delta` events with text, then
     one `done` event with the whole answer, or one `error` event.
     """
-    question = await asyncio.to_thread(question_of, caller, data, parts)
+    question = await asyncio.to_thread(question_of, caller, data, parts.database)
     events = (await parts.loaded()).answerer.stream(question)
     if data.stream or EVENT_STREAM in request.headers.get("accept", ""):
         kept_alive = with_silences(events, KEEP_ALIVE_EVERY_S)
@@ -253,12 +254,12 @@ async def whole_answer(events: Events) -> Answer:
     raise AssertionError("a stream ends with an Answer")
 
 
-def question_of(caller: Caller, body: AskBody, parts: Parts) -> Question:
+def question_of(caller: Caller, body: AskBody, database: Database) -> Question:
     """The question that a request asks. Raises Rejected or TooLarge for the question, NotFound for the collection or a
     document."""
     check_question_text(body.question)
-    ref = collection_ref(caller.tenant_id, body.collection, parts.database)
-    return body.to_question(caller, ref, chosen_documents(ref, body.filter, body.document_ids, parts))
+    ref = collection_ref(caller.tenant_id, body.collection, database)
+    return body.to_question(caller, ref, chosen_documents(ref, body.filter, body.document_ids, database))
 
 
 async def _messages(opening: Delta | Answer | None, events: KeptAlive) -> AsyncIterator[ServerSentEventMessage]:

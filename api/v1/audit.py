@@ -14,7 +14,7 @@ from api.http.moment import read_moment
 from api.v1.collections import Limit
 from ragkv.access.audit import AuditFilter, AuditPage, all_audit, list_audit
 from ragkv.access.caller import Caller
-from ragkv.parts import Parts
+from ragkv.db.database import Database
 
 Resource = Annotated[str | None, QueryParameter(description="Return only events about this resource: its id or name.")]
 Key = Annotated[str | None, QueryParameter(description="Return only events by this API key.")]
@@ -34,7 +34,7 @@ Until = Annotated[
 )
 def show(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     resource: Resource = None,
     key_id: Key = None,
     since: Since = None,
@@ -45,7 +45,7 @@ def show(
     """List who did what to which resource and when, newest first."""
     times = read_moment("since", since), read_moment("until", until)
     criteria = AuditFilter(caller.tenant_id, resource, key_id, *times)
-    return list_audit(criteria, limit, cursor, parts.database)
+    return list_audit(criteria, limit, cursor, database)
 
 
 @get(
@@ -58,7 +58,7 @@ def show(
 )
 def export(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     resource: Resource = None,
     key_id: Key = None,
     since: Since = None,
@@ -67,7 +67,7 @@ def export(
     """Download all events that match as JSON lines, newest first, one event per line."""
     times = read_moment("since", since), read_moment("until", until)
     criteria = AuditFilter(caller.tenant_id, resource, key_id, *times)
-    return json_lines(all_audit(criteria, parts.database), "audit.jsonl")
+    return json_lines(all_audit(criteria, database), "audit.jsonl")
 
 
 def audit_router() -> Router:

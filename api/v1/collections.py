@@ -18,6 +18,7 @@ from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
 from ragkv.access.caller import Caller
+from ragkv.answer_cache.ring import AnswerRing
 from ragkv.catalog.changes import Queued, retry_failed
 from ragkv.catalog.collection import (
     AnswerCachePatch,
@@ -29,9 +30,11 @@ from ragkv.catalog.collection import (
     list_collections,
     make_collection,
 )
+from ragkv.catalog.intake import Intake
+from ragkv.catalog.removal import Removal
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.page import MAX_PAGE
-from ragkv.parts import Parts
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of items on a page.")]
 
@@ -76,10 +79,10 @@ def create(
     data: JSONBody[CollectionBody],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> CollectionView:
     """Create an empty collection. Names are unique within a tenant: a name in use is refused with 409."""
-    collection = make_collection(caller.tenant_id, data.name, parts.database)
+    collection = make_collection(caller.tenant_id, data.name, database)
     note_made(request, collection.id)
     return collection
 
@@ -93,12 +96,12 @@ def create(
 )
 def index(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> CollectionPage:
     """List the tenant's collections, ordered by name, each with the number of its documents, chunks and tokens."""
-    return list_collections(caller.tenant_id, limit, cursor, parts.database)
+    return list_collections(caller.tenant_id, limit, cursor, database)
 
 
 @get(
@@ -108,9 +111,14 @@ def index(
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
 )
-def show(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> CollectionView:
+def show(
+    collection: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    answer_ring: NamedDependency[AnswerRing],
+) -> CollectionView:
     """Get a collection by id or name, including the hits and misses of its answer cache."""
-    return collection_with_counts(caller.tenant_id, collection, parts.database, parts.answer_ring)
+    return collection_with_counts(caller.tenant_id, collection, database, answer_ring)
 
 
 @patch(
@@ -128,7 +136,7 @@ def amend(
     collection: FromPath[str],
     data: JSONBody[CollectionPatch],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> CollectionView:
     """Rename a collection or configure its answer cache. The id does not change.
 
@@ -136,7 +144,7 @@ def amend(
     from the cache until the collection changes. Questions within a conversation, and those that refer to the present
     day, are never answered from the cache.
     """
-    return amend_collection(caller.tenant_id, collection, parts.database, data.name, data.answer_cache)
+    return amend_collection(caller.tenant_id, collection, database, data.name, data.answer_cache)
 
 
 @delete(
@@ -149,10 +157,10 @@ async def remove(
     collection: FromPath[str],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    removal: NamedDependency[Removal],
 ) -> None:
     """Delete a collection with all its documents, their chunks, vectors and KV."""
-    await delete_collection(caller.tenant_id, collection, parts, partial(note_change, request))
+    await delete_collection(caller.tenant_id, collection, removal, partial(note_change, request))
 
 
 @post(
@@ -163,18 +171,23 @@ async def remove(
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
 )
-def retry_all(collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Queued:
+def retry_all(
+    collection: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    intake: NamedDependency[Intake],
+) -> Queued:
     """Queue every failed document of a collection again, with a full set of attempts."""
-    ref = collection_ref(caller.tenant_id, collection, parts.database)
-    return retry_failed(ref, parts)
+    ref = collection_ref(caller.tenant_id, collection, database)
+    return retry_failed(ref, database, intake)
 
 
 async def delete_collection(
-    tenant_id: str, collection: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+    tenant_id: str, collection: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
 ) -> None:
     """Run `delete_in_batches`, each batch in a thread. After each it pauses for as long as the batch took: other work
     gets its turn at the threads and the database."""
-    async for took_s in stepwise(delete_in_batches(tenant_id, collection, parts, when_changed)):
+    async for took_s in stepwise(delete_in_batches(tenant_id, collection, removal, when_changed)):
         await asyncio.sleep(took_s)
 
 

@@ -30,7 +30,8 @@ from ragkv.catalog.data_sources import (
     retry_files,
 )
 from ragkv.db.data_sources import FileStatus
-from ragkv.parts import Parts
+from ragkv.db.database import Database
+from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 Interval = Annotated[int, "Minutes from one sync to the next; 0: only on request.", Meta(ge=0, le=MAX_INTERVAL_MINUTES)]
@@ -83,7 +84,8 @@ def create(
     data: JSONBody[NewDataSource],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
 ) -> DataSourceView:
     """Create a data source: a collection is kept in sync with the files of a folder, or of a prefix of an object store.
 
@@ -95,8 +97,8 @@ def create(
         data.collection,
         data.location,
         data.interval_minutes,
-        parts.database,
-        parts.settings,
+        database,
+        settings,
         data.watch,
     )
     note_made(request, source.id)
@@ -104,17 +106,17 @@ def create(
 
 
 @get("/", summary="List data sources", responses=problems(), sync_to_thread=True)
-def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[DataSourceView]:
+def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> list[DataSourceView]:
     """List the tenant's data sources, oldest first."""
-    return list_data_sources(caller.tenant_id, parts.database)
+    return list_data_sources(caller.tenant_id, database)
 
 
 @get("/{data_source_id:str}", summary="Get a data source", responses=problems(NOT_FOUND=NO_SUCH), sync_to_thread=True)
 def show_one(
-    data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    data_source_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> DataSourceView:
     """Get a data source with the outcome of its last sync."""
-    return data_source_view(caller.tenant_id, data_source_id, parts.database)
+    return data_source_view(caller.tenant_id, data_source_id, database)
 
 
 @get(
@@ -126,13 +128,13 @@ def show_one(
 def files(
     data_source_id: FromPath[str],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     status: Status = None,
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> SourceFilePage:
     """List the files of a data source by name, each with its document or the reason why there is none."""
-    return list_source_files(caller.tenant_id, data_source_id, status, limit, cursor, parts.database)
+    return list_source_files(caller.tenant_id, data_source_id, status, limit, cursor, database)
 
 
 @patch(
@@ -145,14 +147,14 @@ def amend(
     data_source_id: FromPath[str],
     data: JSONBody[DataSourcePatch],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> DataSourceView:
     """Update a data source: pause it, which ends a sync in progress; resume it; change its interval; start or stop
     watching its folder."""
     return change_data_source(
         caller.tenant_id,
         data_source_id,
-        parts.database,
+        database,
         paused=data.paused,
         interval_minutes=data.interval_minutes,
         watch=data.watch,
@@ -170,14 +172,14 @@ def sync(
     data_source_id: FromPath[str],
     data: JSONBody[SyncBody],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> DataSourceView:
     """Queue a sync, which a worker begins within seconds.
 
     With `confirm`, the sync may make the deletions that the last one held back, if they are no more than
     `held_deletions`.
     """
-    return request_sync(caller.tenant_id, data_source_id, data.confirm, parts.database)
+    return request_sync(caller.tenant_id, data_source_id, data.confirm, database)
 
 
 @post(
@@ -188,10 +190,10 @@ def sync(
     sync_to_thread=True,
 )
 def retry(
-    data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    data_source_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> DataSourceView:
     """Queue a sync that also reads failed and unreadable files again, even if they did not change."""
-    return retry_files(caller.tenant_id, data_source_id, parts.database)
+    return retry_files(caller.tenant_id, data_source_id, database)
 
 
 @delete(
@@ -200,9 +202,9 @@ def retry(
     responses=problems(NOT_FOUND=NO_SUCH),
     sync_to_thread=True,
 )
-def remove(data_source_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+def remove(data_source_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete a data source. Its documents remain in the collection."""
-    remove_data_source(caller.tenant_id, data_source_id, parts.database)
+    remove_data_source(caller.tenant_id, data_source_id, database)
 
 
 def data_sources_router() -> Router:

@@ -31,12 +31,16 @@ from ragkv.catalog.documents import (
     document_file,
     document_view,
 )
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.listing import ChunkPage, DocumentFilter, DocumentPage, list_chunks, list_documents
 from ragkv.catalog.mail_attachments import DocumentDetail, document_detail
 from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
+from ragkv.catalog.removal import Removal
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import RagKVError
-from ragkv.parts import Parts
+from ragkv.files import FileStore
+from ragkv.kv.store import KVStore
 from ragkv.settings import Settings
 from ragkv.status import Status
 from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
@@ -125,15 +129,18 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     sync_to_thread=True,
 )
 def upload(
-    data: MultipartBody[Upload], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    data: MultipartBody[Upload],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    intake: NamedDependency[Intake],
 ) -> Response[DocumentView]:
     """Upload a file and queue it for ingestion. Returns 202, or 200 if the collection already has the same bytes.
 
     In the second case the existing document is returned. Metadata in the request replaces its metadata; without any,
     its metadata is unchanged.
     """
-    ref = collection_ref(caller.tenant_id, data.collection, parts.database)
-    status, view = _accept(ref, data.file, read_metadata(data.metadata), parts)
+    ref = collection_ref(caller.tenant_id, data.collection, database)
+    status, view = _accept(ref, data.file, read_metadata(data.metadata), database, intake)
     return Response(view, status_code=status, headers={"Location": f"/v1/documents/{view.id}"})
 
 
@@ -153,12 +160,13 @@ async def upload_many(
     data: MultipartBody[Uploads],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    intake: NamedDependency[Intake],
 ) -> list[Uploaded]:
     """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
-    ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, parts.database)
+    ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, database)
     metadata = await asyncio.to_thread(read_metadata, data.metadata)
-    uploaded = [await asyncio.to_thread(_try, ref, file, metadata, parts) for file in data.files]
+    uploaded = [await asyncio.to_thread(_try, ref, file, metadata, database, intake) for file in data.files]
     for result in uploaded:
         if result.document is not None:
             note_made(request, result.document.id)
@@ -174,7 +182,7 @@ async def upload_many(
 )
 def index(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     collection: FromQuery[str | None] = None,
     status: FromQuery[Status | None] = None,
     name: NamePart = None,
@@ -183,12 +191,10 @@ def index(
     cursor: FromQuery[str | None] = None,
 ) -> DocumentPage:
     """List the tenant's documents, newest first, with optional filters."""
-    collection_id = (
-        None if collection is None else collection_ref(caller.tenant_id, collection, parts.database).collection_id
-    )
+    collection_id = None if collection is None else collection_ref(caller.tenant_id, collection, database).collection_id
     having = None if metadata is None else read_filter(metadata)
     criteria = DocumentFilter(caller.tenant_id, collection_id, status, name, metadata=having)
-    return list_documents(criteria, limit, cursor, parts.database)
+    return list_documents(criteria, limit, cursor, database)
 
 
 @get(
@@ -198,13 +204,15 @@ def index(
     responses=problems(NOT_FOUND="No such document."),
     sync_to_thread=True,
 )
-def show(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentDetail:
+def show(
+    document_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
+) -> DocumentDetail:
     """Get a document with its metadata, the progress of its ingestion, its attachments, and the mails that it is
     attached to.
 
     The files attached to a mail are documents of the same collection.
     """
-    return document_detail(caller.tenant_id, document_id, parts.database)
+    return document_detail(caller.tenant_id, document_id, database)
 
 
 @patch(
@@ -218,10 +226,10 @@ def amend(
     document_id: FromPath[str],
     data: JSONBody[Amendment],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> DocumentView:
     """Rename a document or merge changes into its metadata. The document is not ingested again."""
-    return amend_document(caller.tenant_id, document_id, parts.database, data.name, data.metadata)
+    return amend_document(caller.tenant_id, document_id, database, data.name, data.metadata)
 
 
 @put(
@@ -243,7 +251,8 @@ def replace(
     data: MultipartBody[Replacement],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    intake: NamedDependency[Intake],
+    removal: NamedDependency[Removal],
 ) -> DocumentView:
     """Replace the file of a document. Its id and metadata are kept.
 
@@ -251,7 +260,7 @@ def replace(
     its passages and its citations are `outdated` as long, with the reason.
     """
     file, noted = data.file, partial(note_change, request)
-    return replace_document(caller.tenant_id, document_id, file.filename, file.file, parts, noted)
+    return replace_document(caller.tenant_id, document_id, file.filename, file.file, intake, removal, noted)
 
 
 @delete(
@@ -265,14 +274,14 @@ def remove(
     document_id: FromPath[str],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    removal: NamedDependency[Removal],
 ) -> None:
     """Delete a document with its chunks, vectors and KV, in any state.
 
     The attachments of a mail are deleted with it, except those that are also attached to other mails or were uploaded
     themselves.
     """
-    deleted = delete_document(caller.tenant_id, document_id, parts, partial(note_change, request))
+    deleted = delete_document(caller.tenant_id, document_id, removal, partial(note_change, request))
     if len(deleted) > 1:
         for deleted_id in deleted:
             note_made(request, deleted_id)
@@ -286,9 +295,14 @@ def remove(
     responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has not failed."),
     sync_to_thread=True,
 )
-def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> DocumentView:
+def retry(
+    document_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    intake: NamedDependency[Intake],
+) -> DocumentView:
     """Queue a failed document again, with a full set of attempts."""
-    return retry_document(caller.tenant_id, document_id, parts)
+    return retry_document(caller.tenant_id, document_id, database, intake)
 
 
 @get(
@@ -298,12 +312,17 @@ def retry(document_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
     responses=problems(NOT_FOUND="No such document, or its file is missing."),
     sync_to_thread=True,
 )
-def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> File:
+def download(
+    document_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    files: NamedDependency[FileStore],
+) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it.
 
     If the document's text is `outdated`, it is the earlier file that the text is from.
     """
-    path, name = document_file(caller.tenant_id, document_id, parts.database, parts.files)
+    path, name = document_file(caller.tenant_id, document_id, database, files)
     return attachment(path, name)
 
 
@@ -317,12 +336,13 @@ def download(document_id: FromPath[str], caller: NamedDependency[Caller], parts:
 def chunks(
     document_id: FromPath[str],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> ChunkPage:
     """List the chunks of a document in order, each with its text, position and the state of its KV."""
-    return list_chunks(caller.tenant_id, document_id, limit, cursor, parts.database, parts.kv_store)
+    return list_chunks(caller.tenant_id, document_id, limit, cursor, database, kv_store)
 
 
 def documents_router(settings: Settings) -> Router:
@@ -334,15 +354,17 @@ def documents_router(settings: Settings) -> Router:
     )
 
 
-def _accept(ref: CollectionRef, file: UploadFile, metadata: Metadata, parts: Parts) -> tuple[HTTPStatus, DocumentView]:
-    accepted = accept_document(ref, file.filename, file.file, parts, metadata)
-    view = document_view(ref.tenant_id, accepted.document_id, parts.database)
+def _accept(
+    ref: CollectionRef, file: UploadFile, metadata: Metadata, database: Database, intake: Intake
+) -> tuple[HTTPStatus, DocumentView]:
+    accepted = accept_document(ref, file.filename, file.file, intake, metadata)
+    view = document_view(ref.tenant_id, accepted.document_id, database)
     return HTTPStatus.ACCEPTED if accepted.created else HTTPStatus.OK, view
 
 
-def _try(ref: CollectionRef, file: UploadFile, metadata: Metadata, parts: Parts) -> Uploaded:
+def _try(ref: CollectionRef, file: UploadFile, metadata: Metadata, database: Database, intake: Intake) -> Uploaded:
     try:
-        status, view = _accept(ref, file, metadata, parts)
+        status, view = _accept(ref, file, metadata, database, intake)
     except RagKVError as error:
         problem = problem_of(error)
         return Uploaded(file.filename, problem.status, problem=problem)

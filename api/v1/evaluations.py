@@ -16,6 +16,7 @@ from api.http.moment import read_moment
 from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
+from ragkv.db.database import Database
 from ragkv.evaluation.outcome import (
     EvaluationReport,
     EvaluationRun,
@@ -33,7 +34,6 @@ from ragkv.evaluation.runs import (
     report_of_run,
     start_run,
 )
-from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 GIVEN_BYTES = 8 * 1024 * 1024
@@ -80,7 +80,7 @@ def start(
     data: JSONBody[NewEvaluation],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
 ) -> EvaluationRun:
     """Queue an evaluation on questions of a collection, with the settings in use. Users' questions come before its own.
 
@@ -89,7 +89,7 @@ def start(
     """
     times = read_moment("since", data.since), read_moment("before", data.before)
     run_request = RunRequest(data.kind, data.source, data.limit, *times, questions=data.questions[: data.limit])
-    run = start_run(caller.tenant_id, data.collection, run_request, parts.database)
+    run = start_run(caller.tenant_id, data.collection, run_request, database)
     note_made(request, run.id)
     return run
 
@@ -102,13 +102,13 @@ def start(
 )
 def show(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     collection: FromQuery[str | None] = None,
     limit: FromQuery[Limit] = 50,
     cursor: FromQuery[str | None] = None,
 ) -> EvaluationRunPage:
     """List the tenant's evaluations, newest first, with their settings and figures."""
-    return list_runs(caller.tenant_id, collection, limit, cursor, parts.database)
+    return list_runs(caller.tenant_id, collection, limit, cursor, database)
 
 
 @get(
@@ -117,9 +117,11 @@ def show(
     responses=problems(NOT_FOUND="No such evaluation."),
     sync_to_thread=True,
 )
-def get_one(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> EvaluationReport:
+def get_one(
+    run_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
+) -> EvaluationReport:
     """Get an evaluation with its questions, worst first. Texts of questions that are no longer stored are null."""
-    return report_of_run(caller.tenant_id, run_id, parts.database)
+    return report_of_run(caller.tenant_id, run_id, database)
 
 
 @post(
@@ -129,9 +131,11 @@ def get_one(run_id: FromPath[str], caller: NamedDependency[Caller], parts: Named
     responses=problems(NOT_FOUND="No such evaluation."),
     sync_to_thread=True,
 )
-def cancel(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> EvaluationRun:
+def cancel(
+    run_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
+) -> EvaluationRun:
     """Cancel an evaluation. It keeps the figures of what it has measured. One that has ended is unchanged."""
-    return cancel_run(caller.tenant_id, run_id, parts.database)
+    return cancel_run(caller.tenant_id, run_id, database)
 
 
 @delete(
@@ -140,9 +144,9 @@ def cancel(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedD
     responses=problems(NOT_FOUND="No such evaluation."),
     sync_to_thread=True,
 )
-def remove(run_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+def remove(run_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete an evaluation with its figures. One that has not ended is cancelled."""
-    delete_run(caller.tenant_id, run_id, parts.database)
+    delete_run(caller.tenant_id, run_id, database)
 
 
 def evaluations_router() -> Router:

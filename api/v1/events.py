@@ -20,8 +20,8 @@ from ragkv.access.caller import Caller
 from ragkv.access.places import Places
 from ragkv.catalog.documents import document_view
 from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
-from ragkv.parts import Parts
 from ragkv.text import plural
 
 KEYS_WORTH = 5
@@ -65,7 +65,7 @@ async def document_events(
     document_id: FromPath[str],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     streams: NamedDependency[ProgressStreams],
 ) -> ServerSentEvent:
     """Stream the progress of a document's ingestion as server-sent events: a `progress` event after each change.
@@ -74,10 +74,10 @@ async def document_events(
     example when the API key was revoked.
     """
     conditions = streams.place(request)
-    await asyncio.to_thread(document_view, caller.tenant_id, document_id, parts.database)
+    await asyncio.to_thread(document_view, caller.tenant_id, document_id, database)
 
     def watch() -> Watch:
-        return DocumentWatch(parts.database, document_id, caller.tenant_id)
+        return DocumentWatch(database, document_id, caller.tenant_id)
 
     return ServerSentEvent(streams.open(caller, document_id, watch, of_document, conditions))
 
@@ -93,7 +93,7 @@ async def collection_events(
     collection: FromPath[str],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     streams: NamedDependency[ProgressStreams],
     until: FromQuery[Until] = "closed",
 ) -> ServerSentEvent:
@@ -105,10 +105,10 @@ async def collection_events(
     or `error`, for example when the API key was revoked.
     """
     conditions = streams.place(request)
-    ref = await asyncio.to_thread(collection_ref, caller.tenant_id, collection, parts.database)
+    ref = await asyncio.to_thread(collection_ref, caller.tenant_id, collection, database)
 
     def watch() -> Watch:
-        return CollectionWatch(parts.database, ref.collection_id)
+        return CollectionWatch(database, ref.collection_id)
 
     events_of = of_collection(until_finished=until == "finished")
     return ServerSentEvent(streams.open(caller, ref.collection_id, watch, events_of, conditions))

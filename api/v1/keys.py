@@ -14,7 +14,8 @@ from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller, KeyScope
 from ragkv.access.keys import MAX_DAYS, SCOPES, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key
-from ragkv.parts import Parts
+from ragkv.db.database import Database
+from ragkv.settings import Settings
 
 
 class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,15 +43,16 @@ def create(
     data: JSONBody[NewKey],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
 ) -> IssuedKey:
     """Create an API key. The key itself is returned only once, in this response.
 
     A key created by a person who signed in expires within `RAGKV_OIDC_KEY_DAYS`, and a key created with such a key
     expires no later than it does.
     """
-    maker = maker_of(caller, parts.database, parts.settings.oidc_key_days)
-    issued = issue_key(caller.tenant_id, data.name, data.scopes, parts.database, data.days, maker)
+    maker = maker_of(caller, database, settings.oidc_key_days)
+    issued = issue_key(caller.tenant_id, data.name, data.scopes, database, data.days, maker)
     note_made(request, issued.view.id)
     return issued
 
@@ -58,20 +60,20 @@ def create(
 @get("/", summary="List API keys", responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."), sync_to_thread=True)
 def show(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> KeyPage:
     """List the tenant's API keys, oldest first, including revoked ones. Secrets are not returned."""
-    return list_keys(caller.tenant_id, limit, cursor, parts.database)
+    return list_keys(caller.tenant_id, limit, cursor, database)
 
 
 @delete(
     "/{key_id:str}", summary="Revoke an API key", responses=problems(NOT_FOUND="No such API key."), sync_to_thread=True
 )
-def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Revoke an API key with immediate effect. It remains in the list of keys."""
-    revoke_key(key_id, parts.database, caller)
+    revoke_key(key_id, database, caller)
 
 
 def keys_router() -> Router:

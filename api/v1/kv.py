@@ -21,9 +21,17 @@ from api.v1.collections import Limit
 from ragkv.access.caller import Caller
 from ragkv.catalog.changes import Queued
 from ragkv.catalog.documents import DocumentView, document_view
+from ragkv.catalog.intake import Intake
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
+from ragkv.kv.layout import Layout
+from ragkv.kv.remote import ObjectStore
+from ragkv.kv.store import KVStore
+from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.parts import Parts
-from ragkv.tenancy import KVOwner
+from ragkv.queue import Queue
+from ragkv.settings import Settings
+from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.admin import (
     HeldKV,
     KVOverview,
@@ -54,24 +62,35 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 )
 def show_all(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+    kv_store: NamedDependency[KVStore],
+    default_collection: NamedDependency[CollectionRef],
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> KVOverview:
     """Get the size of the tenant's stored KV by tier and by collection. `limit` and `cursor` are of the collections,
     which are ordered by name."""
-    collections = kv_of_some_collections(caller.tenant_id, limit, cursor, parts.database)
-    return overview(caller.tenant_id, parts, collections, of_all=caller.may("admin"))
+    collections = kv_of_some_collections(caller.tenant_id, limit, cursor, database)
+    return overview(
+        caller.tenant_id, database, settings, kv_store, default_collection, collections, of_all=caller.may("admin")
+    )
 
 
 @post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())
-async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> ServerSentEvent:
+async def verify_all(
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
+    kv_remote: NamedDependency[ObjectStore | None],
+    layout: NamedDependency[Layout],
+) -> ServerSentEvent:
     """Verify the checksum of every KV file of the tenant. The response is a stream of server-sent events.
 
     `progress` events are followed by one `done` event with the result, or one `error` event. Damaged files are removed;
     their documents remain searchable, and their KV is recomputed when needed until it is rebuilt.
     """
-    return ServerSentEvent(verification(KVOwner(caller.tenant_id), parts))
+    return ServerSentEvent(verification(KVOwner(caller.tenant_id), database, kv_store, kv_remote, layout))
 
 
 @get(
@@ -81,9 +100,9 @@ async def verify_all(caller: NamedDependency[Caller], parts: NamedDependency[Par
     responses=problems(NOT_FOUND="No such document."),
     sync_to_thread=True,
 )
-def show_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> HeldKV:
+def show_document(owner: NamedDependency[KVOwner], database: NamedDependency[Database]) -> HeldKV:
     """Get the size and state of a document's stored KV."""
-    return held_kv(owner, parts.database)
+    return held_kv(owner, database)
 
 
 @patch(
@@ -95,9 +114,14 @@ def show_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]
     ),
     sync_to_thread=True,
 )
-def pin_document(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts: NamedDependency[Parts]) -> HeldKV:
+def pin_document(
+    owner: NamedDependency[KVOwner],
+    data: JSONBody[PinBody],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+) -> HeldKV:
     """Pin or unpin the KV of a document. Pinned KV is evicted only on request, never to free space."""
-    return pin(owner, parts, pinned=data.pinned)
+    return pin(owner, database, settings, pinned=data.pinned)
 
 
 @delete(
@@ -109,13 +133,17 @@ def pin_document(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts
     sync_to_thread=True,
 )
 def evict_document(
-    owner: NamedDependency[KVOwner], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+    owner: NamedDependency[KVOwner],
+    request: Request[Any, Any, Any],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
+    worker_counters: NamedDependency[WorkerCounters],
 ) -> Freed:
     """Evict the KV of a document, pinned or not, except for KV that other documents share.
 
     The document remains searchable; its KV is recomputed when a question needs it.
     """
-    return evict(owner, parts, partial(note_change, request))
+    return evict(owner, database, kv_store, worker_counters, partial(note_change, request))
 
 
 @post(
@@ -127,11 +155,14 @@ def evict_document(
     sync_to_thread=True,
 )
 def rebuild_one(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    document_id: FromPath[str],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    queue: NamedDependency[Queue],
 ) -> DocumentView:
     """Queue a document so that its missing KV is computed and stored. Has no effect while the document is being
     ingested."""
-    return rebuild_document(caller.tenant_id, document_id, parts)
+    return rebuild_document(caller.tenant_id, document_id, database, queue)
 
 
 @post(
@@ -141,9 +172,15 @@ def rebuild_one(
     summary="Verify a document's KV",
     responses=problems(NOT_FOUND="No such document."),
 )
-async def verify_document(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> ServerSentEvent:
+async def verify_document(
+    owner: NamedDependency[KVOwner],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
+    kv_remote: NamedDependency[ObjectStore | None],
+    layout: NamedDependency[Layout],
+) -> ServerSentEvent:
     """Verify the checksums of a document's KV files. Events and effects are those of `/v1/kv/verify`."""
-    return ServerSentEvent(verification(owner, parts))
+    return ServerSentEvent(verification(owner, database, kv_store, kv_remote, layout))
 
 
 @get(
@@ -153,9 +190,9 @@ async def verify_document(owner: NamedDependency[KVOwner], parts: NamedDependenc
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
 )
-def show_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> HeldKV:
+def show_collection(owner: NamedDependency[KVOwner], database: NamedDependency[Database]) -> HeldKV:
     """Get the size and state of the stored KV of a collection's documents."""
-    return held_kv(owner, parts.database)
+    return held_kv(owner, database)
 
 
 @patch(
@@ -167,10 +204,15 @@ def show_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Part
     ),
     sync_to_thread=True,
 )
-def pin_collection(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], parts: NamedDependency[Parts]) -> HeldKV:
+def pin_collection(
+    owner: NamedDependency[KVOwner],
+    data: JSONBody[PinBody],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+) -> HeldKV:
     """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free
     space."""
-    return pin(owner, parts, pinned=data.pinned)
+    return pin(owner, database, settings, pinned=data.pinned)
 
 
 @delete(
@@ -182,13 +224,17 @@ def pin_collection(owner: NamedDependency[KVOwner], data: JSONBody[PinBody], par
     sync_to_thread=True,
 )
 def evict_collection(
-    owner: NamedDependency[KVOwner], request: Request[Any, Any, Any], parts: NamedDependency[Parts]
+    owner: NamedDependency[KVOwner],
+    request: Request[Any, Any, Any],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
+    worker_counters: NamedDependency[WorkerCounters],
 ) -> Freed:
     """Evict the KV of a collection, pinned or not, except for KV that other collections share.
 
     Its documents remain searchable; their KV is recomputed when a question needs it.
     """
-    return evict(owner, parts, partial(note_change, request))
+    return evict(owner, database, kv_store, worker_counters, partial(note_change, request))
 
 
 @post(
@@ -199,9 +245,11 @@ def evict_collection(
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
 )
-def rebuild_all(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> Queued:
+def rebuild_all(
+    owner: NamedDependency[KVOwner], database: NamedDependency[Database], intake: NamedDependency[Intake]
+) -> Queued:
     """Queue every document of a collection whose KV was evicted, so that it is computed and stored again."""
-    return rebuild_evicted(owner, parts)
+    return rebuild_evicted(owner, database, intake)
 
 
 @post(
@@ -211,9 +259,15 @@ def rebuild_all(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) 
     summary="Verify a collection's KV",
     responses=problems(NOT_FOUND="No such collection."),
 )
-async def verify_collection(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> ServerSentEvent:
+async def verify_collection(
+    owner: NamedDependency[KVOwner],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
+    kv_remote: NamedDependency[ObjectStore | None],
+    layout: NamedDependency[Layout],
+) -> ServerSentEvent:
     """Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`."""
-    return ServerSentEvent(verification(owner, parts))
+    return ServerSentEvent(verification(owner, database, kv_store, kv_remote, layout))
 
 
 @get(
@@ -223,9 +277,11 @@ async def verify_collection(owner: NamedDependency[KVOwner], parts: NamedDepende
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
 )
-def show_rule(owner: NamedDependency[KVOwner], parts: NamedDependency[Parts]) -> KVRuleView:
+def show_rule(
+    owner: NamedDependency[KVOwner], database: NamedDependency[Database], settings: NamedDependency[Settings]
+) -> KVRuleView:
     """Get when and in which format the KV of a collection is kept."""
-    return rule_view(owner, parts)
+    return rule_view(owner, database, settings)
 
 
 @patch(
@@ -251,19 +307,17 @@ def amend_rule(
 
 
 def owning_document(
-    document_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    document_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> KVOwner:
     """The dependency `owner` under a document's path. Raises NotFound."""
-    return KVOwner(caller.tenant_id, document_id=document_view(caller.tenant_id, document_id, parts.database).id)
+    return KVOwner(caller.tenant_id, document_id=document_view(caller.tenant_id, document_id, database).id)
 
 
 def owning_collection(
-    collection: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
+    collection: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> KVOwner:
     """The dependency `owner` under a collection's path. Raises NotFound."""
-    return KVOwner(
-        caller.tenant_id, collection_id=collection_ref(caller.tenant_id, collection, parts.database).collection_id
-    )
+    return KVOwner(caller.tenant_id, collection_id=collection_ref(caller.tenant_id, collection, database).collection_id)
 
 
 def kv_router() -> Router:
@@ -288,11 +342,13 @@ def kv_router() -> Router:
     return Router("/v1", route_handlers=[show_all, verify_all, of_documents, of_collections], tags=["kv"])
 
 
-async def verification(owner: KVOwner, parts: Parts) -> AsyncIterator[ServerSentEventMessage]:
+async def verification(
+    owner: KVOwner, database: Database, kv_store: "KVStore", kv_remote: "ObjectStore | None", layout: "Layout"
+) -> AsyncIterator[ServerSentEventMessage]:
     """Events of a verification, which stops when the client disconnects."""
     latest: Verified | None = None
     try:
-        async with aclosing(stepwise(verify(owner, parts))) as steps:
+        async with aclosing(stepwise(verify(owner, database, kv_store, kv_remote, layout))) as steps:
             async for verified in steps:
                 if latest is not None:
                     yield event_message("progress", latest)

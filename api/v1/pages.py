@@ -15,7 +15,7 @@ from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
 from ragkv.access.caller import Caller
 from ragkv.catalog.cited import CitedPage, checksum_of, cited_page
-from ragkv.parts import Parts
+from ragkv.db.database import Database
 
 PICTURED = ("application/pdf", "image/")
 """Beginnings of the media types whose pages have pictures."""
@@ -164,13 +164,13 @@ async def text(
     start: Offset,
     end: Offset,
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     checksum: Checksum = None,
 ) -> CitedPage:
     """Get characters `start` to `end` of a document's text, with the text of their page, slide or sheet before and
     after them: at most 6,000 characters on either side. Where the format has no pages, it is the text around them.
     """
-    return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, parts.database, checksum)
+    return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, database, checksum)
 
 
 def pages_router() -> Router:

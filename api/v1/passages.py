@@ -13,8 +13,8 @@ from ragkv.catalog.cited import Outdated, checksum_of
 from ragkv.catalog.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
 from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
+from ragkv.db.database import Database
 from ragkv.errors import NotFound
-from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 QuestionText = Annotated[
@@ -91,13 +91,13 @@ def chosen_documents(
     ref: CollectionRef,
     filters: dict[str, Scalar | list[Scalar]] | None,
     document_ids: Sequence[str] | None,
-    parts: Parts,
+    database: Database,
 ) -> frozenset[str] | None:
     """The documents that match the filter and are among the ids; None for all. Raises NotFound for an unknown id."""
     if filters is None and document_ids is None:
         return None
     ids = None if document_ids is None else frozenset(document_ids)
     among = DocumentFilter(ref.tenant_id, ref.collection_id, ids=ids)
-    if ids is not None and (unknown := ids - matching_ids(among, parts.database)):
+    if ids is not None and (unknown := ids - matching_ids(among, database)):
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
-    return matching_ids(replace(among, metadata=filters), parts.database)
+    return matching_ids(replace(among, metadata=filters), database)

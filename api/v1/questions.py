@@ -15,12 +15,15 @@ from api.http.errors import json_problems, problems
 from api.http.moment import read_moment
 from api.v1.collections import Limit
 from ragkv.access.caller import Caller
+from ragkv.answer_cache.recent import RecentAnswers
 from ragkv.catalog.feedback import Feedback, give_feedback, remove_feedback
 from ragkv.catalog.question_log import QuestionLog, keep_question_log, question_log
 from ragkv.catalog.questions import QuestionPage, all_questions, evaluation_set, list_questions
+from ragkv.db.database import Database
 from ragkv.db.feedback import QuestionFilter, Rated, Rating
+from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import collection_ref
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.tenancy import DEFAULT_COLLECTION
 
 PART_CHARACTERS = 1000
@@ -62,14 +65,16 @@ def rate(
     answer_id: FromPath[str],
     data: JSONBody[FeedbackBody],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    source: NamedDependency[DatabaseSource],
+    recent_answers: NamedDependency[RecentAnswers],
 ) -> Feedback:
     """Rate an answer, optionally with a corrected answer and a comment. Replaces earlier feedback on it.
 
     The question, the answer and the passages of its prompt are stored with the feedback.
     """
     feedback = (data.rating, data.correction, data.comment)
-    return give_feedback(caller.tenant_id, answer_id, *feedback, parts.recent_answers, parts.source, parts.database)
+    return give_feedback(caller.tenant_id, answer_id, *feedback, recent_answers, source, database)
 
 
 @delete(
@@ -78,14 +83,14 @@ def rate(
     responses=problems(NOT_FOUND="No feedback on this answer."),
     sync_to_thread=True,
 )
-def unrate(answer_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+def unrate(answer_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete the feedback on an answer, and the copies of the answer and its passages."""
-    remove_feedback(caller.tenant_id, answer_id, parts.database)
+    remove_feedback(caller.tenant_id, answer_id, database)
 
 
 def question_filter(
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     collection: FromQuery[str | None] = None,
     rating: FromQuery[Rated | None] = None,
     since: FromQuery[str | None] = None,
@@ -93,7 +98,7 @@ def question_filter(
     text: TextPart = None,
 ) -> QuestionFilter:
     """The dependency `criteria`. Raises NotFound for the collection, Rejected for a time that is none."""
-    ref = collection_ref(caller.tenant_id, collection, parts.database) if collection else None
+    ref = collection_ref(caller.tenant_id, collection, database) if collection else None
     times = read_moment("since", since), read_moment("before", before)
     return QuestionFilter(caller.tenant_id, ref.collection_id if ref else None, rating, *times, text or None)
 
@@ -106,7 +111,7 @@ def question_filter(
 )
 def show(
     criteria: NamedDependency[QuestionFilter],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     limit: FromQuery[Limit] = 50,
     cursor: FromQuery[str | None] = None,
 ) -> QuestionPage:
@@ -114,7 +119,7 @@ def show(
 
     Answers from the answer cache are listed if they have feedback.
     """
-    return list_questions(criteria, limit, cursor, parts.database)
+    return list_questions(criteria, limit, cursor, database)
 
 
 @get(
@@ -124,9 +129,9 @@ def show(
     responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid time."),
     sync_to_thread=True,
 )
-def export(criteria: NamedDependency[QuestionFilter], parts: NamedDependency[Parts]) -> Stream:
+def export(criteria: NamedDependency[QuestionFilter], database: NamedDependency[Database]) -> Stream:
     """Download all questions that match, newest first, as JSON lines."""
-    return json_lines(all_questions(criteria, parts.database), "questions.jsonl")
+    return json_lines(all_questions(criteria, database), "questions.jsonl")
 
 
 @get(
@@ -137,21 +142,25 @@ def export(criteria: NamedDependency[QuestionFilter], parts: NamedDependency[Par
     sync_to_thread=True,
 )
 def evaluation(
-    caller: NamedDependency[Caller], parts: NamedDependency[Parts], collection: FromQuery[str] = DEFAULT_COLLECTION
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    collection: FromQuery[str] = DEFAULT_COLLECTION,
 ) -> Stream:
     """Download the rated questions of a collection as JSON lines, in the format of `ragkv eval fidelity --data`.
 
     The answer is the correction if there is one, otherwise the answer that was rated up. Questions whose passages are
     no longer all stored are omitted.
     """
-    ref = collection_ref(caller.tenant_id, collection, parts.database)
-    return json_lines(filter(None, evaluation_set(ref, parts.database)), "evaluation.jsonl")
+    ref = collection_ref(caller.tenant_id, collection, database)
+    return json_lines(filter(None, evaluation_set(ref, database)), "evaluation.jsonl")
 
 
 @get("/retention", summary="Get the retention of the question log", responses=problems(), sync_to_thread=True)
-def retention(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> QuestionLog:
+def retention(
+    caller: NamedDependency[Caller], database: NamedDependency[Database], settings: NamedDependency[Settings]
+) -> QuestionLog:
     """Get how long the texts of the tenant's questions are kept."""
-    return question_log(caller.tenant_id, parts.settings.question_retention_days, parts.database)
+    return question_log(caller.tenant_id, settings.question_retention_days, database)
 
 
 @put(
@@ -160,13 +169,18 @@ def retention(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) ->
     responses=json_problems(UNPROCESSABLE_ENTITY="Longer than the service keeps questions."),
     sync_to_thread=True,
 )
-def keep(data: JSONBody[RetentionBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> QuestionLog:
+def keep(
+    data: JSONBody[RetentionBody],
+    caller: NamedDependency[Caller],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
+) -> QuestionLog:
     """Update how long the texts of the tenant's questions are kept. Older ones are removed within the hour.
 
     Counts and times of questions are kept for the statistics, without their texts. Feedback is kept until it is
     deleted.
     """
-    return keep_question_log(caller.tenant_id, data.days, parts.settings.question_retention_days, parts.database)
+    return keep_question_log(caller.tenant_id, data.days, settings.question_retention_days, database)
 
 
 def answers_router() -> Router:

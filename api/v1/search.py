@@ -13,6 +13,7 @@ from api.http.errors import json_problems
 from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
 from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.parts import Parts
 from ragkv.retrieve.index import DocumentIds
@@ -70,13 +71,13 @@ async def search(
 async def found_passages(caller: Caller, body: SearchBody, parts: Parts) -> list[PassageView]:
     """The best passages first. Raises Rejected or TooLarge for the question, NotFound."""
     check_question_text(body.question)
-    ref, document_ids = await parts.retrieval.run(_scope, caller, body, parts)
+    ref, document_ids = await parts.retrieval.run(_scope, caller, body, parts.database)
     searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, document_ids)
     searcher = (await parts.loaded()).searcher
     passages = await searcher.search(ref.tenant_id, ref.collection_id, *searched)
     return [PassageView.of(passage) for passage in passages]
 
 
-def _scope(caller: Caller, body: SearchBody, parts: Parts) -> tuple[CollectionRef, DocumentIds | None]:
-    ref = collection_ref(caller.tenant_id, body.collection, parts.database)
-    return ref, chosen_documents(ref, body.filter, body.document_ids, parts)
+def _scope(caller: Caller, body: SearchBody, database: Database) -> tuple[CollectionRef, DocumentIds | None]:
+    ref = collection_ref(caller.tenant_id, body.collection, database)
+    return ref, chosen_documents(ref, body.filter, body.document_ids, database)

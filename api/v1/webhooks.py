@@ -22,7 +22,8 @@ from ragkv.catalog.webhooks import (
     list_webhooks,
     make_webhook,
 )
-from ragkv.parts import Parts
+from ragkv.db.database import Database
+from ragkv.settings import Settings
 
 
 class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,19 +53,20 @@ def create(
     data: JSONBody[NewWebhook],
     request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
+    settings: NamedDependency[Settings],
 ) -> IssuedWebhook:
     """Create a webhook. The secret that signs its messages is returned only once, in this response."""
-    trusted = parts.settings.trusted_webhook_hosts
-    issued = make_webhook(caller.tenant_id, data.url, data.collection, trusted, parts.database)
+    trusted = settings.trusted_webhook_hosts
+    issued = make_webhook(caller.tenant_id, data.url, data.collection, trusted, database)
     note_made(request, issued.webhook.id)
     return issued
 
 
 @get("/", summary="List webhooks", responses=problems(), sync_to_thread=True)
-def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list[WebhookView]:
+def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> list[WebhookView]:
     """List the tenant's webhooks. Secrets are not returned."""
-    return list_webhooks(caller.tenant_id, parts.database)
+    return list_webhooks(caller.tenant_id, database)
 
 
 @delete(
@@ -73,9 +75,9 @@ def show(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> list
     responses=problems(NOT_FOUND="No such webhook."),
     sync_to_thread=True,
 )
-def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> None:
+def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete a webhook with its log. Messages that are still pending are not sent."""
-    delete_webhook(caller.tenant_id, webhook_id, parts.database)
+    delete_webhook(caller.tenant_id, webhook_id, database)
 
 
 @get(
@@ -87,12 +89,12 @@ def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], parts: Na
 def deliveries(
     webhook_id: FromPath[str],
     caller: NamedDependency[Caller],
-    parts: NamedDependency[Parts],
+    database: NamedDependency[Database],
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> DeliveryPage:
     """List the messages of a webhook, newest first, each with its last attempt."""
-    return list_deliveries(caller.tenant_id, webhook_id, limit, cursor, parts.database)
+    return list_deliveries(caller.tenant_id, webhook_id, limit, cursor, database)
 
 
 def webhooks_router() -> Router:

@@ -77,7 +77,9 @@ def _tenant(ingest: IngestParts, name: str, documents: int, queued: int) -> str:
     ref = ensure_collection(parts.database, name)
     for number in range(documents):
         body = io.BytesIO(ADA + f"The {number}th note says so again.".encode())
-        stored = store_document(ref, f"ada {number}.md", body, ingest.parts, {"year": 2000 + number, "lang": "en"})
+        stored = store_document(
+            ref, f"ada {number}.md", body, ingest.parts.intake, {"year": 2000 + number, "lang": "en"}
+        )
         ingest_document(stored.document_id, ingest)
     with parts.database.writing() as session:
         session.add_all(

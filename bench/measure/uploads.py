@@ -13,21 +13,23 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
 import msgspec
 from sqlalchemy import func, select
 
 from api.worker_process import WorkerProcess
+from ragkv.db.database import Database
 from ragkv.db.tables import ChunkRow, DocumentRow, JobRow
 from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.files import FileStore
 from ragkv.ids import utc_now
 from ragkv.models import model_folder
 from ragkv.parts import Parts
@@ -37,6 +39,10 @@ from ragkv.upkeep import leftovers
 from tests.conftest import CACHE
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import serving
+
+if TYPE_CHECKING:
+    from ragkv.kv.store import KVStore
+
 
 TRIES = 20
 NEWS_EVERY_S = 10.0
@@ -101,10 +107,10 @@ def main() -> None:
         with running(settings) as (parts, client, worker), Killer(worker, plan.kill_every_s) as killer:
             uploaded = _upload(plan, client)
             _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
-            _wait(plan, parts, killer, began)
-            faults = list(_faults(plan, uploaded, parts, client))
+            _wait(plan, parts.database, killer, began)
+            faults = list(_faults(plan, uploaded, parts.database, parts.files, parts.kv_store, parts.prefixes, client))
             seconds = time.monotonic() - began
-            _say(f"{_ready(parts)} of {plan.documents} ready, {killer.kills} workers killed, {seconds:.0f} s")
+            _say(f"{_ready(parts.database)} of {plan.documents} ready, {killer.kills} workers killed, {seconds:.0f} s")
     for fault in faults:
         _say(f"FAULT: {fault}")
     sys.exit(bool(faults))
@@ -176,10 +182,10 @@ def _word(number: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in f"{number:06d}") + "quay"
 
 
-def _wait(plan: Plan, parts: Parts, killer: Killer, began: float) -> None:
+def _wait(plan: Plan, database: Database, killer: Killer, began: float) -> None:
     """Until nothing is left to do, or the limit is reached."""
     while time.monotonic() - began < plan.limit_s:
-        counts = _statuses(parts)
+        counts = _statuses(database)
         seconds = time.monotonic() - began
         _say(f"{seconds:5.0f} s  {killer.kills:3d} killed  " + "  ".join(f"{n} {name}" for name, n in counts.items()))
         if set(counts) <= {"ready", "failed"}:
@@ -187,10 +193,18 @@ def _wait(plan: Plan, parts: Parts, killer: Killer, began: float) -> None:
         time.sleep(NEWS_EVERY_S)
 
 
-def _faults(plan: Plan, uploaded: Uploaded, parts: Parts, client: httpx.Client) -> Iterator[str]:
+def _faults(
+    plan: Plan,
+    uploaded: Uploaded,
+    database: Database,
+    files: FileStore,
+    kv_store: "KVStore",
+    prefixes: Callable[[], set[str]],
+    client: httpx.Client,
+) -> Iterator[str]:
     if (lost := plan.documents - len(uploaded.ids)) or len(set(uploaded.ids.values())) != len(uploaded.ids):
         yield f"{lost} were never accepted, {len(uploaded.ids) - len(set(uploaded.ids.values()))} ids are of two documents"
-    with parts.database.reading() as session:
+    with database.reading() as session:
         rows = session.execute(select(DocumentRow.id, DocumentRow.status, DocumentRow.error)).all()
         chunks = session.scalar(select(func.count()).select_from(ChunkRow))
         open_jobs = session.scalar(select(func.count()).select_from(JobRow).where(JobRow.status != JobStatus.DONE))
@@ -201,18 +215,20 @@ def _faults(plan: Plan, uploaded: Uploaded, parts: Parts, client: httpx.Client) 
         yield f"{chunks} chunks of {plan.documents} documents of one chunk each"
     if open_jobs:
         yield f"{open_jobs} jobs are not done"
-    yield from _unfit(parts)
+    yield from _unfit(database, files, kv_store, prefixes)
     yield from _unfound(plan, uploaded, client)
 
 
-def _unfit(parts: Parts) -> Iterator[str]:
+def _unfit(
+    database: Database, files: FileStore, kv_store: "KVStore", prefixes: Callable[[], set[str]]
+) -> Iterator[str]:
     """Whatever does not fit together."""
     now = utc_now() + timedelta(seconds=1)
     found = {
-        "files without rows": leftovers.unnamed_files(now, parts.database, parts.files),
-        "rows without files": leftovers.missing_files(parts.database, parts.files),
-        "KV entries without files": leftovers.missing_kv(parts.database, parts.kv_store),
-        "KV files without entries": leftovers.unnamed_kv(now, parts),
+        "files without rows": leftovers.unnamed_files(now, database, files),
+        "rows without files": leftovers.missing_files(database, files),
+        "KV entries without files": leftovers.missing_kv(database, kv_store),
+        "KV files without entries": leftovers.unnamed_kv(now, database, kv_store, prefixes),
     }
     yield from (f"{len(items)} {what}" for what, items in found.items() if items)
 
@@ -226,12 +242,12 @@ def _unfound(plan: Plan, uploaded: Uploaded, client: httpx.Client) -> Iterator[s
             yield f"document {number} is found {found} times"
 
 
-def _ready(parts: Parts) -> int:
-    return _statuses(parts).get("ready", 0)
+def _ready(database: Database) -> int:
+    return _statuses(database).get("ready", 0)
 
 
-def _statuses(parts: Parts) -> dict[str, int]:
-    with parts.database.reading() as session:
+def _statuses(database: Database) -> dict[str, int]:
+    with database.reading() as session:
         found = session.execute(select(DocumentRow.status, func.count()).group_by(DocumentRow.status)).all()
     return {status.value: number for status, number in found}
 

@@ -159,7 +159,7 @@ def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> 
     workloads = []
     with opened_parts(Parts.prepare_database) as parts, progress_bars(console) as progress:
         logs = [exported_log(file) for file in exports]
-        logs += [logged(tenant, collection, parts) for collection in collections]
+        logs += [logged(tenant, collection, parts.database) for collection in collections]
         task = progress.add_task("searching", total=sum(len(log.questions) for log in logs))
         for log in logs:
             workload, without = retrieved(log, tenant, parts, lambda: progress.advance(task))

@@ -16,6 +16,7 @@ from ragkv.answer.service import in_prompt_order
 from ragkv.catalog.questions import all_questions
 from ragkv.chunk import Passage
 from ragkv.cli.opened import tenant_id_of
+from ragkv.db.database import Database
 from ragkv.db.feedback import QuestionFilter
 from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound, Rejected
@@ -58,11 +59,11 @@ def exported_log(file: Path) -> Log:
     return Log.of(file.stem, (question for _, question in read_lines(file, Asked, _EXPORT)))
 
 
-def logged(tenant: str, collection: str, parts: Parts) -> Log:
+def logged(tenant: str, collection: str, database: Database) -> Log:
     """The log of a collection in this service's database. Raises NotFound."""
-    tenant_id = tenant_id_of(tenant, parts)
-    ref = collection_ref(tenant_id, collection, parts.database)
-    rows = all_questions(QuestionFilter(tenant_id, ref.collection_id), parts.database)
+    tenant_id = tenant_id_of(tenant, database)
+    ref = collection_ref(tenant_id, collection, database)
+    rows = all_questions(QuestionFilter(tenant_id, ref.collection_id), database)
     return Log.of(
         collection,
         (
@@ -78,7 +79,7 @@ def retrieved(log: Log, tenant: str, parts: Parts, advance: Callable[[], object]
     By the settings' top_k, hops and order; the order of a re-ranker that the engine runs is left out. Raises Rejected
     if there are not two questions that find something.
     """
-    tenant_id = tenant_id_of(tenant, parts)
+    tenant_id = tenant_id_of(tenant, parts.database)
     settings = parts.settings
     requests: list[Request] = []
     tokens: dict[str, int] = {}

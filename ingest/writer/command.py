@@ -203,13 +203,13 @@ def _run(
     from ingest.writer.run import Run  # noqa: PLC0415 - see train
 
     with opened_parts(Parts.prepare) as parts:
-        samples = known_of_file(questions, parts) if questions else ()
+        samples = known_of_file(questions, parts.tokenizer) if questions else ()
         if documents:
             with console.status("reading the documents") as status:
                 report = lambda done, total: status.update(f"reading the documents: {done} of {total}")  # noqa: E731
                 chunks = chunks_of_files(documents, parts, report)
         else:
-            chunks = chunks_of_collection(collection, parts)
+            chunks = chunks_of_collection(collection, parts.database, parts.source, parts.default_collection)
         with console.status("preparing the model"):
             run = Run(parts, chunks, plan, samples)
         yield run

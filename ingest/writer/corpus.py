@@ -10,16 +10,21 @@ from ingest.parts import IngestParts
 from ingest.split import split
 from ingest.writer.samples import Sample
 from ragkv.chunk import Chunk, prompt_text
+from ragkv.db.database import Database
+from ragkv.db.sources import DatabaseSource
 from ragkv.db.tenants import collection_ref
 from ragkv.known_questions import read_questions
 from ragkv.parts import Parts
+from ragkv.tenancy import CollectionRef
 from ragkv.tokenizer import Tokenizer
 
 
-def chunks_of_collection(name: str, parts: Parts) -> list[Chunk]:
+def chunks_of_collection(
+    name: str, database: Database, source: DatabaseSource, default_collection: CollectionRef
+) -> list[Chunk]:
     """Chunks of the collection's documents that have KV. Raises NotFound for a collection that does not exist."""
-    ref = collection_ref(parts.default_collection.tenant_id, name, parts.database)
-    return parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+    ref = collection_ref(default_collection.tenant_id, name, database)
+    return source.ready_chunks(ref.tenant_id, ref.collection_id)
 
 
 def chunks_of_files(
@@ -41,11 +46,10 @@ def chunks_of_files(
     return chunks
 
 
-def known_of_file(path: Path, parts: Parts) -> list[Sample]:
+def known_of_file(path: Path, tokenizer: "Tokenizer") -> list[Sample]:
     """A sample of each known question in a file, over its own passages. Raises Rejected for what is none."""
     return [
-        Sample(question.chunks(parts.tokenizer), ((question.text, question.answers[0]),))
-        for question in read_questions(path)
+        Sample(question.chunks(tokenizer), ((question.text, question.answers[0]),)) for question in read_questions(path)
     ]
 
 

@@ -73,7 +73,7 @@ def evaluate_known(
 ) -> Gate:
     """Figures of the writer in `folder` over the first known questions of a file, at most `limit`. Raises Rejected for
     data that cannot be read and a writer of another model, NotFound for no writer."""
-    held_out = known_of_file(data, parts)[:limit]
+    held_out = known_of_file(data, parts.tokenizer)[:limit]
     if read_whole(folder).model_fingerprint != parts.model_fingerprint:
         raise Rejected(f"{folder}: it is for another model")
     model = load_model(parts.model_folder, torch.float32 if float32 else parts.layout.dtype)

@@ -23,6 +23,7 @@ from ragkv.errors import NotFound, Rejected
 from ragkv.ids import utc_now
 from ragkv.models import public_name
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
 from ragkv.writer import Card, Gate, StandIns, read_whole, write_card
 
@@ -70,13 +71,13 @@ class Run:
         self._known = [
             replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in questions
         ]
-        card = _card_to_go_on_with(parts, plan)
+        card = _card_to_go_on_with(parts.model_fingerprint, plan)
         model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
         if card is None:
             self._adapter = TrainableAdapter.new(model, stand_ins=_stand_ins(self._training, plan))
         else:
             self._adapter = TrainableAdapter.load(model, plan.folder, trainable=True)
-        self._card = card or _new_card(parts, plan, self._adapter)
+        self._card = card or _new_card(parts.settings, parts.model_fingerprint, plan, self._adapter)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts)
         validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
@@ -195,14 +196,14 @@ class Run:
         return self._card
 
 
-def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
+def _card_to_go_on_with(model_fingerprint: str, plan: Plan) -> Card | None:
     """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model, seed or
     number of stand-ins, and for one without its weights."""
     try:
         card = read_whole(plan.folder)
     except NotFound:
         return None
-    if (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
+    if (card.model_fingerprint, card.seed) != (model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
     if plan.stand_ins and len(card.stand_ins) != plan.stand_ins:
         raise Rejected(
@@ -211,10 +212,10 @@ def _card_to_go_on_with(parts: Parts, plan: Plan) -> Card | None:
     return card
 
 
-def _new_card(parts: Parts, plan: Plan, adapter: TrainableAdapter) -> Card:
+def _new_card(settings: Settings, model_fingerprint: str, plan: Plan, adapter: TrainableAdapter) -> Card:
     return Card(
-        model=public_name(parts.settings),
-        model_fingerprint=parts.model_fingerprint,
+        model=public_name(settings),
+        model_fingerprint=model_fingerprint,
         made_at=utc_now(),
         seed=plan.seed,
         rank=RANK,

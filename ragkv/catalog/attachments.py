@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from ragkv.catalog.collection import insert_collection
 from ragkv.catalog.documents import Accepted, DocumentView, delete_documents, insert_document, relabel, revive, view_of
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.metadata import Metadata, checked
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.catalog.quotas import check_document_quota
+from ragkv.catalog.removal import Removal
 from ragkv.catalog.requeue import enqueue
 from ragkv.catalog.uploads import find_file
 from ragkv.db.collections import collection_changed
@@ -40,7 +42,6 @@ from ragkv.db.uploads import (
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
 from ragkv.page import Page, PageRequest
-from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 
@@ -67,35 +68,38 @@ class Attach:
 
 
 def attach_files(
-    ref: CollectionRef, files: Sequence[Attach], parts: Parts, also: Callable[["Session"], None] = lambda session: None
+    ref: CollectionRef,
+    files: Sequence[Attach],
+    intake: Intake,
+    also: Callable[["Session"], None] = lambda session: None,
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
     Raises NotFound for an unknown file, Rejected for too much metadata, QuotaExceeded for more documents than the
     tenant may have.
     """
-    with parts.intake.database.writing() as session:
+    with intake.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         known_collection(session, ref.collection_id)
-        waiting = _attach_all(session, ref, files, parts)
+        waiting = _attach_all(session, ref, files, intake)
         also(session)
         session.execute(collection_changed(ref.collection_id))
     for document_id in waiting:
-        enqueue(document_id, parts.intake.queue)
+        enqueue(document_id, intake.queue)
 
 
-def make_collection_of(tenant_id: str, name: str, file_ids: Sequence[str], parts: Parts) -> str:
+def make_collection_of(tenant_id: str, name: str, file_ids: Sequence[str], intake: Intake) -> str:
     """Create a collection with these files, or nothing; commit, then queue them. Returns its id.
 
     Raises Rejected for a bad name, Conflict for one that is taken, NotFound for an unknown file, QuotaExceeded for more
     documents than the tenant may have.
     """
-    with parts.intake.database.writing() as session:
+    with intake.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         ref = CollectionRef(tenant_id, insert_collection(session, tenant_id, name), b"")
-        waiting = _attach_all(session, ref, [Attach(file_id) for file_id in file_ids], parts)
+        waiting = _attach_all(session, ref, [Attach(file_id) for file_id in file_ids], intake)
     for document_id in waiting:
-        enqueue(document_id, parts.intake.queue)
+        enqueue(document_id, intake.queue)
     return ref.collection_id
 
 
@@ -145,7 +149,7 @@ def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database:
 
 
 def detach_file(
-    ref: CollectionRef, file_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+    ref: CollectionRef, file_id: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
 ) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's, a
     data source's or a mail's, or was uploaded too.
@@ -153,7 +157,7 @@ def detach_file(
     `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
     Unavailable and the file stays attached: detach it again.
     """
-    with parts.removal.database.writing() as session:
+    with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
         document = _find(session, ref, file_id)[0]
         going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
@@ -170,31 +174,33 @@ def detach_file(
     if not document_goes:
         when_changed()
         return
-    deleted = delete_documents(ref.tenant_id, ref.collection_id, [document.id], parts, goes_with(file_id), when_changed)
+    deleted = delete_documents(
+        ref.tenant_id, ref.collection_id, [document.id], removal, goes_with(file_id), when_changed
+    )
     if document.id not in deleted:  # it became another file's meanwhile
-        detach_file(ref, file_id, parts, when_changed)
+        detach_file(ref, file_id, removal, when_changed)
 
 
-def detach_if_there(ref: CollectionRef, file_id: str, parts: Parts, when_changed: Callable[[], None]) -> None:
+def detach_if_there(ref: CollectionRef, file_id: str, removal: Removal, when_changed: Callable[[], None]) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
     try:
-        detach_file(ref, file_id, parts, when_changed)
+        detach_file(ref, file_id, removal, when_changed)
     except NotFound:
         return  # detached meanwhile
 
 
-def delete_file(tenant_id: str, file_id: str, parts: Parts, when_changed: Callable[[], None]) -> None:
+def delete_file(tenant_id: str, file_id: str, removal: Removal, when_changed: Callable[[], None]) -> None:
     """Take a file out of every collection, and delete it. Its bytes go with the last that uses them.
 
     `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
     Unavailable and the file stays, perhaps in fewer collections: delete it again.
     """
-    with parts.removal.database.reading() as session:
+    with removal.database.reading() as session:
         sha256 = find_file(session, tenant_id, file_id).sha256
-    while (collection_id := _delete_if_nowhere(tenant_id, file_id, parts.removal.database)) is not None:
-        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, parts, when_changed)
+    while (collection_id := _delete_if_nowhere(tenant_id, file_id, removal.database)) is not None:
+        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal, when_changed)
     when_changed()
-    discard_unnamed(tenant_id, sha256, parts.removal.database, parts.removal.files)
+    discard_unnamed(tenant_id, sha256, removal.database, removal.files)
 
 
 def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, StoreEntry]:
@@ -208,18 +214,18 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> StoreEntry:
     return StoreEntry(file_id, view_of(document), moment)
 
 
-def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> Sequence[str]:
+def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach], intake: Intake) -> Sequence[str]:
     """Returns the ids of the documents that are to be queued."""
     rows = [find_file(session, ref.tenant_id, file.file_id) for file in files]
     documents = documents_by_hash(ref.collection_id, [row.sha256 for row in rows])
     session.execute(ids_of(locked(documents)))
     attached = (
-        _attach(session, ref, row, file.metadata, parts.intake.index_fingerprint)
+        _attach(session, ref, row, file.metadata, intake.index_fingerprint)
         for row, file in zip(rows, files, strict=True)
     )
     waiting = list(filter(None, attached))
     if any(document.created for document in waiting):
-        check_document_quota(session, ref.tenant_id, parts.intake.settings)
+        check_document_quota(session, ref.tenant_id, intake.settings)
     return list(dict.fromkeys(document.document_id for document in waiting))
 
 

@@ -8,9 +8,11 @@ import msgspec
 
 from ragkv.catalog.documents import DocumentView, document_view, find_document, relabel, view_of
 from ragkv.catalog.forgetting import forget_answers
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.metadata import Metadata, checked, patched
 from ragkv.catalog.originals import discard_unnamed, uploads_lock
 from ragkv.catalog.quotas import check_byte_quota
+from ragkv.catalog.removal import Removal
 from ragkv.catalog.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.db.batches import in_batches
 from ragkv.db.collections import collection_changed, mark_changed_document
@@ -32,7 +34,6 @@ from ragkv.db.uploads import forget_attachments_of
 from ragkv.errors import Conflict
 from ragkv.files import Readable, Received
 from ragkv.ids import batched
-from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 from ragkv.text import clean_file_name
@@ -79,12 +80,13 @@ def replace_document(
     document_id: str,
     name: str,
     body: Readable,
-    parts: Parts,
+    intake: Intake,
+    removal: Removal,
     when_changed: Callable[[], None] = lambda: None,
 ) -> DocumentView:
     """`exchange_file`, by an upload: the document no longer goes with the mails, files, paths or data source that it
     came from."""
-    return exchange_file(tenant_id, document_id, name, body, parts, when_changed=when_changed).view
+    return exchange_file(tenant_id, document_id, name, body, intake, removal, when_changed=when_changed).view
 
 
 def exchange_file(
@@ -92,14 +94,15 @@ def exchange_file(
     document_id: str,
     name: str | None,
     body: Readable,
-    parts: Parts,
+    intake: Intake,
+    removal: Removal,
     still: "ColumnElement[bool] | None" = None,
     when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
     """`store_exchange`, then queue the document."""
-    exchanged = store_exchange(tenant_id, document_id, name, body, parts, still, when_changed)
+    exchanged = store_exchange(tenant_id, document_id, name, body, intake, removal, still, when_changed)
     if exchanged.is_new:
-        enqueue(document_id, parts.intake.queue)
+        enqueue(document_id, intake.queue)
     return exchanged
 
 
@@ -108,7 +111,8 @@ def store_exchange(
     document_id: str,
     name: str | None,
     body: Readable,
-    parts: Parts,
+    intake: Intake,
+    removal: Removal,
     still: "ColumnElement[bool] | None" = None,
     when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
@@ -121,8 +125,8 @@ def store_exchange(
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
-    receiving = parts.intake.files.receive(body, parts.intake.settings.max_upload_bytes)
-    with receiving as received, parts.intake.database.writing() as session:
+    receiving = intake.files.receive(body, intake.settings.max_upload_bytes)
+    with receiving as received, intake.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id)
         if still is not None:
@@ -137,49 +141,51 @@ def store_exchange(
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
-            _exchange(session, document, received, old_name, parts)
+            _exchange(session, document, received, old_name, intake)
         if is_new or document.name != old_name:
             session.execute(collection_changed(document.collection_id))
         if is_new:
             session.execute(mark_changed_document(document_id))
     when_changed()
-    view = document_view(tenant_id, document_id, parts.intake.database)
+    view = document_view(tenant_id, document_id, intake.database)
     if is_new:
-        discard_unnamed(tenant_id, old, parts.intake.database, parts.intake.files)  # unless the text is of it
-        forget_answers(tenant_id, view.collection_id, parts)
+        discard_unnamed(tenant_id, old, intake.database, intake.files)  # unless the text is of it
+        forget_answers(tenant_id, view.collection_id, removal)
     return Exchanged(view, is_new)
 
 
-def retry_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:
+def retry_document(tenant_id: str, document_id: str, database: Database, intake: Intake) -> DocumentView:
     """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
-    with parts.database.writing() as session:
+    with database.writing() as session:
         document = find_document(session, tenant_id, document_id, lock=True)
         if document.status is not Status.FAILED:
             raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)
-    enqueue(document_id, parts.intake.queue)
-    return document_view(tenant_id, document_id, parts.database)
+    enqueue(document_id, intake.queue)
+    return document_view(tenant_id, document_id, database)
 
 
-def retry_failed(ref: CollectionRef, parts: Parts) -> Queued:
+def retry_failed(ref: CollectionRef, database: Database, intake: Intake) -> Queued:
     """Queue every failed document of a collection again, with fresh attempts."""
-    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, parts)
+    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, database, intake)
 
 
-def queue_again(documents: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, parts: Parts) -> Queued:
+def queue_again(
+    documents: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, database: Database, intake: Intake
+) -> Queued:
     """Queue documents again, each with a job of a kind. again: the statement that changes those with these ids, which
     `documents` then matches no more.
 
     QUEUED_AT_ONCE messages are sent now, the others by the next sweep.
     """
-    with parts.database.reading() as session:
+    with database.reading() as session:
         batches = batched(session.scalars(ids_of(documents)).all())
     queued: list[str] = []
 
     def batch() -> int:
         if not (ids := next(batches, ())):
             return 0
-        with parts.database.writing() as session:
+        with database.writing() as session:
             still = locked(among(documents, ids))
             owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
             session.execute(again(*owners))
@@ -191,7 +197,7 @@ def queue_again(documents: "Select[DocumentRow]", again: "Callable[..., Update]"
 
     in_batches(batch)
     for document_id in queued[:QUEUED_AT_ONCE]:
-        enqueue(document_id, parts.intake.queue)
+        enqueue(document_id, intake.queue)
     return Queued(len(queued))
 
 
@@ -205,7 +211,7 @@ def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
     return documents_where(tenant_id, collection_id, Status.FAILED)
 
 
-def _exchange(session: "Session", document: DocumentRow, received: Received, old_name: str, parts: Parts) -> None:
+def _exchange(session: "Session", document: DocumentRow, received: Received, old_name: str, intake: Intake) -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
@@ -215,10 +221,10 @@ def _exchange(session: "Session", document: DocumentRow, received: Received, old
         earlier = {"earlier_sha256": document.sha256, "earlier_num_bytes": document.num_bytes, "earlier_name": old_name}
         _set(document, {"is_replaced": True} | earlier)
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
-    check_byte_quota(session, document.tenant_id, received.num_bytes, parts.intake.settings)
+    check_byte_quota(session, document.tenant_id, received.num_bytes, intake.settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-    parts.intake.files.keep(document.tenant_id, received)
+    intake.files.keep(document.tenant_id, received)
 
 
 def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ragkv.catalog.forgetting import forget_answers, forget_in_memory
 from ragkv.catalog.originals import uploads_lock
-from ragkv.catalog.removal import remove_documents
+from ragkv.catalog.removal import Removal, remove_documents
 from ragkv.db.batches import timed
 from ragkv.db.collections import BY_NAME, collection_facts, collection_named, count_documents, document_ids_in, sizes_in
 from ragkv.db.data_sources import forget_data_sources_of
@@ -24,7 +24,6 @@ from ragkv.db.tenants import collection_ref, known_collection
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.page import Name, from_cursor
-from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION
 from ragkv.text import clean_name, storable
 
@@ -175,7 +174,7 @@ def amend_collection(
 
 
 def delete_in_batches(
-    tenant_id: str, collection: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+    tenant_id: str, collection: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
 ) -> Generator[float, None, None]:
     """Remove a collection with its documents, questions and kept answers.
 
@@ -187,38 +186,38 @@ def delete_in_batches(
     stays, perhaps with fewer documents, as it does when the iterator is closed early or the process killed: delete it
     again.
     """
-    collection_id = collection_ref(tenant_id, collection, parts.removal.database).collection_id
-    with parts.removal.database.reading() as session:
+    collection_id = collection_ref(tenant_id, collection, removal.database).collection_id
+    with removal.database.reading() as session:
         _refuse_default(known_collection(session, collection_id))
-    with parts.removal.database.writing() as session:  # or their syncs would bring documents back meanwhile
+    with removal.database.writing() as session:  # or their syncs would bring documents back meanwhile
         forgotten = session.connection().execute(forget_data_sources_of(collection_id)).scalars().all()
         note_deletions(session, DataSourceRow, forgotten)
     if forgotten:
         when_changed()
         yield 0.0
-    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, parts, when_changed)):
+    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, removal, when_changed)):
         yield took_s
-    forget_answers(tenant_id, collection_id, parts)
-    forget_in_memory(tenant_id, collection_id, parts)
+    forget_answers(tenant_id, collection_id, removal)
+    forget_in_memory(tenant_id, collection_id, removal)
 
 
-def _delete_some(tenant_id: str, collection_id: str, parts: Parts, when_changed: Callable[[], None]) -> int:
+def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None]) -> int:
     """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
     gone."""
-    if batch := _next_batch(collection_id, parts.removal.database):
-        remove_documents(tenant_id, collection_id, batch, parts, when_changed=when_changed)
+    if batch := _next_batch(collection_id, removal.database):
+        remove_documents(tenant_id, collection_id, batch, removal, when_changed=when_changed)
         return len(batch)
-    with parts.removal.database.writing() as session:
+    with removal.database.writing() as session:
         questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
     if questions:
         when_changed()
         return questions
-    with parts.removal.database.writing() as session:
+    with removal.database.writing() as session:
         runs = session.connection().execute(forget_runs_about(collection_id, BATCH_EVALUATIONS)).rowcount
     if runs:
         when_changed()
         return runs
-    with parts.removal.database.writing() as session:
+    with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
             return 1

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from ragkv.catalog.forgetting import forget_answers
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.metadata import Metadata, checked, labels_of
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.quotas import check_quota
-from ragkv.catalog.removal import remove_documents
+from ragkv.catalog.removal import Removal, remove_documents
 from ragkv.catalog.requeue import enqueue
 from ragkv.db.collections import collection_changed
 from ragkv.db.data_sources import move
@@ -34,7 +35,6 @@ from ragkv.db.tenants import known_collection
 from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable, StoredBytes
 from ragkv.ids import is_id, new_id
-from ragkv.parts import Parts
 from ragkv.status import (
     ANSWERING,
     REREAD,
@@ -109,7 +109,7 @@ def accept_document(
     ref: CollectionRef,
     name: str,
     body: Readable,
-    parts: Parts,
+    intake: Intake,
     metadata: Metadata | None = None,
     origin: Origin | None = None,
 ) -> Accepted:
@@ -120,14 +120,14 @@ def accept_document(
     this returns nothing is lost: if the queue is away, the sweep queues the document later. Raises Rejected for an
     empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
-    accepted = store_document(ref, name, body, parts, metadata, origin)
+    accepted = store_document(ref, name, body, intake, metadata, origin)
     is_waiting = accepted.created
     if not accepted.created:
-        with parts.intake.database.reading() as session:
+        with intake.database.reading() as session:
             document = session.get(DocumentRow, accepted.document_id)
             is_waiting = document is not None and (document.status is Status.ACCEPTED or document.stage == REREAD)
     if is_waiting:
-        enqueue(accepted.document_id, parts.intake.queue)
+        enqueue(accepted.document_id, intake.queue)
     return accepted
 
 
@@ -135,7 +135,7 @@ def store_document(
     ref: CollectionRef,
     name: str,
     body: Readable,
-    parts: Parts,
+    intake: Intake,
     metadata: Metadata | None = None,
     origin: Origin | None = None,
     *,
@@ -146,8 +146,8 @@ def store_document(
     by_path: the file may change at its path. Otherwise a document made of files at paths no longer goes with them.
     """
     labels = checked(metadata or {})
-    with parts.intake.files.receive(body, parts.intake.settings.max_upload_bytes) as received:
-        with parts.intake.database.writing() as session:
+    with intake.files.receive(body, intake.settings.max_upload_bytes) as received:
+        with intake.database.writing() as session:
             advisory_lock(session, uploads_lock(ref.tenant_id))
             known_collection(session, ref.collection_id)
             document = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
@@ -155,12 +155,12 @@ def store_document(
                 document_id = insert_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
                 )
-                check_quota(session, ref.tenant_id, received.num_bytes, parts.intake.settings)
+                check_quota(session, ref.tenant_id, received.num_bytes, intake.settings)
                 session.execute(collection_changed(ref.collection_id))
             else:
                 document_id, was_attachment = document.id, document.is_attachment
                 document.is_attachment = is_renamed = False
-                revive(session, document, parts.intake.index_fingerprint)
+                revive(session, document, intake.index_fingerprint)
                 if origin is None:
                     document.data_source_id, document.was_uploaded = None, True
                     if not by_path:
@@ -173,7 +173,7 @@ def store_document(
                 if is_renamed or is_relabelled:
                     session.flush()
                     session.execute(collection_changed(document.collection_id))
-            parts.intake.files.keep(ref.tenant_id, received)
+            intake.files.keep(ref.tenant_id, received)
         return Accepted(document_id, created=document is None)
 
 
@@ -196,7 +196,7 @@ def document_file(tenant_id: str, document_id: str, database: Database, files: F
 
 
 def delete_document(
-    tenant_id: str, document_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+    tenant_id: str, document_id: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
 ) -> list[str]:
     """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
@@ -205,8 +205,8 @@ def delete_document(
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
-    collection_id = document_view(tenant_id, document_id, parts.removal.database).collection_id
-    deleted = delete_documents(tenant_id, collection_id, [document_id], parts, when_changed=when_changed)
+    collection_id = document_view(tenant_id, document_id, removal.database).collection_id
+    deleted = delete_documents(tenant_id, collection_id, [document_id], removal, when_changed=when_changed)
     if document_id not in deleted:
         raise NotFound("the document was deleted in the meantime")
     return deleted
@@ -216,7 +216,7 @@ def delete_documents(
     tenant_id: str,
     collection_id: str,
     document_ids: Sequence[str],
-    parts: Parts,
+    removal: Removal,
     still: "ColumnElement[bool] | None" = None,
     when_changed: Callable[[], None] = lambda: None,
 ) -> list[str]:
@@ -225,23 +225,23 @@ def delete_documents(
     The index may go away, or the process be killed, once they are gone and before their attachments are: these go with
     the next deletion in the collection, or the sweep.
     """
-    removed = remove_documents(tenant_id, collection_id, document_ids, parts, still, when_changed)
+    removed = remove_documents(tenant_id, collection_id, document_ids, removal, still, when_changed)
     try:
-        return removed + remove_orphans(tenant_id, collection_id, parts, when_changed)
+        return removed + remove_orphans(tenant_id, collection_id, removal, when_changed)
     finally:
-        forget_answers(tenant_id, collection_id, parts)
+        forget_answers(tenant_id, collection_id, removal)
 
 
 def remove_orphans(
-    tenant_id: str, collection_id: str, parts: Parts, when_changed: Callable[[], None] = lambda: None
+    tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
 ) -> list[str]:
     """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids.
 
     `when_changed` is called after each commit that removes something.
     """
     removed = list[str]()
-    while orphans := _orphans(collection_id, parts.removal.database):
-        removed += remove_documents(tenant_id, collection_id, orphans, parts, is_orphan(), when_changed)
+    while orphans := _orphans(collection_id, removal.database):
+        removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan(), when_changed)
     return removed
 
 

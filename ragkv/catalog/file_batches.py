@@ -7,13 +7,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among
+from ragkv.catalog.intake import Intake
+from ragkv.catalog.removal import Removal
 from ragkv.db.database import Database
 from ragkv.db.file_tables import FileBatchMemberRow, FileBatchRow
 from ragkv.db.uploads import batch_by_id, count_members, entries_of_batch
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id, utc_now
 from ragkv.page import Page, PageRequest
-from ragkv.parts import Parts
 from ragkv.status import UNREAD, Status
 from ragkv.tenancy import CollectionRef
 
@@ -33,7 +34,7 @@ class BatchProgress:
     num_missing: int
 
 
-def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> BatchProgress:
+def attach_batch(ref: CollectionRef, files: Sequence[Attach], intake: Intake) -> BatchProgress:
     """Attach all files, or none. Raises like `attach_files`."""
     batch_id, file_ids = new_id(), dict.fromkeys(file.file_id for file in files)
 
@@ -42,8 +43,8 @@ def attach_batch(ref: CollectionRef, files: Sequence[Attach], parts: Parts) -> B
         session.flush()
         session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
 
-    attach_files(ref, files, parts, keep)
-    return batch_of(ref, batch_id, parts.intake.database)
+    attach_files(ref, files, intake, keep)
+    return batch_of(ref, batch_id, intake.database)
 
 
 def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> BatchProgress:
@@ -65,20 +66,22 @@ def list_batch(
         return entries_among(session, ref, listed, page)
 
 
-def cancel_batch(ref: CollectionRef, batch_id: str, parts: Parts, when_changed: Callable[[], None]) -> BatchProgress:
+def cancel_batch(
+    ref: CollectionRef, batch_id: str, removal: Removal, when_changed: Callable[[], None]
+) -> BatchProgress:
     """Take out of the collection those of the batch's files that are not searchable yet.
 
     `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
     """
-    with parts.removal.database.writing() as session:
+    with removal.database.writing() as session:
         row = _find(session, ref, batch_id, lock=True)
         was_cancelled, row.cancelled = row.cancelled, True
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
     if not was_cancelled:
         when_changed()
     for file_id in unread:
-        detach_if_there(ref, file_id, parts, when_changed)
-    return batch_of(ref, batch_id, parts.removal.database)
+        detach_if_there(ref, file_id, removal, when_changed)
+    return batch_of(ref, batch_id, removal.database)
 
 
 def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:

@@ -6,13 +6,12 @@ from functools import partial
 
 from ragkv.answer_cache.recent import RecentAnswers, checksum
 from ragkv.answer_cache.ring import GONE, AnswerRing
+from ragkv.catalog.removal import Removal
 from ragkv.db.collections import generations_of
 from ragkv.db.database import Database
 from ragkv.db.sources import DatabaseSource
 from ragkv.errors import Unavailable
 from ragkv.ids import batched
-from ragkv.catalog.removal import Removal
-from ragkv.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -20,18 +19,18 @@ CollectionIds = tuple[str, str]
 """A tenant and its collection."""
 
 
-def forget_answers(tenant_id: str, collection_id: str, parts: Parts) -> None:
+def forget_answers(tenant_id: str, collection_id: str, removal: Removal) -> None:
     """Remove the answers that were kept before the collection's last change, all of them once it is deleted, and
     recent answers.
 
     Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
     """
-    generation = _generations([(tenant_id, collection_id)], parts.removal.database).get(collection_id, GONE)
+    generation = _generations([(tenant_id, collection_id)], removal.database).get(collection_id, GONE)
     try:
-        parts.removal.answer_ring.forget(tenant_id, collection_id, generation)
-        parts.removal.recent_answers.forget(tenant_id, collection_id)
-        if parts.removal.append_log is not None:  # last: a rewrite that begins before this holds what was there
-            parts.removal.append_log.note_deletion()
+        removal.answer_ring.forget(tenant_id, collection_id, generation)
+        removal.recent_answers.forget(tenant_id, collection_id)
+        if removal.append_log is not None:  # last: a rewrite that begins before this holds what was there
+            removal.append_log.note_deletion()
     except Unavailable as error:
         log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
 
@@ -85,9 +84,9 @@ class MemoryKeeper:
                 self._seen[place] = generation
 
 
-def forget_in_memory(tenant_id: str, collection_id: str, parts: Parts) -> None:
+def forget_in_memory(tenant_id: str, collection_id: str, removal: Removal) -> None:
     """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
-    if (retriever := parts.removal.retriever()) is not None:
+    if (retriever := removal.retriever()) is not None:
         retriever.forget(tenant_id, collection_id)
 
 

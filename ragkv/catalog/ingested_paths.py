@@ -9,10 +9,11 @@ from typing import Literal
 
 from ragkv.catalog.changes import store_exchange
 from ragkv.catalog.documents import delete_documents, find_document, revive, store_document
+from ragkv.catalog.intake import Intake
+from ragkv.catalog.removal import Removal
 from ragkv.db.file_tables import IngestedPathRow
 from ragkv.db.ingested_paths import document_of_path, is_of_path_alone
 from ragkv.errors import Conflict, NotFound
-from ragkv.parts import Parts
 from ragkv.tenancy import CollectionRef
 
 EarlierOutcome = Literal["none", "replaced", "kept"]
@@ -28,28 +29,28 @@ class StoredPath:
     earlier: EarlierOutcome
 
 
-def store_path(ref: CollectionRef, path: Path, parts: Parts) -> StoredPath:
+def store_path(ref: CollectionRef, path: Path, intake: Intake, removal: Removal) -> StoredPath:
     """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
     ingested by the caller. Raises like `store_document`, and OSError."""
     path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
-    with parts.intake.database.reading() as session:
+    with intake.database.reading() as session:
         earlier_id = session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()
     if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
-            if store_exchange(ref.tenant_id, earlier_id, None, body, parts, alone).is_new:
+            if store_exchange(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new:
                 return StoredPath(earlier_id, "replaced")
-            with parts.intake.database.writing() as session:
-                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), parts.intake.index_fingerprint)
+            with intake.database.writing() as session:
+                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), intake.index_fingerprint)
             return StoredPath(earlier_id, "none")
     with path.open("rb") as body:
-        document_id = store_document(ref, path.name, body, parts, by_path=True).document_id
+        document_id = store_document(ref, path.name, body, intake, by_path=True).document_id
     outcome: EarlierOutcome = "none"
     if earlier_id is not None and earlier_id != document_id:
         still = is_of_path_alone(path_sha256)
-        deleted = delete_documents(ref.tenant_id, ref.collection_id, [earlier_id], parts, still)
+        deleted = delete_documents(ref.tenant_id, ref.collection_id, [earlier_id], removal, still)
         outcome = "replaced" if deleted else "kept"
-    with parts.intake.database.writing() as session:
+    with intake.database.writing() as session:
         session.merge(
             IngestedPathRow(collection_id=ref.collection_id, path_sha256=path_sha256, document_id=document_id)
         )

@@ -1,7 +1,6 @@
 """What a file is accepted with."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from ragkv.db.database import Database
 from ragkv.files import FileStore
@@ -9,17 +8,19 @@ from ragkv.queue import Queue
 from ragkv.settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
 class Intake:
-    """Where accepted files go, within the limits of the settings. fingerprint: see `Parts.index_fingerprint`; models
-    are read for it when it is first needed."""
+    """Where accepted files go, within the limits of the settings."""
 
-    database: Database
-    files: FileStore
-    settings: Settings
-    queue: Queue
-    fingerprint: Callable[[], str]
+    def __init__(
+        self, database: Database, files: FileStore, settings: Settings, queue: Queue, fingerprint: Callable[[], str]
+    ) -> None:
+        """fingerprint: see `Parts.index_fingerprint`; models are read for it when it is first needed."""
+        self.database = database
+        self.files = files
+        self.settings = settings
+        self.queue = queue
+        self._fingerprint = fingerprint
 
     @property
     def index_fingerprint(self) -> str:
-        return self.fingerprint()
+        return self._fingerprint()

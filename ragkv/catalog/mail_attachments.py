@@ -9,9 +9,11 @@ import msgspec
 
 from ragkv.access.audit import Change, add_change
 from ragkv.catalog.documents import DocumentView, find_document, insert_document, remove_orphans, revive, view_of
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.metadata import Metadata
 from ragkv.catalog.originals import uploads_lock
 from ragkv.catalog.quotas import check_quota
+from ragkv.catalog.removal import Removal
 from ragkv.db.collections import collection_changed
 from ragkv.db.database import Database, advisory_lock
 from ragkv.db.documents import document_by_hash
@@ -28,7 +30,6 @@ from ragkv.db.tenants import collection_ref
 from ragkv.errors import Conflict, Rejected, TooLarge
 from ragkv.files import Received
 from ragkv.observe.logs import request_id
-from ragkv.parts import Parts
 from ragkv.status import Status
 from ragkv.tenancy import CollectionRef
 
@@ -98,7 +99,9 @@ def document_detail(tenant_id: str, document_id: str, database: Database) -> Doc
     return DocumentDetail(**msgspec.structs.asdict(view), attachments=attachments, attached_to=mails)
 
 
-def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, bytes]], parts: Parts) -> list[str]:
+def settle_attachments(
+    document: DocumentRow, attached: Iterable[tuple[str, bytes]], intake: Intake, removal: Removal
+) -> list[str]:
     """Make documents of the files (name, body) that a document has attached now, with its metadata.
 
     Returns the ids of new ones, which are to be queued. Bytes that the collection has are the same document. One that
@@ -109,30 +112,30 @@ def settle_attachments(document: DocumentRow, attached: Iterable[tuple[str, byte
     files: dict[str, _File] = {}
     for ordinal, (name, body) in enumerate(attached):
         files.setdefault(hashlib.sha256(body).hexdigest(), _File(ordinal, name, body))
-    with parts.intake.database.reading() as session:
+    with intake.database.reading() as session:
         rows = {row.sha256: row for row in session.scalars(attachments_of(document.id))}
         place = _MailPlace(*uploads_of(session, document.id, MAX_DEPTH)) if files else _MailPlace(0, ())
     if not files and not rows:
         return []
-    ref = collection_ref(document.tenant_id, document.collection_id, parts.intake.database)
+    ref = collection_ref(document.tenant_id, document.collection_id, intake.database)
     due = [sha256 for sha256 in files if sha256 not in rows or rows[sha256].error is not None]
     new = list[str]()
     for number, sha256 in enumerate(due, start=1):
         try:
-            new.append(_accept(ref, document, files[sha256], place, parts, is_known=sha256 in rows))
+            new.append(_accept(ref, document, files[sha256], place, intake, is_known=sha256 in rows))
         except Rejected as refusal:
             is_last = isinstance(refusal, _NoMore)
             more = f" (so are {len(due) - number:,} more files of this mail)" if is_last and number < len(due) else ""
-            with parts.intake.database.writing() as session:
+            with intake.database.writing() as session:
                 _check_unchanged(session, document)
                 _note(session, document, sha256, files[sha256], error=f"{refusal}{more}")
             if is_last:
                 break
     if removed := list(rows.keys() - files.keys()):
-        with parts.intake.database.writing() as session:
+        with intake.database.writing() as session:
             _check_unchanged(session, document)
             session.execute(forget_attachments([document.id], removed))
-        remove_orphans(document.tenant_id, document.collection_id, parts)
+        remove_orphans(document.tenant_id, document.collection_id, removal)
     return new
 
 
@@ -144,19 +147,19 @@ def waiting_attachments(mail_id: str, database: Database) -> Sequence[str]:
 
 
 def _accept(
-    ref: CollectionRef, mail: DocumentRow, file: _File, place: _MailPlace, parts: Parts, *, is_known: bool
+    ref: CollectionRef, mail: DocumentRow, file: _File, place: _MailPlace, intake: Intake, *, is_known: bool
 ) -> str:
     """The id of the document. Raises Rejected if it cannot be kept. is_known: it is among the mail's attachments."""
     if place.depth == MAX_DEPTH:
         raise _NoMore(f"it is nested more than {MAX_DEPTH} mails deep: upload it separately")
     with (
-        parts.intake.files.receive(io.BytesIO(file.body), parts.intake.settings.max_upload_bytes) as received,
-        parts.intake.database.writing() as session,
+        intake.files.receive(io.BytesIO(file.body), intake.settings.max_upload_bytes) as received,
+        intake.database.writing() as session,
     ):
         labels = _check_unchanged(session, mail).labels
         _check_number(session, place.uploads, int(is_known))
-        document_id = _insert(session, ref, mail, labels, file, received, parts)
-        parts.intake.files.keep(mail.tenant_id, received)
+        document_id = _insert(session, ref, mail, labels, file, received, intake)
+        intake.files.keep(mail.tenant_id, received)
     return document_id
 
 
@@ -177,16 +180,16 @@ def _insert(
     labels: Metadata,
     file: _File,
     received: Received,
-    parts: Parts,
+    intake: Intake,
 ) -> str:
     document = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
     if document is None:
         document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
-        check_quota(session, mail.tenant_id, received.num_bytes, parts.intake.settings)
+        check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)
         add_change(session, _addition(mail, document_id))
     else:
         document_id = document.id
-        revive(session, document, parts.intake.index_fingerprint)
+        revive(session, document, intake.index_fingerprint)
     _note(session, mail, received.sha256, file, document_id=document_id)
     if document is None:
         session.execute(collection_changed(ref.collection_id))

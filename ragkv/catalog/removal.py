@@ -1,7 +1,6 @@
 """Removal of documents and of everything made from them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ragkv.catalog.originals import discard_all_unnamed, uploads_lock
@@ -14,40 +13,48 @@ from ragkv.db.tables import DocumentRow
 from ragkv.db.webhooks import forget_deliveries_about
 from ragkv.embedded_redis import AppendLog
 from ragkv.files import FileStore
-from ragkv.parts import Parts
 
 if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
     from ragkv.answer_cache.recent import RecentAnswers
     from ragkv.answer_cache.ring import AnswerRing
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.retriever import Retriever
-    from sqlalchemy import ColumnElement
 
 
-@dataclass(frozen=True, slots=True)
 class Removal:
-    """Where documents leave something: what their removal needs.
+    """Where documents leave something: what their removal needs."""
 
-    index: the search index on a server, None without one; the server may be away. retriever: that of this process, None
-    as long as it has not searched.
-    """
-
-    database: Database
-    files: FileStore
-    kv_store: "KVStore"
-    answer_ring: "AnswerRing"
-    recent_answers: "RecentAnswers"
-    append_log: AppendLog | None
-    index: "Callable[[], QdrantIndex | None]"
-    retriever: "Callable[[], Retriever | None]"
+    def __init__(
+        self,
+        database: Database,
+        files: FileStore,
+        kv_store: "KVStore",
+        answer_ring: "AnswerRing",
+        recent_answers: "RecentAnswers",
+        append_log: AppendLog | None,
+        index: "Callable[[], QdrantIndex | None]",
+        retriever: "Callable[[], Retriever | None]",
+    ) -> None:
+        """index: the search index on a server, None without one; the server may be away. retriever: that of this
+        process, None as long as it has not searched."""
+        self.database = database
+        self.files = files
+        self.kv_store = kv_store
+        self.answer_ring = answer_ring
+        self.recent_answers = recent_answers
+        self.append_log = append_log
+        self.index = index
+        self.retriever = retriever
 
 
 def remove_documents(
     tenant_id: str,
     collection_id: str,
     document_ids: Sequence[str],
-    parts: Parts,
+    removal: Removal,
     still: "ColumnElement[bool] | None" = None,
     when_changed: Callable[[], None] = lambda: None,
 ) -> list[str]:
@@ -59,11 +66,11 @@ def remove_documents(
     removed ones. Kept answers are to go after. A crash in between leaves files, which the sweep finds. Raises
     Unavailable, before anything is gone from the database, when the index is away.
     """
-    with parts.removal.database.writing() as session:
+    with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         rows = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids, still)).all()
         ids = [document_id for document_id, *_ in rows]
-        if ids and (index := parts.removal.index()) is not None:
+        if ids and (index := removal.index()) is not None:
             index.delete_from_collection(tenant_id, collection_id, ids)
         keys = session.scalars(keys_of_documents(ids)).all()
         session.connection().execute(forget_documents(ids))
@@ -76,6 +83,6 @@ def remove_documents(
     if ids:
         when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
-    discard_all_unnamed(tenant_id, hashes, parts.removal.database, parts.removal.files)
-    parts.removal.kv_store.delete(unused)
+    discard_all_unnamed(tenant_id, hashes, removal.database, removal.files)
+    removal.kv_store.delete(unused)
     return ids

@@ -1,7 +1,7 @@
 """Queues documents: new ones, those whose message was lost, and those that are outdated by other models or settings."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ragkv.db.clock import now_of
@@ -9,8 +9,10 @@ from ragkv.db.database import Database, lift_time_limits
 from ragkv.db.documents import count_of_other_encoders, note_encoder, read_outdated_again, stuck_documents
 from ragkv.db.kv_rules import makings_in_use, precompute_outdated_again
 from ragkv.errors import Unavailable
+from ragkv.kv_rule import KVRule
 from ragkv.parts import Parts
 from ragkv.queue import Queue
+from ragkv.settings import Settings
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -36,22 +38,26 @@ def refresh_outdated(parts: Parts) -> int:
                 count,
             )
         chunks = session.connection().execute(read_outdated_again(parts.index_fingerprint)).rowcount
-        return chunks + _refresh_outdated_kv(session, parts)
+        return chunks + _refresh_outdated_kv(session, parts.settings, parts.index_fingerprint, parts.kv_fingerprint)
 
 
-def refresh_outdated_kv(parts: Parts) -> int:
+def refresh_outdated_kv(
+    database: Database, settings: Settings, index_fingerprint: str, kv_fingerprint: Callable[[KVRule], str]
+) -> int:
     """`refresh_outdated`, of KV alone: chunks and vectors stay as they are."""
-    with parts.database.writing() as session:
+    with database.writing() as session:
         lift_time_limits(session)
-        return _refresh_outdated_kv(session, parts)
+        return _refresh_outdated_kv(session, settings, index_fingerprint, kv_fingerprint)
 
 
-def _refresh_outdated_kv(session: "Session", parts: Parts) -> int:
+def _refresh_outdated_kv(
+    session: "Session", settings: Settings, index_fingerprint: str, kv_fingerprint: Callable[[KVRule], str]
+) -> int:
     outdated = 0
     for own in session.execute(makings_in_use()).all():
         kv_format, compress, keep = own
-        rule = parts.settings.kv_rule.in_place_of(kv_format, compress=compress, keep=keep)
-        again = precompute_outdated_again(parts.index_fingerprint, parts.kv_fingerprint(rule), own)
+        rule = settings.kv_rule.in_place_of(kv_format, compress=compress, keep=keep)
+        again = precompute_outdated_again(index_fingerprint, kv_fingerprint(rule), own)
         outdated += session.connection().execute(again).rowcount
     return outdated
 

@@ -209,18 +209,20 @@ class _Sync:
         if earlier_id is not None and not self._lease.is_shared(earlier_id, file.key):
             with files.open(file.key) as body, suppress(Conflict, NotFound):
                 own = is_kept_by(self._source.id)  # it may have been uploaded since, or attached
-                exchanged = exchange_file(ref.tenant_id, earlier_id, None, body, self._parts, own)
+                exchanged = exchange_file(
+                    ref.tenant_id, earlier_id, None, body, self._parts.intake, self._parts.removal, own
+                )
                 if exchanged.is_new:
                     self.tally.changed += 1
                     self._note("Replace a document from a data source", [earlier_id])
                     return earlier_id
                 if exchanged.view.status is Status.FAILED:
-                    retry_document(ref.tenant_id, earlier_id, self._parts)
+                    retry_document(ref.tenant_id, earlier_id, self._parts.database, self._parts.intake)
                 self.tally.unchanged += 1
                 return earlier_id
         origin = Origin(self._source.id, self._location.of_file(file.key))
         with files.open(file.key) as body:
-            accepted = accept_document(ref, file.key, body, self._parts, origin=origin)
+            accepted = accept_document(ref, file.key, body, self._parts.intake, origin=origin)
         if accepted.created:
             self._note("Add a document from a data source", [accepted.document_id])
         if earlier_id is None:
@@ -269,7 +271,7 @@ class _Sync:
         if not document_ids:
             return
         place = self._source.tenant_id, self._source.collection_id
-        if deleted := delete_documents(*place, document_ids, self._parts, is_kept_by(self._source.id)):
+        if deleted := delete_documents(*place, document_ids, self._parts.removal, is_kept_by(self._source.id)):
             self._note("Delete a document that its data source lost", deleted)
 
     def _go_on(self) -> None:

@@ -16,7 +16,7 @@ from ragkv.errors import NotFound
 from ragkv.files import FileStore, Readable
 from ragkv.ids import is_id, new_id, utc_now
 from ragkv.page import Page, PageRequest
-from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
@@ -33,12 +33,14 @@ class FileView(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
 
 
-def keep_file(tenant_id: str, name: str, purpose: str, body: Readable, parts: Parts) -> FileView:
+def keep_file(
+    tenant_id: str, name: str, purpose: str, body: Readable, database: Database, settings: Settings, files: FileStore
+) -> FileView:
     """Store the bytes under a new id. Equal bytes are stored once, whatever they are files or documents of.
 
     Raises Rejected for an empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
-    with parts.files.receive(body, parts.settings.max_upload_bytes) as received, parts.database.writing() as session:
+    with files.receive(body, settings.max_upload_bytes) as received, database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         row = FileRow(
             id=new_id(),
@@ -50,8 +52,8 @@ def keep_file(tenant_id: str, name: str, purpose: str, body: Readable, parts: Pa
             created_at=utc_now(),
         )
         session.add(row)
-        check_byte_quota(session, tenant_id, received.num_bytes, parts.settings)
-        parts.files.keep(tenant_id, received)
+        check_byte_quota(session, tenant_id, received.num_bytes, settings)
+        files.keep(tenant_id, received)
         return file_view_of(row)
 
 

@@ -7,6 +7,8 @@ import msgspec
 
 from ragkv.errors import Forbidden, NotFound, RagKVError
 from ragkv.parts import Parts
+from ragkv.settings import Settings
+from ragkv.tenancy import CollectionRef
 from ragkv.writer import EMBEDDED_WRITER, Card, install, read_card, remove
 
 EMBEDDED = "embedded"
@@ -36,7 +38,7 @@ class Writers(msgspec.Struct, frozen=True, kw_only=True):
 
 def writers(tenant_id: str, parts: Parts) -> Writers:
     """The writer in use and those in the folder `writers` of the data folder. Raises Forbidden: see `_check`."""
-    _check(tenant_id, parts)
+    _check(tenant_id, parts.default_collection)
     in_use = _card(parts.settings.writer_dir)
     if in_use and in_use.model_fingerprint != parts.model_fingerprint:
         in_use = None
@@ -47,7 +49,7 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
         restart_needed=present != parts.writer_fingerprint,
         available=tuple(
             Writer(name=name, card=card, objections=tuple(card.objections(parts.model_fingerprint)))
-            for name, folder in _folders(parts).items()
+            for name, folder in _folders(parts.settings).items()
             if (card := _card(folder))
         ),
     )
@@ -55,8 +57,8 @@ def writers(tenant_id: str, parts: Parts) -> Writers:
 
 def use_writer(tenant_id: str, name: str, parts: Parts) -> Writers:
     """Put a writer into use from the next start on. Raises NotFound for an unknown name, Rejected for objections."""
-    _check(tenant_id, parts)
-    if (folder := _folders(parts).get(name)) is None:
+    _check(tenant_id, parts.default_collection)
+    if (folder := _folders(parts.settings).get(name)) is None:
         raise NotFound(f"there is no writer {name}: its folder would be {parts.settings.writers_dir / name}")
     install(folder, parts.settings.writer_dir, parts.model_fingerprint)
     return writers(tenant_id, parts)
@@ -64,22 +66,22 @@ def use_writer(tenant_id: str, name: str, parts: Parts) -> Writers:
 
 def stop_writer(tenant_id: str, parts: Parts) -> Writers:
     """Use the plain model from the next start on."""
-    _check(tenant_id, parts)
+    _check(tenant_id, parts.default_collection)
     remove(parts.settings.writer_dir)
     return writers(tenant_id, parts)
 
 
-def _folders(parts: Parts) -> dict[str, Path]:
+def _folders(settings: Settings) -> dict[str, Path]:
     """Folders that may hold a writer, by name: those in `writers` of the data folder, and the one that comes with
     ragkv."""
-    trained = parts.settings.writers_dir
+    trained = settings.writers_dir
     folders = sorted(trained.iterdir()) if trained.is_dir() else ()
     return {EMBEDDED: EMBEDDED_WRITER, **{folder.name: folder for folder in folders if folder.is_dir()}}
 
 
-def _check(tenant_id: str, parts: Parts) -> None:
+def _check(tenant_id: str, default_collection: CollectionRef) -> None:
     """All tenants' chunks are written by one model: its choice is the default tenant's."""
-    if tenant_id != parts.default_collection.tenant_id:
+    if tenant_id != default_collection.tenant_id:
         raise Forbidden("the writer serves all tenants: only keys of the default tenant may see and change it")
 
 

@@ -22,6 +22,7 @@ from ragkv.catalog.syncing import SyncTally, sync_now
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.db.data_sources import FileStatus
+from ragkv.db.database import Database
 from ragkv.page import MAX_PAGE, all_pages
 from ragkv.parts import Parts
 from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
@@ -52,9 +53,9 @@ def data_sources() -> None:
 def add(location: str, tenant: str, collection: str, minutes: int, *, watch: bool | None) -> None:
     """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         source = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
-        _note(tenant_id, "Create a data source", "add", source.id, parts)
+        _note(tenant_id, "Create a data source", "add", source.id, parts.database)
     click.echo(source.id)
 
 
@@ -63,7 +64,7 @@ def add(location: str, tenant: str, collection: str, minutes: int, *, watch: boo
 def show_all(tenant: str) -> None:
     """List data sources with their files by status."""
     with opened_parts(Parts.prepare_database) as parts:
-        for source in list_data_sources(tenant_id_of(tenant, parts), parts.database):
+        for source in list_data_sources(tenant_id_of(tenant, parts.database), parts.database):
             files = source.files
             click.echo(f"{source.id}  {source.location}")
             click.echo(
@@ -83,7 +84,7 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
     file_status = None if status is None else FileStatus(status)
     console = Console(soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         view = data_source_view(tenant_id, data_source_id, parts.database)
         reason = f": {view.error}" if view.error else ""
         console.print(f"{view.location}  {view.status}{reason}{_watched(view)}", highlight=False, markup=False)
@@ -105,11 +106,11 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     """
     console = Console(stderr=True, soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         source = data_source_view(tenant_id, data_source_id, parts.database)
         if confirm:
             request_sync(tenant_id, source.id, confirm=True, database=parts.database)
-            _note(tenant_id, "Sync a data source", "sync --confirm", source.id, parts)
+            _note(tenant_id, "Sync a data source", "sync --confirm", source.id, parts.database)
         with console.status(Text(source.location)) as status:
 
             def show(tally: SyncTally) -> bool:
@@ -163,9 +164,9 @@ def unwatch(data_source_id: str, tenant: str) -> None:
 def _changed(data_source_id: str, tenant: str, command: str, **change: bool) -> str:
     """Make a change to a data source, and note it in the audit log. Its location."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         changed = change_data_source(tenant_id, data_source_id, parts.database, **change)
-        _note(tenant_id, "Update a data source", command, changed.id, parts)
+        _note(tenant_id, "Update a data source", command, changed.id, parts.database)
     return changed.location
 
 
@@ -175,15 +176,15 @@ def _changed(data_source_id: str, tenant: str, command: str, **change: bool) -> 
 def remove(data_source_id: str, tenant: str) -> None:
     """Disconnect a data source. Its documents stay."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         remove_data_source(tenant_id, data_source_id, parts.database)
-        _note(tenant_id, "Delete a data source", "remove", data_source_id, parts)
+        _note(tenant_id, "Delete a data source", "remove", data_source_id, parts.database)
     click.echo(f"{data_source_id} is removed")
 
 
-def _note(tenant_id: str, action: str, command: str, data_source_id: str, parts: Parts) -> None:
+def _note(tenant_id: str, action: str, command: str, data_source_id: str, database: Database) -> None:
     change = Change(tenant_id, None, action, f"ragkv data-sources {command}", COMMAND_LINE, [data_source_id])
-    record_change(change, parts.database)
+    record_change(change, database)
 
 
 def _watched(view: DataSourceView) -> str:

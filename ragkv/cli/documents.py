@@ -11,6 +11,7 @@ from ragkv.catalog.documents import DocumentView, delete_document, document_view
 from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.page import MAX_PAGE
 from ragkv.parts import Parts
@@ -44,7 +45,7 @@ def show(
     """List documents, newest first."""
     console = Console(soft_wrap=True)
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         ref = None if collection is None else collection_ref(tenant_id, collection, parts.database)
         document_filter = DocumentFilter(
             tenant_id, None if ref is None else ref.collection_id, None if status is None else Status(status), name
@@ -66,13 +67,13 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
     A worker reads it; questions are answered from the earlier file until then.
     """
     with opened_parts(Parts.prepare_database) as parts, file.open("rb") as body:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         old = document_view(tenant_id, document_id, parts.database)
 
         def note() -> None:
-            _note(tenant_id, "Replace a document's file", "replace", [document_id], parts)
+            _note(tenant_id, "Replace a document's file", "replace", [document_id], parts.database)
 
-        after = replace_document(tenant_id, document_id, file.name, body, parts, note)
+        after = replace_document(tenant_id, document_id, file.name, body, parts.intake, parts.removal, note)
     if after.status is Status.ACCEPTED:
         click.echo(f"{document_id}: {old.name} is replaced by {after.name}, which a worker will read")
     else:
@@ -86,12 +87,12 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
 def delete(document_id: str, tenant: str, *, yes: bool) -> None:
     """Delete a document and everything made from it, the attachments of a mail too."""
     with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts)
+        tenant_id = tenant_id_of(tenant, parts.database)
         document = document_view(tenant_id, document_id, parts.database)
         if not yes:
             click.confirm(f"Delete {document.name} and everything made from it?", abort=True)
-        deleted = delete_document(tenant_id, document_id, parts)
-        _note(tenant_id, "Delete a document", "delete", deleted, parts)
+        deleted = delete_document(tenant_id, document_id, parts.removal)
+        _note(tenant_id, "Delete a document", "delete", deleted, parts.database)
     also = f", and {plural(len(deleted) - 1, 'attachment')}" if len(deleted) > 1 else ""
     click.echo(f"{document.name} is deleted{also}")
 
@@ -101,6 +102,6 @@ def _line(document: DocumentView) -> str:
     return f"{document.id}  {document.status:10}  {document.name}{f': {problem}' if problem else ''}"
 
 
-def _note(tenant_id: str, action: str, command: str, document_ids: list[str], parts: Parts) -> None:
+def _note(tenant_id: str, action: str, command: str, document_ids: list[str], database: Database) -> None:
     change = Change(tenant_id, None, action, f"ragkv documents {command}", COMMAND_LINE, document_ids)
-    record_change(change, parts.database)
+    record_change(change, database)

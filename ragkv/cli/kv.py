@@ -13,6 +13,7 @@ from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import shown
 from ragkv.compression import MOST, CompressionMethod
+from ragkv.db.database import Database
 from ragkv.db.tenants import collection_ref
 from ragkv.kv_rule import KVWhen
 from ragkv.parts import Parts
@@ -51,7 +52,13 @@ def kv() -> None:
 def stats(tenant: str) -> None:
     """Show the KV of a tenant by tier, and how it was used in the last 24 hours."""
     with opened_parts(Parts.prepare_database) as parts:
-        seen = admin.overview(tenant_id_of(tenant, parts), parts)
+        seen = admin.overview(
+            tenant_id_of(tenant, parts.database),
+            parts.database,
+            parts.settings,
+            parts.kv_store,
+            parts.default_collection,
+        )
     disk, device, remote = seen.tiers.disk, seen.tiers.device, seen.tiers.remote
     limit = f" of {_size(seen.limit_bytes)}" if seen.limit_bytes else ""
     table = Table(box=None, show_header=False)
@@ -77,7 +84,7 @@ def stats(tenant: str) -> None:
 def show(tenant: str) -> None:
     """List the KV of a tenant by collection. KV that two collections share counts in both."""
     with opened_parts(Parts.prepare_database) as parts:
-        collections = list(admin.kv_of_collections(tenant_id_of(tenant, parts), parts.database))
+        collections = list(admin.kv_of_collections(tenant_id_of(tenant, parts.database), parts.database))
     table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
     for collection in collections:
         table.add_row(
@@ -107,10 +114,10 @@ def unpin(tenant: str, collection: str | None, document: str | None) -> None:
 
 def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: bool) -> None:
     with opened_parts(Parts.prepare_database) as parts:
-        owner = _owner(tenant, collection, document, parts)
+        owner = _owner(tenant, collection, document, parts.database)
         if owner.collection_id is None and owner.document_id is None:
             raise click.UsageError("name a --collection or a --document")
-        held = admin.pin(owner, parts, pinned=pinned)
+        held = admin.pin(owner, parts.database, parts.settings, pinned=pinned)
     click.echo(f"{'pinned' if pinned else 'unpinned'}: {held.files:,} files, {_size(held.bytes)}")
 
 
@@ -120,7 +127,9 @@ def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: b
 def evict(tenant: str, collection: str | None, document: str | None) -> None:
     """Remove KV, pinned or not. KV that others share is kept."""
     with opened_parts(Parts.prepare_database) as parts:
-        freed = evict_kv(_owner(tenant, collection, document, parts), parts)
+        freed = evict_kv(
+            _owner(tenant, collection, document, parts.database), parts.database, parts.kv_store, parts.worker_counters
+        )
     click.echo(f"evicted: {freed.files:,} files, {_size(freed.bytes)}")
 
 
@@ -129,12 +138,12 @@ def evict(tenant: str, collection: str | None, document: str | None) -> None:
 def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
     """Have the workers compute evicted KV before a question needs it."""
     with opened_parts(Parts.prepare_database) as parts:
-        owner = _owner(tenant, collection, document, parts)
+        owner = _owner(tenant, collection, document, parts.database)
         if owner.document_id is not None:
-            admin.rebuild_document(owner.tenant_id, owner.document_id, parts)
+            admin.rebuild_document(owner.tenant_id, owner.document_id, parts.database, parts.queue)
             click.echo("queued: 1 document")
             return
-        queued = admin.rebuild_evicted(owner, parts)
+        queued = admin.rebuild_evicted(owner, parts.database, parts.intake)
     click.echo(f"queued: {queued.documents:,} documents")
 
 
@@ -148,7 +157,7 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
     From bf16 no model is needed; from a quantised format, KV is computed again.
     """
     with opened_parts(Parts.prepare) as parts:
-        owner = _owner(tenant, collection, None, parts)
+        owner = _owner(tenant, collection, None, parts.database)
         stored_format = change_rule(owner, KVRulePatch(format=kv_format), parts).format
     click.echo(f"{collection}: the workers keep KV in {stored_format}, and convert the existing KV")
 
@@ -184,7 +193,7 @@ def rule(
     """
     with opened_parts(Parts.prepare) as parts:
         patch = KVRulePatch(when=when, uses=uses, write=write, compress=compress, keep=keep)
-        rule = change_rule(_owner(tenant, collection, None, parts), patch, parts)
+        rule = change_rule(_owner(tenant, collection, None, parts.database), patch, parts)
         has_store = parts.settings.kv_remote is not None
     often = f" ({rule.uses})" if KVWhen.NTH_USE in (rule.when, rule.write if has_store else None) else ""
     uploaded = f", uploaded: {rule.write}" if has_store else ""
@@ -200,7 +209,7 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
     Stops at this disk's limit for KV. Questions do not wait for it.
     """
     with opened_parts(Parts.prepare_database) as parts:
-        steps = warm_kv(_owner(tenant, collection, document, parts), parts)
+        steps = warm_kv(_owner(tenant, collection, document, parts.database), parts)
         done = shown(steps, "warming", lambda step: (step.looked_at, step.total))
     click.echo(
         f"{done.files:,} of {done.total:,} files are in memory, {_size(done.bytes)}: {done.loaded:,} loaded from the object "
@@ -216,7 +225,13 @@ def verify(tenant: str, collection: str | None, document: str | None) -> None:
     """Read every KV file and check it. Damaged files are removed. Documents that lost KV are named: rebuild them. The
     exit code is 1 if any were lost."""
     with opened_parts(Parts.prepare_database) as parts:
-        steps = verify_kv(_owner(tenant, collection, document, parts), parts)
+        steps = verify_kv(
+            _owner(tenant, collection, document, parts.database),
+            parts.database,
+            parts.kv_store,
+            parts.kv_remote,
+            parts.layout,
+        )
         verification = shown(steps, "verifying", lambda step: (step.checked, step.total))
     lost = verification.damaged + verification.missing
     click.echo(
@@ -244,16 +259,16 @@ def _use_of(rate: HitRate, loads: Sequence[TierLoads]) -> Table:
     return table
 
 
-def _owner(tenant: str, collection: str | None, document: str | None, parts: Parts) -> KVOwner:
+def _owner(tenant: str, collection: str | None, document: str | None, database: Database) -> KVOwner:
     """The owner of KV that the options name. Raises NotFound for a tenant, collection or document that does not
     exist."""
     if collection and document:
         raise click.UsageError("name a --collection or a --document, not both")
-    tenant_id = tenant_id_of(tenant, parts)
+    tenant_id = tenant_id_of(tenant, database)
     if collection:
-        return KVOwner(tenant_id, collection_ref(tenant_id, collection, parts.database).collection_id)
+        return KVOwner(tenant_id, collection_ref(tenant_id, collection, database).collection_id)
     if document:
-        document_view(tenant_id, document, parts.database)
+        document_view(tenant_id, document, database)
     return KVOwner(tenant_id, document_id=document)
 
 

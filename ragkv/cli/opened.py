@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ragkv.db.database import Database
 from ragkv.db.tenants import find_collection_ref
 from ragkv.parts import Parts
 from ragkv.settings import Settings
@@ -21,6 +22,6 @@ def opened_parts(prepare: Callable[[Parts], object] | None = None) -> Iterator[P
         parts.close()
 
 
-def tenant_id_of(name: str, parts: Parts) -> str:
+def tenant_id_of(name: str, database: Database) -> str:
     """The tenant's id. Raises NotFound."""
-    return find_collection_ref(parts.database, name).tenant_id
+    return find_collection_ref(database, name).tenant_id

@@ -9,6 +9,7 @@ import msgspec
 from ragkv.catalog.changes import Queued, queue_again
 from ragkv.catalog.collection import position_by_name
 from ragkv.catalog.documents import DocumentView, document_view, find_document
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.requeue import enqueue
 from ragkv.db.collections import BY_NAME, pins_of_collections
 from ragkv.db.database import BESIDE_NEW_ROWS, Database, advisory_lock
@@ -30,11 +31,12 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.page import MAX_PAGE, all_pages
-from ragkv.parts import Parts
+from ragkv.queue import Queue
+from ragkv.settings import Settings
 from ragkv.statistics.summary import tier_use
 from ragkv.statistics.views import HitRate, TierLoads
 from ragkv.status import Status
-from ragkv.tenancy import KVOwner
+from ragkv.tenancy import CollectionRef, KVOwner
 from ragkv.upkeep.room import check_pins, limit_now
 
 if TYPE_CHECKING:
@@ -148,29 +150,36 @@ class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def overview(
-    tenant_id: str, parts: Parts, collections: CollectionKVPage = NO_COLLECTIONS, *, of_all: bool = True
+    tenant_id: str,
+    database: Database,
+    settings: Settings,
+    kv_store: "KVStore",
+    default_collection: CollectionRef,
+    collections: CollectionKVPage = NO_COLLECTIONS,
+    *,
+    of_all: bool = True,
 ) -> KVOverview:
     """All of a tenant's KV, with that of these collections. Looks at every file: it may take a second. `of_all`: for
     the default tenant, with what each tenant has."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
-        sees_all = of_all and tenant_id == parts.default_collection.tenant_id
+        sees_all = of_all and tenant_id == default_collection.tenant_id
         tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
-        limit = limit_now(session, parts.settings)
-        has_remote = parts.settings.kv_remote is not None
+        limit = limit_now(session, settings)
+        has_remote = settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
         entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
     capacity = used = None
-    if parts.settings.engine_url is None:
-        capacity, share = int(parts.settings.kv_cache_gib * GIB), engine_cache_use()
+    if settings.engine_url is None:
+        capacity, share = int(settings.kv_cache_gib * GIB), engine_cache_use()
         used = None if share is None else int(capacity * share)
     tiers = KVTiers(
         DeviceTier(capacity, used),
-        HostTier(None if entries is None else _resident([key for key, *_ in entries], parts.kv_store)),
-        KVAmount(files, size, tokens) if entries is None or not has_remote else _on_disk(entries, parts.kv_store),
+        HostTier(None if entries is None else _resident([key for key, *_ in entries], kv_store)),
+        KVAmount(files, size, tokens) if entries is None or not has_remote else _on_disk(entries, kv_store),
         remote,
     )
-    hit_rate, loads = tier_use(tenant_id, "24h", parts.database)
+    hit_rate, loads = tier_use(tenant_id, "24h", database)
     return KVOverview(tiers, collections.items, collections.next, tenants, limit or None, last_used, hit_rate, loads)
 
 
@@ -217,33 +226,33 @@ def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str
         return {document_id: KVAmount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
 
 
-def pin(owner: KVOwner, parts: Parts, *, pinned: bool) -> HeldKV:
+def pin(owner: KVOwner, database: Database, settings: Settings, *, pinned: bool) -> HeldKV:
     """Keep the KV of a document or a collection from being evicted to make room, or no longer.
 
     Raises NotFound, Conflict for more than the tenant may pin.
     """
-    with parts.database.writing() as session:
+    with database.writing() as session:
         advisory_lock(session, f"pins of {owner.tenant_id}")  # of two at once, one sees what the other pinned
         _row(session, owner, lock=True).kv_pinned = pinned
         session.flush()
         if pinned:
-            check_pins(session, owner.tenant_id, parts.settings)
-    return held_kv(owner, parts.database)
+            check_pins(session, owner.tenant_id, settings)
+    return held_kv(owner, database)
 
 
-def rebuild_document(tenant_id: str, document_id: str, parts: Parts) -> DocumentView:
+def rebuild_document(tenant_id: str, document_id: str, database: Database, queue: Queue) -> DocumentView:
     """Queue a document so that its KV is made where it is missing; nothing to do for one that is being read.
 
     It goes on answering. Raises NotFound, Conflict for a document that failed.
     """
-    with parts.database.writing() as session:
+    with database.writing() as session:
         document = find_document(session, tenant_id, document_id)
         if document.status is Status.FAILED:
             raise Conflict("the document failed: retry it first; there is nothing to rebuild yet")
         is_queued = request_kv(session, tenant_id, document_id, REBUILD)
     if is_queued:
-        enqueue(document_id, parts.queue)
-    return document_view(tenant_id, document_id, parts.database)
+        enqueue(document_id, queue)
+    return document_view(tenant_id, document_id, database)
 
 
 def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) -> bool:
@@ -255,9 +264,9 @@ def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) 
     return True
 
 
-def rebuild_evicted(owner: KVOwner, parts: Parts) -> Queued:
+def rebuild_evicted(owner: KVOwner, database: Database, intake: Intake) -> Queued:
     """Queue every document whose KV was evicted."""
-    return queue_again(evicted_documents(owner), precompute_again, REBUILD, parts)
+    return queue_again(evicted_documents(owner), precompute_again, REBUILD, database, intake)
 
 
 def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:

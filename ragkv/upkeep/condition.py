@@ -11,6 +11,7 @@ from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.files_io import check_room
 from ragkv.parts import Parts
 from ragkv.redis_client import check_takes, ping
+from ragkv.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +86,10 @@ def disk(parts: Parts) -> str:
     return OK
 
 
-def free_bytes(parts: Parts) -> int | None:
+def free_bytes(settings: Settings) -> int | None:
     """Free bytes where the data folder lies; None if that cannot be known."""
     try:
-        return shutil.disk_usage(parts.settings.data_dir).free
+        return shutil.disk_usage(settings.data_dir).free
     except OSError as error:
         log.warning("the data folder: %s", error)
         return None

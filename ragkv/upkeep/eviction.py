@@ -21,6 +21,7 @@ from ragkv.db.kv_entries import (
     remember_uses,
 )
 from ragkv.ids import batched, utc_now
+from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.cleaning import remove_files
@@ -51,15 +52,21 @@ class Freed(msgspec.Struct, frozen=True):
 NOTHING = Freed(0, 0)
 
 
-def evict(owner: KVOwner, parts: Parts, when_changed: Callable[[], None] = lambda: None) -> Freed:
+def evict(
+    owner: KVOwner,
+    database: Database,
+    kv_store: "KVStore",
+    worker_counters: WorkerCounters,
+    when_changed: Callable[[], None] = lambda: None,
+) -> Freed:
     """Remove the KV that is an owner's alone, pinned or not. KV that others use too stays.
 
     `when_changed` is called after each commit, before files go.
     """
-    with parts.database.reading() as session:
+    with database.reading() as session:
         entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
-    freed = evict_entries(entries, parts.database, parts.kv_store, when_changed)
-    parts.worker_counters.evicted("by_hand", freed.files, freed.bytes)
+    freed = evict_entries(entries, database, kv_store, when_changed)
+    worker_counters.evicted("by_hand", freed.files, freed.bytes)
     return freed
 
 
@@ -85,25 +92,30 @@ def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
-    candidates = {*forget_unused(unused, parts.database), *unnamed_kv(utc_now() - FILE_GRACE, parts)}
-    unnamed_keys = unnamed(candidates, parts)  # a document may have come back to some while the folder was read
+    candidates = {
+        *forget_unused(unused, parts.database),
+        *unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.kv_store, parts.prefixes),
+    }
+    unnamed_keys = unnamed(
+        candidates, parts.database, parts.prefixes
+    )  # a document may have come back to some while the folder was read
     freed = Freed(len(unnamed_keys), sum(parts.kv_store.bytes_of(key) for key in unnamed_keys))
     parts.kv_store.delete(unnamed_keys)
     parts.worker_counters.evicted("unused", freed.files, freed.bytes)
     remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
     if parts.kv_remote is not None:  # files of these keys may have been made anew
-        parts.kv_remote.delete(unnamed_objects(utc_now() - FILE_GRACE, parts))
+        parts.kv_remote.delete(unnamed_objects(utc_now() - FILE_GRACE, parts.database, parts.kv_remote, parts.prefixes))
     return freed
 
 
-def remove_unnamed_files(parts: Parts) -> Freed:
+def remove_unnamed_files(database: Database, kv_store: "KVStore", prefixes: Callable[[], set[str]]) -> Freed:
     """Remove the files of this host that nothing names: KV that was removed while another host had a copy, and files
     that were never finished. Objects stay."""
     cutoff = utc_now() - FILE_GRACE
-    keys = unnamed_kv(cutoff, parts)
-    freed = Freed(len(keys), sum(parts.kv_store.bytes_of(key) for key in keys))
-    parts.kv_store.drop(keys)
-    remove_files(partial_kv(cutoff, parts.kv_store))
+    keys = unnamed_kv(cutoff, database, kv_store, prefixes)
+    freed = Freed(len(keys), sum(kv_store.bytes_of(key) for key in keys))
+    kv_store.drop(keys)
+    remove_files(partial_kv(cutoff, kv_store))
     return freed
 
 

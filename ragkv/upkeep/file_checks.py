@@ -11,10 +11,9 @@ from ragkv.db.consistency import (
     lost_earlier_files,
     lost_uploads,
 )
-from ragkv.db.database import advisory_lock
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.file_tables import FileRow
-from ragkv.files import GONE, StoredFile
-from ragkv.parts import Parts
+from ragkv.files import GONE, FileStore, StoredFile
 from ragkv.upkeep.check import ConsistencyCheck, Grace, execute_all
 from ragkv.upkeep.cleaning import discard_files, remove_files
 from ragkv.upkeep.leftovers import abandoned_uploads, missing_files, unnamed_files
@@ -25,45 +24,45 @@ if TYPE_CHECKING:
 _SEPARATOR = "/"
 
 
-def _without_file(of_file: "Callable[[str, str], Select[str]]", parts: Parts) -> Sequence[str]:
+def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Database, files: FileStore) -> Sequence[str]:
     """Ids of the rows, as `of_file` finds them, of every file that is gone."""
-    with parts.database.reading() as session:
-        missing = missing_files(parts.database, parts.files)
+    with database.reading() as session:
+        missing = missing_files(database, files)
         return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
 
 
-def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+def _forget(file_ids: Sequence[str], grace: Grace, database: Database, files: FileStore) -> None:
     """Delete uploads whose file is still gone. Documents that were made of them stay."""
     for file_id in file_ids:
-        with parts.database.writing() as session:
+        with database.writing() as session:
             file = session.get(FileRow, file_id)
             if file is not None:
                 advisory_lock(session, uploads_lock(file.tenant_id))
-                if not parts.files.path(file.tenant_id, file.sha256).is_file():
+                if not files.path(file.tenant_id, file.sha256).is_file():
                     session.delete(file)
 
 
 FILE_CHECKS = (
     ConsistencyCheck(
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
-        lambda grace, parts: _without_file(lost_documents, parts),
+        lambda grace, parts: _without_file(lost_documents, parts.database, parts.files),
         # They answer from their chunks; the same bytes uploaded again bring them back.
         lambda ids, grace, parts: execute_all((change for document_id in ids for change in fail_document(document_id, GONE)), parts.database),
     ),
     ConsistencyCheck(
         "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",
-        lambda grace, parts: _without_file(lost_earlier_files, parts),
+        lambda grace, parts: _without_file(lost_earlier_files, parts.database, parts.files),
         lambda ids, grace, parts: execute_all([forget_earlier_files(ids)], parts.database),
     ),
     ConsistencyCheck(
         "uploads_without_file", "uploaded files whose content is gone", "removed",
-        lambda grace, parts: _without_file(lost_uploads, parts),
-        lambda names, grace, parts: _forget(names, grace, parts),
+        lambda grace, parts: _without_file(lost_uploads, parts.database, parts.files),
+        lambda names, grace, parts: _forget(names, grace, parts.database, parts.files),
     ),
     ConsistencyCheck(
         "unnamed_files", "files that no document or upload refers to", "removed",
         lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)],
-        lambda names, grace, parts: discard_files([StoredFile(*name.split(_SEPARATOR)) for name in names], parts),
+        lambda names, grace, parts: discard_files([StoredFile(*name.split(_SEPARATOR)) for name in names], parts.removal),
     ),
     ConsistencyCheck(
         "abandoned_uploads", "uploads that were never finished", "removed",

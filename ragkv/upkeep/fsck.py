@@ -6,6 +6,7 @@ import msgspec
 
 from ragkv.parts import Parts
 from ragkv.retrieve.index import Held
+from ragkv.settings import Settings
 from ragkv.upkeep.check import ConsistencyCheck, Grace
 from ragkv.upkeep.cleaning import delete_points
 from ragkv.upkeep.file_checks import FILE_CHECKS
@@ -18,13 +19,13 @@ _SEPARATOR = "/"
 POINT_CHECKS = (
     ConsistencyCheck(
         "stray_points", "vectors in Qdrant of documents that are gone", "removed",
-        lambda grace, parts: stray_points(parts),
-        lambda document_ids, grace, parts: delete_points(document_ids, parts),
+        lambda grace, parts: stray_points(parts.database, parts.server_index),
+        lambda document_ids, grace, parts: delete_points(document_ids, parts.server_index),
     ),
     ConsistencyCheck(
         "missing_points", "documents whose vectors in Qdrant do not match their chunks", "written again",
-        lambda grace, parts: [_SEPARATOR.join(held) for held in missing_points(parts)],
-        lambda names, grace, parts: write_points([Held(*name.split(_SEPARATOR)) for name in names], parts),
+        lambda grace, parts: [_SEPARATOR.join(held) for held in missing_points(parts.database, parts.server_index)],
+        lambda names, grace, parts: write_points([Held(*name.split(_SEPARATOR)) for name in names], parts.server_index, parts.source),
     ),
 )  # fmt: skip
 """Points on the Qdrant server against the chunks in the database."""
@@ -40,22 +41,22 @@ class Finding(msgspec.Struct, frozen=True):
     mended: bool
 
 
-def checks(parts: Parts, *, quick: bool) -> Sequence[ConsistencyCheck]:
+def checks(settings: Settings, *, quick: bool) -> Sequence[ConsistencyCheck]:
     """Files first, then what is made of them: mending one may leave work for the next. `quick` reads no KV."""
     damaged = () if quick else (DAMAGED_KV,)
-    points = POINT_CHECKS if parts.settings.qdrant_url is not None else ()
+    points = POINT_CHECKS if settings.qdrant_url is not None else ()
     return (*FILE_CHECKS, *ROW_CHECKS, *damaged, *KV_CHECKS, *points)
 
 
 def examine(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Finding]:
     """Look, and change nothing. Raises Unavailable when a part is away."""
-    for check in checks(parts, quick=quick):
+    for check in checks(parts.settings, quick=quick):
         yield _finding(check, list(check.find(grace, parts)), mended=False)
 
 
 def repair(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Finding]:
     """Look, and mend what is found."""
-    for check in checks(parts, quick=quick):
+    for check in checks(parts.settings, quick=quick):
         found = list(check.find(grace, parts))
         if found:
             check.mend(found, grace, parts)

@@ -71,7 +71,7 @@ def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
             silent_s=min((beat.silent_s for beat in beats or ()), default=None),
             stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),
             waiting_s=None if waiting is None else waiting.oldest_s,
-            free_bytes=free_bytes(parts),
+            free_bytes=free_bytes(parts.settings),
         ),
     )
 

@@ -20,12 +20,13 @@ from ragkv.db.stored_files import named_files, named_files_among
 from ragkv.files import FileStore, StoredFile
 from ragkv.ids import batched
 from ragkv.kv_disk import sizes_of_remote
-from ragkv.parts import Parts
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
 
+    from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
+    from ragkv.retrieve.qdrant import QdrantIndex
 
 _Naming = Callable[[Sequence[str]], "Select[Any]"]
 """A statement of those among some keys that are named."""
@@ -53,29 +54,35 @@ def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
     return [file for file in named if not files.path(*file).is_file()]
 
 
-def unnamed_kv(before: datetime, parts: Parts) -> list[str]:
+def unnamed_kv(
+    before: datetime, database: Database, kv_store: "KVStore", prefixes: Callable[[], set[str]]
+) -> list[str]:
     """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
-    return unnamed(parts.kv_store.older_than(before), parts)
+    return unnamed(kv_store.older_than(before), database, prefixes)
 
 
-def unnamed_objects(before: datetime, parts: Parts) -> list[str]:
+def unnamed_objects(
+    before: datetime, database: Database, kv_remote: "ObjectStore | None", prefixes: Callable[[], set[str]]
+) -> list[str]:
     """Keys of objects without an entry, if there is an object store: they are never loaded, whether or not a chunk
     names them. The present prefixes have none, and are left out."""
-    if parts.kv_remote is None:
+    if kv_remote is None:
         return []
-    keys = (copy.key for copy in parts.kv_remote.objects() if copy.modified < before)
-    return _named_by_none(keys, (keys_with_entries,), parts)
+    keys = (copy.key for copy in kv_remote.objects() if copy.modified < before)
+    return _named_by_none(keys, (keys_with_entries,), database, prefixes)
 
 
-def unnamed(keys: Iterable[str], parts: Parts) -> list[str]:
+def unnamed(keys: Iterable[str], database: Database, prefixes: Callable[[], set[str]]) -> list[str]:
     """The keys among these that nothing names now."""
-    return _named_by_none(keys, (keys_with_entries, keys_in_use), parts)
+    return _named_by_none(keys, (keys_with_entries, keys_in_use), database, prefixes)
 
 
-def _named_by_none(keys: Iterable[str], statements: Sequence[_Naming], parts: Parts) -> list[str]:
-    prefix_keys = parts.prefixes()
+def _named_by_none(
+    keys: Iterable[str], statements: Sequence[_Naming], database: Database, prefixes: Callable[[], set[str]]
+) -> list[str]:
+    prefix_keys = prefixes()
     candidates = [key for key in keys if key not in prefix_keys]
-    with parts.database.reading() as session:
+    with database.reading() as session:
         named = {key for batch in batched(candidates) for names in statements for key in session.scalars(names(batch))}
     return [key for key in candidates if key not in named]
 
@@ -95,24 +102,24 @@ def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]
     return [(key, absent[key]) for key in uploaded if key not in copied] if copied else []
 
 
-def missing_objects(parts: Parts) -> list[str]:
+def missing_objects(database: Database, kv_remote: "ObjectStore | None") -> list[str]:
     """Keys that the object store should have and does not."""
-    if parts.kv_remote is None:
+    if kv_remote is None:
         return []
-    with parts.database.reading() as session:
+    with database.reading() as session:
         expected = session.scalars(keys_of_tier(REMOTE)).all()
-    copied = {copy.key for copy in parts.kv_remote.objects()} if expected else set()
+    copied = {copy.key for copy in kv_remote.objects()} if expected else set()
     return [key for key in expected if key not in copied]
 
 
-def unrecorded_copies(parts: Parts) -> list[str]:
+def unrecorded_copies(database: Database, kv_store: "KVStore", kv_remote: "ObjectStore | None") -> list[str]:
     """Keys of KV that is not recorded to be in the object store, is there all the same, and is not on this disk: the
     object store said for a while that it had no such object."""
-    if parts.kv_remote is None:
+    if kv_remote is None:
         return []
-    with parts.database.reading() as session:
-        absent = [key for key in session.scalars(keys_of_tier(DISK)) if key not in parts.kv_store]
-    copied = {copy.key for copy in parts.kv_remote.objects()} if absent else set()
+    with database.reading() as session:
+        absent = [key for key in session.scalars(keys_of_tier(DISK)) if key not in kv_store]
+    copied = {copy.key for copy in kv_remote.objects()} if absent else set()
     return [key for key in absent if key in copied]
 
 
@@ -127,14 +134,14 @@ def partial_kv(before: datetime, kv_store: "KVStore") -> list[Path]:
     return list(kv_store.partial(before))
 
 
-def stray_points(parts: Parts) -> list[str]:
+def stray_points(database: Database, server_index: "QdrantIndex | None") -> list[str]:
     """Ids of documents that the index server has points of and the database knows nothing of.
 
     None without an index server: the index in memory mirrors the database.
     """
-    if parts.server_index is None:
+    if server_index is None:
         return []
-    document_ids = sorted({held.document_id for held in parts.server_index.held()})
-    with parts.database.reading() as session:
+    document_ids = sorted({held.document_id for held in server_index.held()})
+    with database.reading() as session:
         stored = {row_id for batch in batched(document_ids) for row_id in session.scalars(ids_among(batch))}
     return [document_id for document_id in document_ids if document_id not in stored]

@@ -4,31 +4,44 @@ No entry and no chunk names them, so their loss queues nothing: without this eve
 tenant's prefix until some document of the tenant is ingested.
 """
 
+from typing import TYPE_CHECKING
+
+from ragkv.db.database import Database
 from ragkv.db.jobs import KEEP
 from ragkv.db.kv_entries import document_with_kv, tenants_with_kv
 from ragkv.db.kv_tiers import tenants_with_remote
-from ragkv.parts import Parts
 from ragkv.upkeep.admin import request_kv
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def request_lost_prefixes(parts: Parts) -> int:
+    from ragkv.kv.key import KeyMaker
+    from ragkv.kv.remote import ObjectStore
+    from ragkv.kv.store import KVStore
+
+
+def request_lost_prefixes(
+    database: Database, kv_store: "KVStore", kv_remote: "ObjectStore | None", keys_of: "Callable[[str], KeyMaker]"
+) -> int:
     """Request the KV of one document of each tenant that has KV and whose prefix is neither on this disk nor in the
     object store: the worker that takes it computes the prefix too. Returns how many. Raises Unavailable.
 
     With an object store, a prefix that is not there may be on another host's disk until its tenant's first upload.
     """
-    with parts.database.reading() as session:
-        with_kv = tenants_with_kv() if parts.kv_remote is None else tenants_with_remote()
+    with database.reading() as session:
+        with_kv = tenants_with_kv() if kv_remote is None else tenants_with_remote()
         tenants = session.scalars(with_kv).all()
-    lost = [tenant_id for tenant_id in tenants if not _has_prefix(tenant_id, parts)]
+    lost = [tenant_id for tenant_id in tenants if not _has_prefix(tenant_id, kv_store, kv_remote, keys_of)]
     requested = 0
     for tenant_id in lost:
-        with parts.database.writing() as session:
+        with database.writing() as session:
             document_id = session.scalar(document_with_kv(tenant_id))
             requested += document_id is not None and request_kv(session, tenant_id, document_id, KEEP)
     return requested
 
 
-def _has_prefix(tenant_id: str, parts: Parts) -> bool:
-    key = parts.keys_of(tenant_id).prefix()
-    return key in parts.kv_store or (parts.kv_remote is not None and parts.kv_remote.has(key))
+def _has_prefix(
+    tenant_id: str, kv_store: "KVStore", kv_remote: "ObjectStore | None", keys_of: "Callable[[str], KeyMaker]"
+) -> bool:
+    key = keys_of(tenant_id).prefix()
+    return key in kv_store or (kv_remote is not None and kv_remote.has(key))

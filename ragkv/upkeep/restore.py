@@ -24,6 +24,7 @@ from ragkv.errors import Conflict, Rejected, Unavailable
 from ragkv.files import FileStore, StoredFile
 from ragkv.files_io import make_folder
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.upkeep.backup_format import FILES, TABLES, Manifest, check, listed_files, read_manifest
 from ragkv.upkeep.consequences import Consequences, consequences
 from ragkv.upkeep.points import renew_points
@@ -73,7 +74,7 @@ def restore(
         parts.server_index.ping()
     with snapshot(parts.database) as connection:
         _refuse_filled(connection, replace)
-    with _at_head(folder, manifest, parts) as (tables, dumps):
+    with _at_head(folder, manifest, parts.settings) as (tables, dumps):
         with snapshot(parts.database) as connection:
             expected = consequences(manifest.created_at, dumps, tables, connection, with_deleted=with_deleted)
         announce(expected)
@@ -87,7 +88,7 @@ def restore(
     for tenant_id, files in groupby(sorted(deleted), key=lambda file: file.tenant_id):
         discard_all_unnamed(tenant_id, [file.sha256 for file in files], parts.database, parts.files)
     sessions_ended = _forget_in_redis(parts)
-    points = renew_points(parts)
+    points = renew_points(parts.database, parts.server_index, parts.source)
     return Restored(expected.documents, manifest.num_files, len(manifest.lost_files), points, sessions_ended)
 
 
@@ -153,12 +154,12 @@ def _refuse_filled(connection: "Connection", replace: bool) -> None:
 
 
 @contextmanager
-def _at_head(folder: Path, manifest: Manifest, parts: Parts) -> Iterator[tuple[Path, Sequence[TableDump]]]:
+def _at_head(folder: Path, manifest: Manifest, settings: Settings) -> Iterator[tuple[Path, Sequence[TableDump]]]:
     """The tables in the form of the newest schema: those of an older version go through a database of their own."""
     if manifest.revision == revisions()[0]:
         yield folder / TABLES, manifest.tables
         return
-    scratch = Path(tempfile.mkdtemp(prefix="restore-", dir=parts.settings.data_dir))  # mode 0700
+    scratch = Path(tempfile.mkdtemp(prefix="restore-", dir=settings.data_dir))  # mode 0700
     try:
         yield scratch, _upgraded(folder / TABLES, manifest, scratch)
     finally:

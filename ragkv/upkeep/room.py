@@ -5,19 +5,21 @@ from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from ragkv.db.database import advisory_lock
+from ragkv.db.database import Database, advisory_lock
 from ragkv.db.kv_entries import first_to_go, kv_bytes_by_tenant, kv_totals, pinned_bytes, used_in_the_future
 from ragkv.db.tenants import count_tenants
 from ragkv.errors import Conflict
 from ragkv.eviction import EvictionReason, known_policy
 from ragkv.files_io import default_kv_limit
 from ragkv.ids import BATCH, utc_now
-from ragkv.parts import Parts
+from ragkv.observe.worker_counters import WorkerCounters
 from ragkv.settings import Settings
 from ragkv.upkeep.eviction import NOTHING, Freed, forget
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
+
+    from ragkv.kv.store import KVStore
 
 _EVICTION = "eviction of KV"
 _CLOCKS_DIFFER = timedelta(minutes=5)
@@ -68,24 +70,26 @@ def check_pins(session: "Session", tenant_id: str, settings: Settings) -> None:
         )
 
 
-def make_room(parts: Parts) -> Freed:
+def make_room(database: Database, settings: Settings, kv_store: "KVStore", worker_counters: WorkerCounters) -> Freed:
     """Remove KV, pinned aside, until each tenant is within its quota and all are within the limit.
 
     Several processes may do it at once.
     """
     freed = NOTHING
-    while (evicted := _evict_some(None, parts)) != NOTHING:
+    while (evicted := _evict_some(None, database, settings, kv_store, worker_counters)) != NOTHING:
         freed += evicted
     return freed
 
 
-def make_room_for(new_kv: NewKV, parts: Parts) -> bool:
+def make_room_for(
+    new_kv: NewKV, database: Database, settings: Settings, kv_store: "KVStore", worker_counters: WorkerCounters
+) -> bool:
     """Remove other KV for new KV. False if it would be too much all the same."""
     while True:
-        with parts.database.reading() as session:
-            if not _excesses(session, new_kv, parts.settings):
+        with database.reading() as session:
+            if not _excesses(session, new_kv, settings):
                 return True
-        if _evict_some(new_kv, parts) == NOTHING:
+        if _evict_some(new_kv, database, settings, kv_store, worker_counters) == NOTHING:
             return False
 
 
@@ -97,14 +101,16 @@ def _excesses(session: "Session", new_kv: NewKV | None, settings: Settings) -> l
     return excesses(bytes_of, settings.max_tenant_kv_bytes, limit)
 
 
-def _evict_some(new_kv: NewKV | None, parts: Parts) -> Freed:
-    with parts.database.writing() as session:
+def _evict_some(
+    new_kv: NewKV | None, database: Database, settings: Settings, kv_store: "KVStore", worker_counters: WorkerCounters
+) -> Freed:
+    with database.writing() as session:
         advisory_lock(session, _EVICTION)
         spared = new_kv.document_id if new_kv is not None else None
         evicted: list[tuple[str, int]] = []
         reason: EvictionReason = "budget"
-        for tenant_id, num_bytes, reason in _excesses(session, new_kv, parts.settings):  # noqa: B007 - used below
-            entries = _least_worth(session, tenant_id, spared, parts.settings)
+        for tenant_id, num_bytes, reason in _excesses(session, new_kv, settings):  # noqa: B007 - used below
+            entries = _least_worth(session, tenant_id, spared, settings)
             freed_before = accumulate((size for _, size in entries), initial=0)
             evicted = [
                 (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
@@ -114,9 +120,9 @@ def _evict_some(new_kv: NewKV | None, parts: Parts) -> Freed:
             if evicted or (new_kv is not None and tenant_id == new_kv.tenant_id):
                 break
         forget(session, [key for key, _ in evicted])
-    parts.kv_store.delete(key for key, _ in evicted)
+    kv_store.delete(key for key, _ in evicted)
     freed = Freed(len(evicted), sum(size for _, size in evicted))
-    parts.worker_counters.evicted(reason, freed.files, freed.bytes)
+    worker_counters.evicted(reason, freed.files, freed.bytes)
     return freed
 
 

@@ -18,7 +18,6 @@ from ragkv.db.database import Database
 from ragkv.db.documents import start_over
 from ragkv.db.ingestion import LEASE
 from ragkv.ids import batched
-from ragkv.parts import Parts
 from ragkv.upkeep.check import ConsistencyCheck, Grace, execute_all
 
 if TYPE_CHECKING:
@@ -33,32 +32,32 @@ def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
         return session.scalars(statement).all()
 
 
-def _now(parts: Parts) -> datetime:
+def _now(database: Database) -> datetime:
     """By the database's clock, as leases are."""
-    with parts.database.reading() as session:
+    with database.reading() as session:
         return now_of(session)
 
 
-def _lease_ends(grace: Grace, parts: Parts) -> tuple[datetime, datetime]:
+def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
     """The moments between which the lease of a worker that is there ends."""
-    moment = _now(parts)
+    moment = _now(database)
     return moment - grace.rows, moment + CLOCK_STEP
 
 
-def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    ends = _lease_ends(grace, parts)
-    execute_all((release(batch, *ends) for batch in batched(document_ids)), parts.database)
+def _release(document_ids: Sequence[str], grace: Grace, database: Database) -> None:
+    ends = _lease_ends(grace, database)
+    execute_all((release(batch, *ends) for batch in batched(document_ids)), database)
 
 
-def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    lapsed_before = _now(parts) - grace.rows
-    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), parts.database)
+def _queue(job_ids: Sequence[str], grace: Grace, database: Database) -> None:
+    lapsed_before = _now(database) - grace.rows
+    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), database)
 
 
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
-        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts)), parts.database), lambda names, grace, parts: _release(names, grace, parts),
+        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database), lambda names, grace, parts: _release(names, grace, parts.database),
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
@@ -67,11 +66,11 @@ ROW_CHECKS = (
     ),
     ConsistencyCheck(
         "unclosed_jobs", "open jobs of documents that are ready or failed", "closed",
-        lambda grace, parts: _found(jobs_of_finished(_now(parts) - grace.rows), parts.database),
+        lambda grace, parts: _found(jobs_of_finished(_now(parts.database) - grace.rows), parts.database),
         lambda ids, grace, parts: execute_all((change for batch in batched(ids) for change in close_jobs(batch)), parts.database),
     ),
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
-        lambda grace, parts: _found(jobs_without_worker(_now(parts) - grace.rows), parts.database), lambda names, grace, parts: _queue(names, grace, parts),
+        lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database), lambda names, grace, parts: _queue(names, grace, parts.database),
     ),
 )  # fmt: skip

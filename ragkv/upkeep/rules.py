@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from ragkv.catalog.intake import Intake
 from ragkv.catalog.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.db.collections import collection_changed
+from ragkv.db.database import Database
 from ragkv.db.jobs import KEEP
 from ragkv.db.kv_rules import documents_with_hot_chunks
 from ragkv.db.tables import CollectionRow
@@ -19,6 +21,7 @@ from ragkv.errors import Unavailable
 from ragkv.kv_format import KVFormat
 from ragkv.kv_rule import KVRule, KVWhen, KVWrite
 from ragkv.parts import Parts
+from ragkv.settings import Settings
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.admin import rebuild_evicted, request_kv
 
@@ -66,10 +69,10 @@ class KVRuleView(msgspec.Struct, frozen=True, kw_only=True):
     own: Annotated[list[Field], "Fields that the collection has in place of the service's settings."]
 
 
-def rule_view(owner: KVOwner, parts: Parts) -> KVRuleView:
+def rule_view(owner: KVOwner, database: Database, settings: Settings) -> KVRuleView:
     """The KV rule of a collection. Raises NotFound."""
-    with parts.database.reading() as session:
-        return _view(_row(session, owner), parts)
+    with database.reading() as session:
+        return _view(_row(session, owner), settings)
 
 
 def change_rule(
@@ -84,7 +87,7 @@ def change_rule(
     """
     with parts.database.writing() as session:
         row = _row(session, owner, lock=True)
-        old_rule = _rule(row, parts)
+        old_rule = _rule(row, parts.settings)
         if patch.format is not None:
             row.kv_format = None if patch.format == DEFAULT else patch.format
         if patch.when is not None:
@@ -97,25 +100,25 @@ def change_rule(
             row.kv_compress = None if patch.compress == DEFAULT else patch.compress
         if patch.keep is not None:
             row.kv_keep = max(round(patch.keep, 2), LEAST) if patch.keep else None
-        after, view = _rule(row, parts), _view(row, parts)
+        after, view = _rule(row, parts.settings), _view(row, parts.settings)
         session.flush()
         is_other_kv = (after.format, after.compression) != (old_rule.format, old_rule.compression)
         if is_other_kv:
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     when_changed()
     if after.when is KVWhen.UPLOAD is not old_rule.when:
-        _rebuild_evicted(owner, parts)
+        _rebuild_evicted(owner, parts.database, parts.intake)
     if is_other_kv or any(named is not None for named in (patch.format, patch.compress, patch.keep)):
-        refresh_outdated_kv(parts)
+        refresh_outdated_kv(parts.database, parts.settings, parts.index_fingerprint, parts.kv_fingerprint)
         with suppress(Unavailable):  # the next sweep queues them, and those beyond
             requeue_stuck(parts.database, parts.queue, QUEUED_AT_ONCE)
     return view
 
 
-def _rebuild_evicted(owner: KVOwner, parts: Parts) -> None:
+def _rebuild_evicted(owner: KVOwner, database: Database, intake: Intake) -> None:
     """Not when the rule is named again: KV that was evicted to make room would be computed whenever it is."""
     try:
-        rebuild_evicted(owner, parts)
+        rebuild_evicted(owner, database, intake)
     except Unavailable as error:
         raise Unavailable(
             f"the rule was changed, but not all documents that lack KV were queued: send POST "
@@ -123,10 +126,10 @@ def _rebuild_evicted(owner: KVOwner, parts: Parts) -> None:
         ) from error
 
 
-def keep_hot(parts: Parts) -> int:
+def keep_hot(database: Database, settings: Settings) -> int:
     """Queue documents whose chunks have reached the use threshold. Returns how many."""
-    with parts.database.writing() as session:
-        hot = session.execute(documents_with_hot_chunks(parts.settings.kv_rule)).all()
+    with database.writing() as session:
+        hot = session.execute(documents_with_hot_chunks(settings.kv_rule)).all()
         return sum(request_kv(session, *place, KEEP) for place in hot)
 
 
@@ -146,10 +149,10 @@ def _own(row: CollectionRow) -> dict[Field, Any]:
     }
 
 
-def _rule(row: CollectionRow, parts: Parts) -> KVRule:
-    return parts.settings.kv_rule.in_place_of(*_own(row).values())
+def _rule(row: CollectionRow, settings: Settings) -> KVRule:
+    return settings.kv_rule.in_place_of(*_own(row).values())
 
 
-def _view(row: CollectionRow, parts: Parts) -> KVRuleView:
+def _view(row: CollectionRow, settings: Settings) -> KVRuleView:
     own = [name for name, value in _own(row).items() if value]
-    return KVRuleView(**asdict(_rule(row, parts)), own=own)
+    return KVRuleView(**asdict(_rule(row, settings)), own=own)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
+from ragkv.db.database import Database
 from ragkv.db.kv_entries import documents_using, entries_of, keys_with_entries
 from ragkv.errors import Corrupt, NotFound, Unavailable, Unsupported
 from ragkv.ids import batched
 from ragkv.kv.file import receive_kv
 from ragkv.kv_disk import sizes_of_remote
-from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.eviction import evict_entries
 from ragkv.upkeep.pace import ProgressInterval
@@ -66,7 +66,9 @@ class _Count:
         return Verified(self.checked, total, self.bytes, damaged, missing, self.unusable, documents)
 
 
-def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
+def verify(
+    owner: KVOwner, database: Database, kv_store: "KVStore", kv_remote: "ObjectStore | None", layout: "Layout"
+) -> Generator[Verified, None, None]:
     """Read every KV file of an owner, and the objects of those that are not on this disk. Says how far it is every half
     second; the last says what was found.
 
@@ -74,24 +76,24 @@ def verify(owner: KVOwner, parts: Parts) -> Generator[Verified, None, None]:
     early; the last count has that alone.
     With an object store, what was not uploaded and is not on this disk may be on another host's: it is not lost.
     """
-    with parts.database.reading() as session:
+    with database.reading() as session:
         entries = {key: int(size) for key, size in session.execute(entries_of(owner))}
     count, pace = _Count(), ProgressInterval()
     expected = set(entries)
-    if parts.kv_remote is not None:
-        expected &= sizes_of_remote(parts.database, sorted(expected)).keys()
+    if kv_remote is not None:
+        expected &= sizes_of_remote(database, sorted(expected)).keys()
     try:
         for key, size in entries.items():
-            health = _health(key, parts.kv_store, parts.layout)
+            health = _health(key, kv_store, layout)
             count.add(key, size, "unusable" if health == "missing" and key not in expected else health)
             if pace.is_due():
                 yield count.so_far(len(entries), [])
     finally:
-        lost = [key for key in count.lost if _health(key, parts.kv_store, parts.layout) in LOST]
-        with parts.database.reading() as session:
+        lost = [key for key in count.lost if _health(key, kv_store, layout) in LOST]
+        with database.reading() as session:
             lost = [key for batch in batched(lost) for key in session.scalars(keys_with_entries(batch))]
             documents = {document for batch in batched(lost) for document in session.scalars(documents_using(batch))}
-        evict_entries([(key, entries[key]) for key in lost], parts.database, parts.kv_store)
+        evict_entries([(key, entries[key]) for key in lost], database, kv_store)
     count.lost = {key: count.lost[key] for key in lost}
     yield count.so_far(len(entries), sorted(documents))
 

@@ -8,12 +8,16 @@ import msgspec
 
 from ragkv.db.kv_entries import recent_entries
 from ragkv.errors import OutOfSpace, RagKVError
+from ragkv.kv_disk import KVDisk
 from ragkv.parts import Parts
 from ragkv.tenancy import KVOwner
 from ragkv.upkeep.pace import ProgressInterval
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ragkv.kv.remote import ObjectStore
+    from ragkv.kv.store import KVStore
 
 _PIECE = 1 << 20
 
@@ -52,7 +56,7 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
     for key, size in entries:
         try:
             if not parts.kv_store.touch(key):
-                loaded += _load(key, size, parts)
+                loaded += _load(key, size, parts.kv_store, parts.kv_disk, parts.kv_remote)
             num_bytes += _read(parts.kv_store.path(key))
             files += 1
         except OutOfSpace:
@@ -66,15 +70,15 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
     yield so_far()
 
 
-def _load(key: str, size: int, parts: Parts) -> int:
+def _load(key: str, size: int, kv_store: "KVStore", kv_disk: KVDisk, kv_remote: "ObjectStore | None") -> int:
     """1 once the file is here; 0 without an object store. Raises what `KVStore.fetch` does, OutOfSpace on a full
     disk."""
-    if parts.kv_remote is None:
+    if kv_remote is None:
         return 0
-    if not parts.kv_disk.has_room(size):
+    if not kv_disk.has_room(size):
         raise OutOfSpace("the limit on KV on this disk is reached")
-    with parts.kv_disk.room(size):
-        parts.kv_store.fetch(key, parts.kv_remote)
+    with kv_disk.room(size):
+        kv_store.fetch(key, kv_remote)
     return 1
 
 

@@ -26,7 +26,7 @@ ENDS = {"/v1/ask": "event: done", "/v1/chat/completions": "data: [DONE]", "/v1/r
 @pytest.fixture
 def world(settings: Settings, parts: Parts, ingest: IngestParts) -> Iterator[World]:
     """An API over one document."""
-    document_id = store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id
+    document_id = store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts.intake).document_id
     ingest_document(document_id, ingest)
     world = World(settings, parts, 0, None, None)
     world.redis.start()

@@ -69,7 +69,7 @@ def test_two_workers_at_once_read_each_document_once_and_share_its_kv(world: Wor
 
 
 def accept(body: bytes, parts: Parts) -> str:
-    return accept_document(parts.default_collection, "a.md", io.BytesIO(body), parts).document_id
+    return accept_document(parts.default_collection, "a.md", io.BytesIO(body), parts.intake).document_id
 
 
 def num_owners(parts: Parts) -> int:

@@ -194,9 +194,9 @@ class TestMisses:
 CHANGES: dict[str, Callable[[Parts, str], object]] = {
     "insert": lambda parts, document: insert(parts),
     "replace": lambda parts, document: replace_document(
-        tenant(parts), document, "b.md", BytesIO(b"# B\n\nBob."), parts
+        tenant(parts), document, "b.md", BytesIO(b"# B\n\nBob."), parts.intake, parts.removal
     ),
-    "delete": lambda parts, document: delete_document(tenant(parts), document, parts),
+    "delete": lambda parts, document: delete_document(tenant(parts), document, parts.removal),
     "metadata": lambda parts, document: amend_document(tenant(parts), document, parts.database, patch={"year": 1}),
     "name": lambda parts, document: amend_document(tenant(parts), document, parts.database, name="c.md"),
 }
@@ -271,7 +271,7 @@ def test_a_rule_out_of_range_is_refused(client: Client, subtests: pytest.Subtest
 
 
 def insert(parts: Parts, body: bytes = b"# Bob\n\nBob builds.\n") -> str:
-    return accept_document(parts.default_collection, "bob.md", BytesIO(body), parts).document_id
+    return accept_document(parts.default_collection, "bob.md", BytesIO(body), parts.intake).document_id
 
 
 def record(number: int) -> bytes:

@@ -102,7 +102,7 @@ def empty(make: Maker, tmp_path: Path) -> Parts:
 
 
 def store(parts: Parts, body: bytes = ADA, name: str = "ada.md", **metadata: object) -> str:
-    return store_document(parts.default_collection, name, io.BytesIO(body), parts, metadata).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts.intake, metadata).document_id
 
 
 def rows(parts: Parts) -> dict[str, list[tuple[object, ...]]]:
@@ -324,14 +324,14 @@ def test_what_was_revoked_or_deleted_since_stays_so_after_a_restore_over_the_ser
     kept, gone = store(source), store(source, ALAN, "alan.md")
     file = (tenant_id, _sha256(source, gone))
     collection = make_collection(tenant_id, "old", database).id
-    old = store_document(collection_ref(tenant_id, collection, database), "old.md", io.BytesIO(b"Old."), source)
+    old = store_document(collection_ref(tenant_id, collection, database), "old.md", io.BytesIO(b"Old."), source.intake)
     webhook = make_webhook(tenant_id, "https://example.com/", None, frozenset(), database).webhook.id
     folder = _backup(source, tmp_path, upload=False)
 
     revoke_key(leaked.view.id, database)
     _remove_key_that_ended_long_ago(ended.view.id, database)
-    delete_document(tenant_id, gone, source)
-    list(delete_in_batches(tenant_id, collection, source))
+    delete_document(tenant_id, gone, source.removal)
+    list(delete_in_batches(tenant_id, collection, source.removal))
     delete_webhook(tenant_id, webhook, database)
     restored = restore(folder, source, replace=True)
 
@@ -357,9 +357,9 @@ def test_everything_that_can_be_deleted_on_request_is_listed(source: Parts):
     with database.writing() as session:
         session.add_all([file, folder, of_other, feedback])
     remove_data_source(ref.tenant_id, folder.id, database)
-    next(delete_in_batches(ref.tenant_id, other, source))
+    next(delete_in_batches(ref.tenant_id, other, source.removal))
     remove_feedback(ref.tenant_id, feedback.answer_id, database)
-    delete_file(ref.tenant_id, file.id, source, lambda: None)
+    delete_file(ref.tenant_id, file.id, source.removal, lambda: None)
 
     with database.reading() as session:
         listed = {(row.kind, row.id) for row in session.scalars(select(DeletionRow))}
@@ -382,7 +382,7 @@ def test_deleted_documents_come_back_when_asked_for_and_then_stay(source: Parts,
     issued = issue_key(tenant_id, "leaked", ["read"], source.database)
     document_id = store(source)
     folder = _backup(source, tmp_path, upload=False)
-    delete_document(tenant_id, document_id, source)
+    delete_document(tenant_id, document_id, source.removal)
     revoke_key(issued.view.id, source.database)
 
     assert restore(folder, source, replace=True, with_deleted=True).documents == 1
@@ -454,7 +454,7 @@ def test_the_consequences_are_told_before_anything_changes(source: Parts, tmp_pa
     old, revoked = (issue_key(tenant_id, name, ["read"], database).view.id for name in ("old", "revoked"))
     store(source), (gone := store(source, ALAN, "alan.md"))
     folder = _backup(source, tmp_path, upload=False)
-    delete_document(tenant_id, gone, source)
+    delete_document(tenant_id, gone, source.removal)
     store(source, b"Newer.", "newer.md")
     revoke_key(revoked, database)
     with database.writing() as session:  # as if another database were restored over
@@ -559,7 +559,7 @@ def test_files_that_a_worker_sweeps_during_a_long_restore_are_put_back(
     def hours_later(*given: Any, **options: Any) -> list[StoredFile]:
         for path in (path for path in empty.files.folder.rglob("*") if path.is_file()):
             os.utime(path, (time.time() - 7200,) * 2)
-        assert clean(empty).files == 1
+        assert clean(empty.database, empty.removal, empty.server_index).files == 1
         return exchange(*given, **options)
 
     monkeypatch.setattr(restoring, "_exchange", hours_later)
@@ -577,10 +577,10 @@ def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts,
         while not stop.is_set():
             body = b"document %d of thread %d" % (round_, thread)
             document_id = accept_document(
-                source.default_collection, f"{round_}.txt", io.BytesIO(body), source
+                source.default_collection, f"{round_}.txt", io.BytesIO(body), source.intake
             ).document_id
             if round_ % 2:
-                delete_document(source.default_collection.tenant_id, document_id, source)
+                delete_document(source.default_collection.tenant_id, document_id, source.removal)
             round_ += 1
 
     threads = [threading.Thread(target=churn, args=(thread,)) for thread in range(2)]

@@ -23,7 +23,9 @@ QUESTION = "Who wrote the first program?"
 @pytest.fixture
 def url(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
     """A service with a document."""
-    ingest_document(store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id, ingest)
+    ingest_document(
+        store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts.intake).document_id, ingest
+    )
     with serving(parts) as client:
         yield str(client.base_url)
 

@@ -496,7 +496,7 @@ class TestDeletions:
 
         def upload() -> None:
             with (tmp_path / "mine.md").open("rb") as body:
-                accept_document(folder.parts.default_collection, "mine.md", body, folder.parts)
+                accept_document(folder.parts.default_collection, "mine.md", body, folder.parts.intake)
 
         folder.write("keep.md", b"# Keep\n")
         folder.write("a.md", b"# Mine\n")
@@ -514,15 +514,23 @@ class TestDeletions:
         self, folder: Source, attached_first: bool
     ):
         ref = folder.parts.default_collection
-        file = keep_file(ref.tenant_id, "a.md", "assistants", io.BytesIO(b"# A\n"), folder.parts)
+        file = keep_file(
+            ref.tenant_id,
+            "a.md",
+            "assistants",
+            io.BytesIO(b"# A\n"),
+            folder.parts.database,
+            folder.parts.settings,
+            folder.parts.files,
+        )
         folder.write("keep.md", b"# Keep\n")
         folder.write("a.md", b"# A\n")
         if not attached_first:
             folder.sync()
-        attach_files(ref, [Attach(file.id)], folder.parts)
+        attach_files(ref, [Attach(file.id)], folder.parts.intake)
         if attached_first:
             folder.sync()
-        detach_file(ref, file.id, folder.parts)
+        detach_file(ref, file.id, folder.parts.removal)
         assert folder.contents() == [b"# A\n", b"# Keep\n"]
         assert {one.data_source_id for one in documents(folder)} == {folder.view.id}
         assert all(one.origin is not None and one.origin.endswith(one.name) for one in documents(folder))
@@ -538,7 +546,14 @@ class TestDeletions:
         folder.write("a.md", b"# A\n")
         folder.sync()
         (replaced,) = (one for one in documents(folder) if one.name == "a.md")
-        replace_document(replaced.tenant_id, replaced.id, "mine.md", io.BytesIO(b"# Mine\n"), folder.parts)
+        replace_document(
+            replaced.tenant_id,
+            replaced.id,
+            "mine.md",
+            io.BytesIO(b"# Mine\n"),
+            folder.parts.intake,
+            folder.parts.removal,
+        )
         if goes:
             folder.delete("a.md")
         else:
@@ -559,7 +574,7 @@ class TestDeletions:
 
         def uploaded_meanwhile(*arguments: Any) -> Any:
             monkeypatch.setattr(folder.parts.files, "receive", receive)
-            accept_document(folder.parts.default_collection, "mine.md", io.BytesIO(b"# Mine\n"), folder.parts)
+            accept_document(folder.parts.default_collection, "mine.md", io.BytesIO(b"# Mine\n"), folder.parts.intake)
             return receive(*arguments)
 
         monkeypatch.setattr(folder.parts.files, "receive", uploaded_meanwhile)
@@ -572,8 +587,16 @@ class TestDeletions:
         folder.write("keep.md", b"# Keep\n")
         folder.write("a.md", b"# Mine\n")
         folder.sync()
-        file = keep_file(ref.tenant_id, "mine.md", "assistants", io.BytesIO(b"# Mine\n"), folder.parts)
-        attach_files(ref, [Attach(file.id)], folder.parts)
+        file = keep_file(
+            ref.tenant_id,
+            "mine.md",
+            "assistants",
+            io.BytesIO(b"# Mine\n"),
+            folder.parts.database,
+            folder.parts.settings,
+            folder.parts.files,
+        )
+        attach_files(ref, [Attach(file.id)], folder.parts.intake)
         folder.delete("a.md")
         folder.sync()
         assert folder.contents() == [b"# Keep\n", b"# Mine\n"]
@@ -583,7 +606,7 @@ class TestDeletions:
         folder.write("a.md", b"# A\n")
         folder.sync()
         (document,) = documents(folder)
-        delete_document(document.tenant_id, document.id, folder.parts)
+        delete_document(document.tenant_id, document.id, folder.parts.removal)
         assert folder.sync().added == 1
         assert len(documents(folder)) == 1
 

@@ -71,7 +71,9 @@ def engine(settings) -> EchoEngine:
 @pytest.fixture
 def ready(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis) -> Parts:
     """Parts with a document to ask about."""
-    ingest_document(store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id, ingest)
+    ingest_document(
+        store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts.intake).document_id, ingest
+    )
     return parts
 
 

@@ -80,7 +80,7 @@ def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(
 
     monkeypatch.setattr(IncomingKV, "_look_again", waits)
     parts.load_cost.computed(1000, seconds=1000.0)
-    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts.intake).document_id
     outcomes: list[IngestOutcome] = []
     worker = threading.Thread(target=lambda: outcomes.append(ingest_document(document_id, ingest)))
     worker.start()
@@ -99,7 +99,7 @@ def test_kv_that_is_being_computed_is_awaited_where_that_is_sooner(
 
 def test_what_is_recomputed_sooner_is_not_awaited(parts: Parts, ingest: IngestParts, halting: Halting):
     parts.load_cost.computed(1_000_000, seconds=1.0)
-    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts.intake).document_id
     worker = threading.Thread(target=ingest_document, args=(document_id, ingest))
     worker.start()
     assert halting.halted.wait(60)

@@ -108,7 +108,7 @@ def ingest(on_disk: Parts, loaded: IngestParts) -> IngestParts:
 
 
 def stored(parts: Parts) -> str:
-    return store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    return store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts.intake).document_id
 
 
 def fails_for_now(document_id: str, ingest: IngestParts) -> None:

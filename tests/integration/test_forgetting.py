@@ -58,18 +58,20 @@ def document(client: Client, collection: CollectionRef) -> str:
 
 class TestKeptAnswers:
     def test_a_deleted_document_is_quoted_nowhere_in_redis(self, parts: Parts, document: str):
-        delete_document(parts.default_collection.tenant_id, document, parts)
+        delete_document(parts.default_collection.tenant_id, document, parts.removal)
 
         assert SECRET not in everything_in_redis(parts)
         assert noted_bytes(parts) == 0
 
     def test_nor_is_a_document_that_has_another_file_now(self, parts: Parts, document: str):
-        replace_document(parts.default_collection.tenant_id, document, "b.md", BytesIO(b"# B\n\nBob."), parts)
+        replace_document(
+            parts.default_collection.tenant_id, document, "b.md", BytesIO(b"# B\n\nBob."), parts.intake, parts.removal
+        )
 
         assert SECRET not in everything_in_redis(parts)
 
     def test_an_answer_in_the_making_is_not_kept_after_the_deletion(self, parts: Parts, collection: CollectionRef):
-        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts.removal))
 
         late = RingName(collection.tenant_id, collection.collection_id, "r", 10**6)
         assert not parts.answer_ring.put(late, record(), SECRET, 60)
@@ -85,7 +87,7 @@ class TestKeptAnswers:
         async def answer() -> Delta | Answer:
             events = parts.answerer.stream(question)
             await anext(events)
-            await asyncio.to_thread(delete_document, collection.tenant_id, document, parts)
+            await asyncio.to_thread(delete_document, collection.tenant_id, document, parts.removal)
             return [event async for event in events][-1]
 
         assert SECRET in asyncio.run(answer()).text.encode()
@@ -121,7 +123,7 @@ class TestKeptAnswers:
         self, parts: Parts, document: str, redis_server: EmbeddedRedis
     ):
         redis_server.stop()
-        delete_document(parts.default_collection.tenant_id, document, parts)
+        delete_document(parts.default_collection.tenant_id, document, parts.removal)
         redis_server.start()
         assert SECRET in everything_in_redis(parts)
         Sweeper(parts).sweep()
@@ -147,7 +149,7 @@ class TestLogs:
         self, parts: Parts, document: str, redis_server: EmbeddedRedis
     ):
         assert {"redis.aof", "ragkv.sqlite3-wal"} < files_with_secret(parts)
-        delete_document(parts.default_collection.tenant_id, document, parts)
+        delete_document(parts.default_collection.tenant_id, document, parts.removal)
         assert "redis.aof" in files_with_secret(parts)
         Sweeper(parts).sweep()
 
@@ -155,7 +157,7 @@ class TestLogs:
         assert not parts.append_log.rewrite(0), "once is enough"
 
     def test_nor_after_a_stop(self, parts: Parts, document: str, redis_server: EmbeddedRedis):
-        delete_document(parts.default_collection.tenant_id, document, parts)
+        delete_document(parts.default_collection.tenant_id, document, parts.removal)
         parts.database.close()
         redis_server.stop()
 
@@ -165,7 +167,7 @@ class TestLogs:
         self, parts: Parts, document: str, redis_server: EmbeddedRedis
     ):
         redis_server.stop()
-        delete_document(parts.default_collection.tenant_id, document, parts)
+        delete_document(parts.default_collection.tenant_id, document, parts.removal)
         redis_server.start()
         assert "redis.aof" in files_with_secret(parts)
         Sweeper(parts).sweep()
@@ -218,7 +220,7 @@ class TestLogs:
     def test_a_long_reader_holds_the_log_of_sqlite_and_nobody_else(self, parts: Parts, document: str):
         with parts.database.reading() as session:
             session.scalar(select(func.count()).select_from(QuestionRow))
-            delete_document(parts.default_collection.tenant_id, document, parts)
+            delete_document(parts.default_collection.tenant_id, document, parts.removal)
             parts.database.empty_write_ahead_log()
             assert "ragkv.sqlite3-wal" in files_with_secret(parts)
         parts.database.empty_write_ahead_log()
@@ -229,30 +231,30 @@ class TestLogs:
 class TestMemory:
     def test_a_deleted_collection_leaves_this_process(self, parts: Parts, collection: CollectionRef):
         assert parts.retriever.held()
-        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts.removal))
 
         assert parts.retriever.held() == [] and points_of(parts.retriever) == 0
 
     def test_what_another_process_deleted_leaves_this_one(
         self, parts: Parts, other: Parts, collection: CollectionRef, document: str
     ):
-        delete_document(collection.tenant_id, document, parts)
+        delete_document(collection.tenant_id, document, parts.removal)
         keeper = MemoryKeeper(other.removal)
         assert points_of(other.retriever) == 1
         keeper.forget_deleted()
         assert points_of(other.retriever) == 0 and other.retriever.held()
 
-        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts.removal))
         keeper.forget_deleted()
         assert other.retriever.held() == []
 
     def test_the_running_service_does_so_by_itself(self, parts: Parts, other: Parts, collection: CollectionRef):
-        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts))
+        asyncio.run(delete_collection(collection.tenant_id, collection.collection_id, parts.removal))
         page_views, page = PageViews(other), (other.files.path(collection.tenant_id, "0" * 64), 1, 100)
         page_views._kept.keep(page, b"png", 3)
 
         async def serve() -> None:
-            async with forgetting_deleted(other, page_views, interval_s=0.01)(None):  # type: ignore[arg-type]
+            async with forgetting_deleted(other.removal, page_views, interval_s=0.01)(None):  # type: ignore[arg-type]
                 while other.retriever.held() or page_views._kept.get(page):  # noqa: ASYNC110 - nothing tells of it
                     await asyncio.sleep(0.01)
 
@@ -322,12 +324,12 @@ class TestFullRedis:
         token = parts.sessions.begin("key")
         kept = name_of(parts.default_collection.tenant_id, parts.default_collection.collection_id)
         assert parts.answer_ring.put(kept, record(), b"body", 60)
-        accept_document(parts.default_collection, "a.md", BytesIO(ADA), parts)
+        accept_document(parts.default_collection, "a.md", BytesIO(ADA), parts.intake)
         parts.redis.config_set("maxmemory", 1)
         try:
             with pytest.raises(Unavailable):
                 parts.answer_ring.put(kept, record(), b"body", 60)
-            later = accept_document(parts.default_collection, "b.md", BytesIO(b"Bob."), parts).document_id
+            later = accept_document(parts.default_collection, "b.md", BytesIO(b"Bob."), parts.intake).document_id
             assert parts.sessions.holder(token) == "key"
             assert parts.redis.llen(QUEUE) == 1
             parts.rate_limit.take("key")

@@ -42,7 +42,7 @@ def ready(parts: Parts, ingest: IngestParts) -> str:
 
 
 def _read(parts: Parts, ingest: IngestParts) -> str:
-    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(BODY), parts).document_id
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(BODY), parts.intake).document_id
     assert ingest_document(document_id, ingest) is IngestOutcome.READY
     return document_id
 
@@ -261,7 +261,7 @@ class TestQdrant:
 
         with monkeypatch.context() as patched:
             patched.setattr(index, "held", indexed_meanwhile)
-            renew_points(parts)
+            renew_points(parts.database, parts.server_index, parts.source)
         assert found(parts) == {}
 
 

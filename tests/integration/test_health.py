@@ -121,8 +121,8 @@ class TestQueue:
         assert waiting.jobs == 2 and 300 <= waiting.oldest_s < 330
 
     def test_a_job_that_waits_for_long_degrades(self, client: Client, parts: Parts):
-        accept_document(parts.default_collection, "a.md", BytesIO(b"# A\n\nAda."), parts)
-        accept_document(parts.default_collection, "b.md", BytesIO(b"# B\n\nBob."), parts)
+        accept_document(parts.default_collection, "a.md", BytesIO(b"# A\n\nAda."), parts.intake)
+        accept_document(parts.default_collection, "b.md", BytesIO(b"# B\n\nBob."), parts.intake)
         assert readiness(client)[1].queue == "ok"
         with parts.database.writing() as session:
             session.execute(update(JobRow).values(created_at=utc_now() - timedelta(minutes=40)))

@@ -33,7 +33,7 @@ def parser(ingest: IngestParts) -> Iterator[Parser]:
 
 
 def stored(parts: Parts, name: str, body: bytes) -> str:
-    return store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts.intake).document_id
 
 
 def view(parts: Parts, document_id: str):
@@ -79,7 +79,7 @@ def test_stopping_and_deleting_end_the_parsing_at_once(parts: Parts, ingest: Ing
     def delete(stage: str, done: int, total: int) -> None:
         if _children(parser) and not deleted:
             deleted.append(stage)
-            delete_document(parts.default_collection.tenant_id, document_id, parts)
+            delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
 
     deleted: list[str] = []
     assert ingest_document(document_id, ingest, delete) is IngestOutcome.SKIPPED

@@ -119,7 +119,7 @@ class TestChangedFiles:
     def test_a_document_that_was_uploaded_as_well_stays(self, ingest: IngestParts, toll: Path):
         self.run(ingest, toll)
         parts = ingest.parts
-        store_document(parts.default_collection, "upload.txt", BytesIO(toll.read_bytes()), parts)
+        store_document(parts.default_collection, "upload.txt", BytesIO(toll.read_bytes()), parts.intake)
         toll.write_text("The toll of the bridge is 29 crowns.")
         self.run(ingest, toll)
         assert len(self.texts(ingest)) == 2

@@ -232,27 +232,27 @@ class TestRoom:
         less_used = held(client, other)["bytes"]
         limit(parts, held(client, answerable)["bytes"])
 
-        assert make_room(parts).bytes == less_used
+        assert make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters).bytes == less_used
         assert document(client, other)["kv_evicted"]
         assert document(client, answerable)["status"] == "ready"
-        assert make_room(parts) == NOTHING
+        assert make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters) == NOTHING
 
     @pytest.mark.parametrize("place", ["documents/{answerable}", "collections/default"])
     def test_what_is_pinned_stays(self, client: Client, answerable: str, other: str, parts: Parts, place: str):
         path = f"/v1/{place.format(answerable=answerable)}/kv"
         assert client.patch(path, json={"pinned": True}).json()["pinned"] is True
         limit(parts, 1)
-        make_room(parts)
+        make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters)
 
         assert document(client, answerable)["status"] == "ready"
         assert document(client, other)["kv_evicted"] is place.startswith("documents")
 
         client.patch(path, json={"pinned": False})
-        make_room(parts)
+        make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters)
         assert document(client, answerable)["kv_evicted"]
 
     def test_without_a_limit_nothing_goes(self, answerable: str, parts: Parts):
-        assert make_room(parts) == NOTHING
+        assert make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters) == NOTHING
 
     def test_an_answer_is_a_use(self, client: Client, answerable: str, parts: Parts):
         before = held(client, answerable)["last_used_at"]
@@ -311,7 +311,9 @@ class TestVerification:
         content = file.read_bytes()
         file.write_bytes(content[:-8] + b"gremlins")
 
-        verified = verify_kv(KVOwner(parts.default_collection.tenant_id), parts)
+        verified = verify_kv(
+            KVOwner(parts.default_collection.tenant_id), parts.database, parts.kv_store, parts.kv_remote, parts.layout
+        )
         while not next(verified).damaged:
             pass
         file.write_bytes(content)
@@ -323,9 +325,9 @@ class TestVerification:
     def test_kv_that_is_evicted_meanwhile_is_not_lost(self, answerable: str, other: str, parts: Parts, monkeypatch):
         monkeypatch.setattr("ragkv.upkeep.pace.SPEAK_EVERY_S", 0.0)
         owner = KVOwner(parts.default_collection.tenant_id)
-        verified = verify_kv(owner, parts)
+        verified = verify_kv(owner, parts.database, parts.kv_store, parts.kv_remote, parts.layout)
         assert next(verified).checked == 1
-        evict(owner, parts)
+        evict(owner, parts.database, parts.kv_store, parts.worker_counters)
         *_, last, found = verified
 
         assert last.missing == found.total - 1 > 0
@@ -362,7 +364,7 @@ class TestGarbage:
     def test_they_go_also_while_documents_are_read(self, answerable: str, other: str, parts: Parts):
         """A tenant that always uploads keeps none of it either."""
         files = {*files_of(parts, answerable), *files_of(parts, other)}
-        accept_document(parts.default_collection, "new.md", BytesIO(GRACE), parts)
+        accept_document(parts.default_collection, "new.md", BytesIO(GRACE), parts.intake)
         with parts.database.writing() as session:
             session.execute(update(ChunkRow).values(kv_key="c" * 64))
             session.execute(update(KVEntryRow).values(created_at=utc_now() - timedelta(hours=2)))

@@ -25,7 +25,7 @@ NOBODY = "0" * 32
 @pytest.fixture
 def document(parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis) -> str:
 
-    document_id = store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id
+    document_id = store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts.intake).document_id
     ingest_document(document_id, ingest)
     return document_id
 

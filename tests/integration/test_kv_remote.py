@@ -89,7 +89,7 @@ def hosts(shared: Settings, redis_server: EmbeddedRedis, loaded: IngestParts, tm
 
 def ready(ingest: IngestParts, body: bytes = LONG, name: str = "engines.md") -> str:
     parts = ingest.parts
-    document_id = store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
+    document_id = store_document(parts.default_collection, name, io.BytesIO(body), parts.intake).document_id
     assert ingest_document(document_id, ingest) is IngestOutcome.READY
     return document_id
 
@@ -155,7 +155,9 @@ def test_an_answer_says_that_its_kv_came_from_the_object_store(hosts: Hosts):
     first, second = ask(api)[0], ask(api)[0]
     assert {one.source for one in first.kv} == {"remote"}
     assert {one.source for one in second.kv} <= {"host", "disk"}
-    tiers_of = overview(api.default_collection.tenant_id, api).tiers
+    tiers_of = overview(
+        api.default_collection.tenant_id, api.database, api.settings, api.kv_store, api.default_collection
+    ).tiers
     assert tiers_of.remote is not None
     assert (tiers_of.disk.files, tiers_of.remote.files) == (len(kv_files(api)), len(kv_files(worker)))
 
@@ -195,7 +197,7 @@ def test_a_deleted_document_leaves_no_object(hosts: Hosts):
     worker, ingest, api = hosts
     document_id = ready(ingest)
     Uploader(worker).upload_due()
-    delete_document(api.default_collection.tenant_id, document_id, api)
+    delete_document(api.default_collection.tenant_id, document_id, api.removal)
     assert objects(worker) == set()
     assert tiers(worker) == {}
 
@@ -208,7 +210,7 @@ def with_leftovers(hosts: Hosts) -> Parts:
     document_id = ready(ingest)
     Uploader(worker).upload_due()
     *_, _ = warm(KVOwner(tenant_id), api)
-    delete_document(tenant_id, document_id, worker)
+    delete_document(tenant_id, document_id, worker.removal)
     assert kv_files(api)
     some = api.kv_store.path(next(iter(kv_files(api))))
     some.with_name(f".{some.name}.1.partial").write_bytes(b"x")
@@ -233,7 +235,7 @@ def test_it_removes_such_kv_while_it_runs(with_leftovers: Parts):
     api = with_leftovers
 
     async def serve() -> None:
-        async with sweeping_disk(api, interval_s=0.01)(None):  # type: ignore[arg-type]
+        async with sweeping_disk(api.database, api.settings, api.kv_store, api.prefixes, interval_s=0.01)(None):  # type: ignore[arg-type]
             while len(files_in(api.kv_store.folder)) > 1:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.01)
 
@@ -278,7 +280,7 @@ def test_kv_that_another_host_evicted_makes_room_once_it_is_old_enough_and_the_p
     ready(ingest)
     Uploader(worker).upload_due()
     *_, _ = warm(owner, api)
-    evict(owner, worker)
+    evict(owner, worker.database, worker.kv_store, worker.worker_counters)
     held, limit = kv_files(api), on_disk(api) // 2
     allow(api, limit)
     with pytest.raises(OutOfSpace):
@@ -302,7 +304,7 @@ def test_objects_of_kv_that_was_evicted_while_the_store_was_away_are_found_and_r
     left, remote = objects(worker), worker.kv_store.remote
     away = StoreLocation("s3://bucket/x", f"http://127.0.0.1:{free_port()}", "us-east-1", "key", "secret")
     worker.kv_store.remote = ObjectStore(away, lambda: "a service")
-    evict(KVOwner(worker.default_collection.tenant_id), worker)
+    evict(KVOwner(worker.default_collection.tenant_id), worker.database, worker.kv_store, worker.worker_counters)
     worker.kv_store.remote = remote
     found = {finding.check: set(finding.found) for finding in examine(WHILE_STOPPED, worker) if finding.found}
     assert found == {"unnamed_objects": left}
@@ -385,7 +387,7 @@ def test_a_document_larger_than_the_disk_is_ready_though_some_of_its_files_went(
     tenant_id = worker.default_collection.tenant_id
     first = ready(ingest)
     limit = on_disk(worker) // 2
-    delete_document(tenant_id, first, worker)
+    delete_document(tenant_id, first, worker.removal)
     allow(worker, limit)
     worker.settings = msgspec.structs.replace(worker.settings, prefill_batch_tokens=200)
     document_id = ready(ingest)
@@ -403,7 +405,7 @@ def test_a_rebuild_computes_nothing_that_the_object_store_has(hosts: Hosts):
     evicted, *copied = sorted(kv_files(worker))
     worker.kv_store.drop(copied)
     evict_entries([(evicted, 0)], worker.database, worker.kv_store)
-    rebuild_document(tenant_id, document_id, worker)
+    rebuild_document(tenant_id, document_id, worker.database, worker.queue)
 
     assert ingest_document(document_id, ingest) is IngestOutcome.READY
     assert document_view(tenant_id, document_id, worker.database).status == Status.READY
@@ -518,7 +520,9 @@ def test_verifying_on_a_host_without_files_reads_the_objects(hosts: Hosts):
     (worker.settings.data_dir / "junk").write_bytes(b"junk")
     worker.kv_remote.put(damaged, worker.settings.data_dir / "junk")
     worker.kv_remote.delete([missing])
-    *_, verified = verify(KVOwner(api.default_collection.tenant_id), api)
+    *_, verified = verify(
+        KVOwner(api.default_collection.tenant_id), api.database, api.kv_store, api.kv_remote, api.layout
+    )
     assert (verified.checked, verified.damaged, verified.missing, verified.unusable) == (len(kv_files(worker)), 1, 1, 0)
 
 
@@ -529,13 +533,13 @@ def test_verifying_forgets_nothing_that_may_be_on_another_hosts_disk_alone(hosts
     Uploader(worker).upload_due()
     young = ready(ingest, b"# Bridges\n\n" + LONG.replace(b"ngine", b"ridge"), "bridges.md")
     alone = {key for key, tier in tiers(worker).items() if tier == DISK}
-    *_, verified = verify(owner, api)
+    *_, verified = verify(owner, api.database, api.kv_store, api.kv_remote, api.layout)
     assert (verified.missing, verified.unusable) == (0, len(alone))
     assert document_view(owner.tenant_id, young, worker.database).status == Status.READY
 
     damaged = worker.kv_store.path(min(alone))
     damaged.write_bytes(damaged.read_bytes()[:-8] + b"gremlins")
-    *_, verified = verify(owner, worker)
+    *_, verified = verify(owner, worker.database, worker.kv_store, worker.kv_remote, worker.layout)
     assert (verified.damaged, verified.unusable, verified.documents) == (1, 0, [young])
 
 
@@ -603,7 +607,7 @@ class TestWriteRules:
         tenant_id = worker.default_collection.tenant_id
         papers = make_collection(tenant_id, "papers", worker.database).id
         ref = collection_ref(tenant_id, papers, worker.database)
-        document_id = store_document(ref, "engines.md", io.BytesIO(LONG), worker).document_id
+        document_id = store_document(ref, "engines.md", io.BytesIO(LONG), worker.intake).document_id
         assert uploader.upload_due().files == 0
         ingest_document(document_id, ingest)
         assert uploader.upload_due().files == len(kv_files(worker))

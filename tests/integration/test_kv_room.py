@@ -47,7 +47,7 @@ def ready(parts: Parts, ingest: IngestParts, ref: CollectionRef, name: str, para
 
 def stored(parts: Parts, ref: CollectionRef, name: str, paragraphs: int = 1) -> str:
     body = f"# {name}\n\n" + "".join(f"{name} wrote note {n} about engines and bridges.\n\n" for n in range(paragraphs))
-    return store_document(ref, f"{name}.md", io.BytesIO(body.encode()), parts).document_id
+    return store_document(ref, f"{name}.md", io.BytesIO(body.encode()), parts.intake).document_id
 
 
 def view(parts: Parts, ref: CollectionRef, document_id: str) -> DocumentView:
@@ -158,7 +158,7 @@ class TestQuotas:
         theirs = ready(parts, ingest, other, "Theirs")
         mine = [ready(parts, ingest, parts.default_collection, name) for name in ("One", "Two", "Three")]
         setting(parts, max_kv_bytes=kept(parts, parts.default_collection) + kept(parts, other) // 2)
-        make_room(parts)
+        make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters)
 
         assert view(parts, other, theirs).status is Status.READY
         assert [view(parts, parts.default_collection, one).kv_evicted for one in mine] == [True, False, False]
@@ -171,7 +171,7 @@ class TestQuotas:
         setting(parts, prefill_batch_tokens=200)
         whole = ready(parts, ingest, parts.default_collection, "Whole", 60)
         limit = kept(parts, parts.default_collection) * 6 // 5
-        delete_document(parts.default_collection.tenant_id, whole, parts)
+        delete_document(parts.default_collection.tenant_id, whole, parts.removal)
         setting(parts, max_kv_bytes=limit)
         for ref in (parts.default_collection, other):
             stored(parts, ref, "Large", 60)
@@ -215,7 +215,7 @@ class TestEviction:
                 session.execute(used(chunks, now - timedelta(hours=hours), 3600.0, times))
         setting(parts, max_kv_bytes=kept(parts, parts.default_collection) - 1)
         before = parts.worker_counters.read().get("evicted:budget:files", 0)
-        freed = make_room(parts)
+        freed = make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters)
 
         assert [name for name in made if view(parts, parts.default_collection, made[name]).kv_evicted] == [first]
         assert freed.files == 1 == parts.worker_counters.read()["evicted:budget:files"] - before
@@ -225,18 +225,28 @@ class TestPins:
     def test_pins_count_against_the_quota(self, parts: Parts, ingest: IngestParts):
         first, second = (ready(parts, ingest, parts.default_collection, name) for name in ("One", "Two"))
         setting(parts, max_tenant_kv_bytes=kept(parts, parts.default_collection) * 3 // 4)
-        pin(KVOwner(parts.default_collection.tenant_id, document_id=first), parts, pinned=True)
+        pin(KVOwner(parts.default_collection.tenant_id, document_id=first), parts.database, parts.settings, pinned=True)
 
         with pytest.raises(Conflict, match="RAGKV_MAX_TENANT_KV_BYTES"):
-            pin(KVOwner(parts.default_collection.tenant_id, document_id=second), parts, pinned=True)
+            pin(
+                KVOwner(parts.default_collection.tenant_id, document_id=second),
+                parts.database,
+                parts.settings,
+                pinned=True,
+            )
         with pytest.raises(Conflict):
             pin(
                 KVOwner(parts.default_collection.tenant_id, collection_id=parts.default_collection.collection_id),
-                parts,
+                parts.database,
+                parts.settings,
                 pinned=True,
             )
-        pin(KVOwner(parts.default_collection.tenant_id, document_id=first), parts, pinned=False)
-        pin(KVOwner(parts.default_collection.tenant_id, document_id=second), parts, pinned=True)
+        pin(
+            KVOwner(parts.default_collection.tenant_id, document_id=first), parts.database, parts.settings, pinned=False
+        )
+        pin(
+            KVOwner(parts.default_collection.tenant_id, document_id=second), parts.database, parts.settings, pinned=True
+        )
 
     def test_two_pins_at_once_count_against_the_quota_together(
         self, parts_on_either: Parts, monkeypatch: pytest.MonkeyPatch
@@ -248,7 +258,7 @@ class TestPins:
         checks = iter(range(2))
 
         def pin_one(document_id: str) -> None:
-            pin(KVOwner(tenant_id, document_id=document_id), parts, pinned=True)
+            pin(KVOwner(tenant_id, document_id=document_id), parts.database, parts.settings, pinned=True)
 
         with ThreadPoolExecutor(1) as others:
             pinned: list[Future[None]] = []
@@ -271,4 +281,9 @@ class TestPins:
         setting(parts, max_kv_bytes=kept(parts, parts.default_collection) * 3 // 2)
 
         with pytest.raises(Conflict):
-            pin(KVOwner(parts.default_collection.tenant_id, document_id=document_id), parts, pinned=True)
+            pin(
+                KVOwner(parts.default_collection.tenant_id, document_id=document_id),
+                parts.database,
+                parts.settings,
+                pinned=True,
+            )

@@ -39,7 +39,7 @@ def owner(parts: Parts) -> KVOwner:
 
 
 def stored(parts: Parts) -> str:
-    return store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    return store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts.intake).document_id
 
 
 def view(parts: Parts, document_id: str) -> DocumentView:
@@ -96,7 +96,10 @@ class TestFormat:
         ingest_document(document_id, ingest)
         with failing_after_the_first_commit(parts), pytest.raises(Unavailable):
             change_rule(owner, KVRulePatch(format="int8"), parts)
-        assert (rule_view(owner, parts).format, view(parts, document_id).status) == (KVFormat.INT8, Status.READY)
+        assert (rule_view(owner, parts.database, parts.settings).format, view(parts, document_id).status) == (
+            KVFormat.INT8,
+            Status.READY,
+        )
 
         change_rule(owner, KVRulePatch(format="int8"), parts)
         assert view(parts, document_id).status is Status.SEARCHABLE
@@ -174,7 +177,7 @@ class TestCompression:
         ingest_document(document_id, ingest)
         parts.settings = msgspec.structs.replace(parts.settings, kv_compress=CompressionMethod.STREAMING)
 
-        assert refresh_outdated_kv(parts) == 1
+        assert refresh_outdated_kv(parts.database, parts.settings, parts.index_fingerprint, parts.kv_fingerprint) == 1
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
         assert all(left < tokens for left, tokens in self.kept(parts))
 
@@ -207,9 +210,9 @@ class TestNever:
         seen = view(parts, document_id)
         assert (seen.status, seen.kv_evicted, held_kv(owner, parts.database).files) == (Status.SEARCHABLE, True, 0)
         use(parts, *chunk_ids(parts, document_id) * 9)
-        assert keep_hot(parts) == 0
+        assert keep_hot(parts.database, parts.settings) == 0
 
-        rebuild_document(owner.tenant_id, document_id, parts)
+        rebuild_document(owner.tenant_id, document_id, parts.database, parts.queue)
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
         assert view(parts, document_id).status is Status.READY
 
@@ -221,7 +224,7 @@ class TestNever:
         with failing_after_the_first_commit(parts), pytest.raises(Unavailable, match=r"POST .*/kv/rebuild"):
             change_rule(owner, KVRulePatch(when="upload"), parts)
 
-        assert rule_view(owner, parts).when is KVWhen.UPLOAD
+        assert rule_view(owner, parts.database, parts.settings).when is KVWhen.UPLOAD
 
     def test_a_later_rule_has_it_computed(self, parts: Parts, ingest: IngestParts, owner: KVOwner):
         change_rule(owner, KVRulePatch(when="never"), parts)
@@ -246,9 +249,9 @@ class TestNthUse:
     ):
         hot, lukewarm, *_ = chunk_ids(parts, document_id)
         use(parts, hot, lukewarm)
-        assert keep_hot(parts) == 0
+        assert keep_hot(parts.database, parts.settings) == 0
         use(parts, hot)
-        assert keep_hot(parts) == 1
+        assert keep_hot(parts.database, parts.settings) == 1
         with parts.database.reading() as session:
             assert KEEP in session.scalars(select(JobRow.kind)).all()
         ingest_document(document_id, ingest)
@@ -256,9 +259,9 @@ class TestNthUse:
         held = held_kv(owner, parts.database)
         assert (held.stored_chunks, held.chunks > 2) == (1, True)
         assert view(parts, document_id).status is Status.SEARCHABLE
-        assert keep_hot(parts) == 0
+        assert keep_hot(parts.database, parts.settings) == 0
         use(parts, lukewarm)
-        assert keep_hot(parts) == 1
+        assert keep_hot(parts.database, parts.settings) == 1
         ingest_document(document_id, ingest)
         assert held_kv(owner, parts.database).stored_chunks == 2
 
@@ -266,7 +269,7 @@ class TestNthUse:
         self, parts: Parts, ingest: IngestParts, owner: KVOwner, document_id: str
     ):
         use(parts, *chunk_ids(parts, document_id) * 2)
-        keep_hot(parts)
+        keep_hot(parts.database, parts.settings)
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
         assert view(parts, document_id).status is Status.READY
 
@@ -275,14 +278,14 @@ class TestNthUse:
     ):
         hot = chunk_ids(parts, document_id)[0]
         use(parts, hot, hot)
-        keep_hot(parts)
+        keep_hot(parts.database, parts.settings)
         ingest_document(document_id, ingest)
         use(parts, *[hot] * 9)
-        evict(owner, parts)
+        evict(owner, parts.database, parts.kv_store, parts.worker_counters)
 
-        assert keep_hot(parts) == 0
+        assert keep_hot(parts.database, parts.settings) == 0
         use(parts, hot, hot)
-        assert keep_hot(parts) == 1
+        assert keep_hot(parts.database, parts.settings) == 1
 
     def test_what_had_no_room_is_not_tried_at_every_sweep(
         self, parts: Parts, ingest: IngestParts, document_id: str, monkeypatch: pytest.MonkeyPatch
@@ -290,10 +293,10 @@ class TestNthUse:
         monkeypatch.setattr("ingest.keep_kv.make_room_for", lambda wanted, parts: False)
         hot = chunk_ids(parts, document_id)[0]
         use(parts, hot, hot)
-        keep_hot(parts)
+        keep_hot(parts.database, parts.settings)
         ingest_document(document_id, ingest)
 
-        assert keep_hot(parts) == 0
+        assert keep_hot(parts.database, parts.settings) == 0
 
     def test_kv_that_a_change_of_compression_outdates_is_made_again_and_no_more(
         self, parts: Parts, ingest: IngestParts, owner: KVOwner, document_id: str
@@ -301,7 +304,7 @@ class TestNthUse:
         change_rule(owner, KVRulePatch(compress="streaming"), parts)
         hot = chunk_ids(parts, document_id)[0]
         use(parts, hot, hot)
-        keep_hot(parts)
+        keep_hot(parts.database, parts.settings)
         ingest_document(document_id, ingest)
         before = held_kv(owner, parts.database)
 
@@ -312,7 +315,7 @@ class TestNthUse:
         assert (before.stored_chunks, after.stored_chunks) == (1, 1)
         assert after.bytes < before.bytes
         assert (view(parts, document_id).status, view(parts, document_id).kv_evicted) == (Status.SEARCHABLE, True)
-        assert refresh_outdated_kv(parts) == 0
+        assert refresh_outdated_kv(parts.database, parts.settings, parts.index_fingerprint, parts.kv_fingerprint) == 0
 
 
 class TestMeanwhile:
@@ -345,7 +348,7 @@ class TestMeanwhile:
 
         assert ingest_document(document_id, ingest, changing) is IngestOutcome.READY
         assert (changes, view(parts, document_id).status, formats(parts)) == ([], Status.READY, {kv_format})
-        assert refresh_outdated_kv(parts) == 0
+        assert refresh_outdated_kv(parts.database, parts.settings, parts.index_fingerprint, parts.kv_fingerprint) == 0
 
 
 class TestOverHTTP:

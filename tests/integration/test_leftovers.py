@@ -38,7 +38,7 @@ NOTHING = Cleaned(0, 0, 0, 0)
 
 @pytest.fixture
 def document_id(parts: Parts) -> str:
-    return store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id
+    return store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts.intake).document_id
 
 
 @pytest.fixture
@@ -73,20 +73,37 @@ class TestFiles:
 
         event.listen(parts.database.engine, "commit", fail)
         with pytest.raises(ConnectionError):
-            replace_document(parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts)
+            replace_document(
+                parts.default_collection.tenant_id,
+                document_id,
+                "grace.md",
+                io.BytesIO(GRACE),
+                parts.intake,
+                parts.removal,
+            )
         event.remove(parts.database.engine, "commit", fail)
 
         path, name = document_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
         assert (path.read_bytes(), name) == (ADA, "ada.md")
 
     def test_a_replaced_file_goes_once_the_new_one_is_committed(self, parts: Parts, document_id: str):
-        replace_document(parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts)
+        replace_document(
+            parts.default_collection.tenant_id, document_id, "grace.md", io.BytesIO(GRACE), parts.intake, parts.removal
+        )
 
         assert files(parts) == [GRACE]
 
     def test_a_file_that_another_row_names_stays(self, parts: Parts, document_id: str):
-        kept = keep_file(parts.default_collection.tenant_id, "ada.md", "assistants", io.BytesIO(ADA), parts)
-        delete_document(parts.default_collection.tenant_id, document_id, parts)
+        kept = keep_file(
+            parts.default_collection.tenant_id,
+            "ada.md",
+            "assistants",
+            io.BytesIO(ADA),
+            parts.database,
+            parts.settings,
+            parts.files,
+        )
+        delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
 
         assert kept.bytes == len(ADA) and files(parts) == [ADA]
 
@@ -97,14 +114,16 @@ class TestFiles:
         unnamed.parent.mkdir(parents=True)
         for path in (partial, unnamed):
             path.write_bytes(b"x")
-        assert clean(parts) == NOTHING, "too young"
+        assert clean(parts.database, parts.removal, parts.server_index) == NOTHING, "too young"
 
         age(folder, 2)
         assert leftovers.abandoned_uploads(later(), parts.files) == [partial]
         assert leftovers.unnamed_files(later(), parts.database, parts.files) == [
             (parts.default_collection.tenant_id, "ab" * 32)
         ]
-        assert clean(parts) == Cleaned(uploads=1, files=1, documents=0, attachments=0)
+        assert clean(parts.database, parts.removal, parts.server_index) == Cleaned(
+            uploads=1, files=1, documents=0, attachments=0
+        )
         assert files(parts) == [ADA]
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
@@ -136,11 +155,13 @@ class TestKV:
     ):
         ingest_document(document_id, ingest)
         prefix = parts.keys_of(parts.default_collection.tenant_id).prefix()
-        assert request_lost_prefixes(parts) == 0
+        assert request_lost_prefixes(parts.database, parts.kv_store, parts.kv_remote, parts.keys_of) == 0
 
         parts.kv_store.drop([prefix])
-        assert request_lost_prefixes(parts) == 1
-        assert request_lost_prefixes(parts) == 0, "it is on its way"
+        assert request_lost_prefixes(parts.database, parts.kv_store, parts.kv_remote, parts.keys_of) == 1
+        assert request_lost_prefixes(parts.database, parts.kv_store, parts.kv_remote, parts.keys_of) == 0, (
+            "it is on its way"
+        )
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
         assert prefix in parts.kv_store
 
@@ -162,15 +183,15 @@ class TestPoints:
     ):
         """Left by a worker that was killed between writing them and finding out that its document was deleted."""
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
-        other = store_document(parts.default_collection, "grace.md", io.BytesIO(GRACE), parts).document_id
+        other = store_document(parts.default_collection, "grace.md", io.BytesIO(GRACE), parts.intake).document_id
         ingest_document(other, ingest)
         before = {held: points for held, points in server_index.held().items() if held.document_id == document_id}
         server_index.delete_document(parts.default_collection.tenant_id, other)
-        delete_document(parts.default_collection.tenant_id, other, parts)
+        delete_document(parts.default_collection.tenant_id, other, parts.removal)
         stray(server_index, parts, "f" * 32, 3)
 
-        assert leftovers.stray_points(parts) == ["f" * 32]
-        assert clean(parts).documents == 1
+        assert leftovers.stray_points(parts.database, parts.server_index) == ["f" * 32]
+        assert clean(parts.database, parts.removal, parts.server_index).documents == 1
         assert server_index.held() == before
 
     def test_until_then_they_take_no_place_in_a_search(
@@ -193,15 +214,19 @@ class TestPoints:
         tenant_id = parts.default_collection.tenant_id
         ingest_document(document_id, ingest)
         before = server_index.held()
-        replace_document(tenant_id, document_id, "broken.pdf", io.BytesIO(b"%PDF-1.4 broken"), parts)
-        renew_points(parts)
+        replace_document(
+            tenant_id, document_id, "broken.pdf", io.BytesIO(b"%PDF-1.4 broken"), parts.intake, parts.removal
+        )
+        renew_points(parts.database, parts.server_index, parts.source)
         assert server_index.held() == before
 
         assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
-        renew_points(parts)
+        renew_points(parts.database, parts.server_index, parts.source)
         assert server_index.held() == before
         server_index.delete_document(tenant_id, document_id)
-        assert write_points(missing_points(parts), parts) == sum(before.values())
+        assert write_points(
+            missing_points(parts.database, parts.server_index), parts.server_index, parts.source
+        ) == sum(before.values())
         assert server_index.held() == before
 
     def test_those_that_a_worker_is_about_to_write_are_not_missing(
@@ -216,7 +241,7 @@ class TestPoints:
         replace = server_index.replace
 
         def looked_for(*given: Any) -> None:
-            found.append(missing_points(parts))
+            found.append(missing_points(parts.database, parts.server_index))
             replace(*given)
 
         monkeypatch.setattr(server_index, "replace", looked_for)

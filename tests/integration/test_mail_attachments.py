@@ -165,7 +165,7 @@ def test_attachments_that_come_after_a_change_of_metadata_have_the_new_one(
     with parts.database.reading() as session:
         before = session.get_one(DocumentRow, mail_id)
     client.patch(f"/v1/documents/{mail_id}", json={"metadata": {"audience": "board"}})
-    (plan,) = settle_attachments(before, [("plan.md", PLAN)], parts)
+    (plan,) = settle_attachments(before, [("plan.md", PLAN)], parts.intake, parts.removal)
 
     assert shown(client, plan)["metadata"] == {"audience": "board"}
 
@@ -198,7 +198,10 @@ def test_the_same_mail_again_adds_nothing(client: Client, ingest: IngestParts, p
     assert client.delete(f"/v1/documents/{other}").status_code == 204
     with parts.database.reading() as session:
         row = session.get_one(DocumentRow, mail_id)
-    assert settle_attachments(row, [("plan.md", PLAN), ("other.md", b"# Other\n\nWords.\n")], parts) == []
+    assert (
+        settle_attachments(row, [("plan.md", PLAN), ("other.md", b"# Other\n\nWords.\n")], parts.intake, parts.removal)
+        == []
+    )
     assert names(client) == {"bridges.eml", "plan.md"}
     assert [(one["name"], one["status"]) for one in shown(client, mail_id)["attachments"]] == [
         ("plan.md", "ready"), ("other.md", None),
@@ -251,11 +254,11 @@ def test_attachments_of_a_mail_that_was_replaced_meanwhile_do_not_come(
     with parts.database.reading() as session:
         before = session.get_one(DocumentRow, mail_id)
     replacement = mail("bridges", other__md=b"# Other\n\nWords.\n").as_bytes()
-    replace_document(before.tenant_id, mail_id, "bridges.eml", BytesIO(replacement), parts)
+    replace_document(before.tenant_id, mail_id, "bridges.eml", BytesIO(replacement), parts.intake, parts.removal)
     read_all(ingest)
     for late in ([("late.md", body)], []):
         with pytest.raises(Conflict, match="replaced"):
-            settle_attachments(before, late, parts)
+            settle_attachments(before, late, parts.intake, parts.removal)
     assert names(client) == {"bridges.eml", "other.md"}
     assert [one["name"] for one in shown(client, mail_id)["attachments"]] == ["other.md"]
 
@@ -371,10 +374,10 @@ def test_an_attachment_that_was_attached_to_the_collection_as_a_file_too_goes_wi
 ):
     mail_id = send(client, ingest, mail("bridges", plan__md=PLAN))
     ref = parts.default_collection
-    file = keep_file(ref.tenant_id, "plan.md", "assistants", BytesIO(PLAN), parts)
-    attach_files(ref, [Attach(file.id)], parts)
+    file = keep_file(ref.tenant_id, "plan.md", "assistants", BytesIO(PLAN), parts.database, parts.settings, parts.files)
+    attach_files(ref, [Attach(file.id)], parts.intake)
 
-    detach_file(ref, file.id, parts)
+    detach_file(ref, file.id, parts.removal)
     assert names(client) == {"bridges.eml", "plan.md"}
     client.delete(f"/v1/documents/{mail_id}")
     assert names(client) == set()

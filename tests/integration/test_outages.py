@@ -47,7 +47,7 @@ UNREADABLE = Path("/proc/self/mem")
 
 @pytest.fixture
 def document_id(parts: Parts) -> str:
-    return store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts).document_id
+    return store_document(parts.default_collection, "ada.md", io.BytesIO(ADA), parts.intake).document_id
 
 
 def row_of(database: Database, document_id: str) -> DocumentRow:
@@ -91,7 +91,9 @@ class TestOutages:
     ):
         """The attempt cannot be given back at that moment: it is with the next call."""
         server = socket.readlink()
-        document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
+        document_id = store_document(
+            on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres.intake
+        ).document_id
         ingest = IngestParts(on_postgres)
 
         def stop(stage: str, done: int, total: int) -> None:
@@ -184,7 +186,9 @@ class TestClocks:
     """The database's clock counts."""
 
     def test_a_worker_whose_clock_is_ahead_takes_no_lease_that_is_held(self, on_postgres: Parts):
-        document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
+        document_id = store_document(
+            on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres.intake
+        ).document_id
         assert Lease.take(on_postgres.database, document_id, "one")
         with clock_ahead(HOUR):
             assert Lease.take(on_postgres.database, document_id, "two, an hour ahead") is None
@@ -192,7 +196,7 @@ class TestClocks:
     @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
     def test_a_sweeper_whose_clock_is_wrong_queues_what_is_due_and_no_more(self, on_postgres: Parts, ahead: timedelta):
         names = ("due", "later")
-        ids = [store_document(on_postgres.default_collection, n, io.BytesIO(n.encode()), on_postgres).document_id for n in names]  # fmt: skip
+        ids = [store_document(on_postgres.default_collection, n, io.BytesIO(n.encode()), on_postgres.intake).document_id for n in names]  # fmt: skip
         for document_id, retry_at in zip(ids, (utc_now() - MINUTE, utc_now() + MINUTE), strict=True):
             _wait_until(retry_at, document_id, on_postgres)
         with clock_ahead(ahead):
@@ -202,7 +206,9 @@ class TestClocks:
     def test_a_repair_by_a_machine_whose_clock_is_wrong_takes_no_lease_from_a_worker(
         self, on_postgres: Parts, ahead: timedelta
     ):
-        document_id = store_document(on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres).document_id
+        document_id = store_document(
+            on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres.intake
+        ).document_id
         lease = Lease.take(on_postgres.database, document_id, "worker")
         assert lease is not None
         with clock_ahead(ahead):

@@ -75,7 +75,7 @@ def sweep(parts: Parts) -> None:
     day_ago = time.time() - 24 * 3600
     for path in parts.settings.files_dir.rglob("*"):
         os.utime(path, (day_ago, day_ago))
-    clean(parts)
+    clean(parts.database, parts.removal, parts.server_index)
 
 
 def outdated_everywhere(client: httpx.Client, document_id: str) -> set[str]:

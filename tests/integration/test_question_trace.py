@@ -33,7 +33,7 @@ def test_the_log_and_its_export_give_the_same_trace(
     export = tmp_path / "log.jsonl"
     export.write_bytes(client.get("/v1/questions/export").content)
 
-    of_database, of_file = logged("default", "default", parts), exported_log(export)
+    of_database, of_file = logged("default", "default", parts.database), exported_log(export)
     assert (
         [one.question for one in of_database.questions] == [one.question for one in of_file.questions] == [*QUESTIONS]
     )
@@ -67,7 +67,7 @@ def test_questions_that_say_nothing_about_chunks_are_left_out_and_counted(
     rate(client, ask(client))
     with parts.database.writing() as session:
         session.connection().exec_driver_sql("DELETE FROM questions")
-    log = logged("default", "default", parts)
+    log = logged("default", "default", parts.database)
     assert (log.questions, log.left_out) == ([], 1)
 
     gone = [Asked(question="Who?", asked_at=utc_now(), collection_id="0" * 32, mode="stitched")]
@@ -84,9 +84,9 @@ def test_questions_that_say_nothing_about_chunks_are_left_out_and_counted(
 
 def test_what_is_no_log_is_refused_with_the_reason(parts: Parts, tmp_path: Path):
     with pytest.raises(Rejected, match="0 of 0 questions"):
-        retrieved(logged("default", "default", parts), "default", parts, nothing)
+        retrieved(logged("default", "default", parts.database), "default", parts, nothing)
     with pytest.raises(NotFound):
-        logged("default", "another", parts)
+        logged("default", "another", parts.database)
     (tmp_path / "log.jsonl").write_text('{"hash_ids": [1]}')
     with pytest.raises(Rejected, match=r"log\.jsonl, line 1: .*question"):
         exported_log(tmp_path / "log.jsonl")

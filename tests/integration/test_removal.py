@@ -60,7 +60,7 @@ def large(parts: Parts) -> CollectionRef:
 
 
 def delete(parts: Parts, ref: CollectionRef) -> None:
-    asyncio.run(delete_collection(ref.tenant_id, ref.collection_id, parts))
+    asyncio.run(delete_collection(ref.tenant_id, ref.collection_id, parts.removal))
 
 
 def counts(parts: Parts) -> dict[str, int]:
@@ -91,7 +91,7 @@ def test_the_default_collection_stays_whole(parts: Parts, large: CollectionRef):
 
 
 def test_a_step_removes_a_bounded_number_of_whole_documents(parts: Parts, large: CollectionRef):
-    steps = delete_in_batches(large.tenant_id, large.collection_id, parts)
+    steps = delete_in_batches(large.tenant_id, large.collection_id, parts.removal)
     chunks = [counts(parts)["chunks"], *(counts(parts)["chunks"] for _ in steps)]
 
     removed = [before - after for before, after in pairwise(chunks)]
@@ -104,7 +104,7 @@ def test_a_document_larger_than_a_batch_goes_by_itself(parts: Parts):
     home = find_collection_ref(parts.database)
     made = collection_ref(home.tenant_id, make_collection(home.tenant_id, "one", parts.database).id, parts.database)
     add_documents(parts.database, made, 2, BATCH_CHUNKS + 1, "huge")
-    steps = delete_in_batches(made.tenant_id, made.collection_id, parts)
+    steps = delete_in_batches(made.tenant_id, made.collection_id, parts.removal)
 
     assert [counts(parts)["documents"] for _ in steps] == [1, 0]
 
@@ -141,7 +141,7 @@ def test_an_index_that_goes_away_leaves_the_rest_to_another_try(parts: Parts, la
     index.upsert(large.tenant_id, large.collection_id, points)
     index.upsert(large.tenant_id, "other", [Point("x", "kept0", "", vectors)])
 
-    steps = delete_in_batches(large.tenant_id, large.collection_id, parts)
+    steps = delete_in_batches(large.tenant_id, large.collection_id, parts.removal)
     next(steps)
     server.stop()
     with pytest.raises(Unavailable):
@@ -161,7 +161,7 @@ def test_others_write_meanwhile(parts: Parts, large: CollectionRef):
     """Between any two batches: nobody waits for the whole."""
     home = find_collection_ref(parts.database)
     left: list[int] = []
-    for _ in delete_in_batches(large.tenant_id, large.collection_id, parts):
+    for _ in delete_in_batches(large.tenant_id, large.collection_id, parts.removal):
         with parts.database.writing() as session:
             session.add(question(home, 100.0))
         left.append(counts(parts)["documents"])
@@ -173,7 +173,7 @@ def dies_at(parts: Parts, large: CollectionRef, moment: str, number: int) -> boo
     """Whether a deletion had a transaction of this number to be killed at."""
     with killed_at(parts, moment, number) as died:
         try:
-            for _ in delete_in_batches(large.tenant_id, large.collection_id, parts):
+            for _ in delete_in_batches(large.tenant_id, large.collection_id, parts.removal):
                 pass
         except (Killed, NotFound):
             pass
@@ -201,5 +201,5 @@ def sweep_tomorrow(parts: Parts) -> None:
         for path in folder.rglob("*"):
             if path.is_file():
                 os.utime(path, (time.time() - 25 * 3600,) * 2)
-    clean(parts)
+    clean(parts.database, parts.removal, parts.server_index)
     collect_garbage(parts)

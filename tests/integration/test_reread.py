@@ -87,7 +87,9 @@ def change(request: pytest.FixtureRequest) -> Callable[[Parts, IngestParts], Par
 @pytest.fixture
 def document_id(of_before: Parts, loaded: IngestParts) -> str:
     """A document that is ready."""
-    document_id = store_document(of_before.default_collection, "engines.md", io.BytesIO(LONG), of_before).document_id
+    document_id = store_document(
+        of_before.default_collection, "engines.md", io.BytesIO(LONG), of_before.intake
+    ).document_id
     assert ingest_document(document_id, over(of_before, loaded)) is IngestOutcome.READY
     return document_id
 
@@ -168,7 +170,7 @@ def test_the_re_read_replaces_it_and_search_finds_the_document_at_every_step(
     assert any("Engine number 41 " in text for text in found(after))
     assert refresh_outdated(after) == 0
     if after.server_index is not None:
-        assert missing_points(after) == []
+        assert missing_points(after.database, after.server_index) == []
     after.close()
 
 
@@ -179,12 +181,19 @@ def test_a_worker_that_comes_late_with_the_points_of_the_file_before_leaves_thos
     if of_before.server_index is None:
         pytest.skip("the index in memory is made from the database")
     place = of_before.default_collection
-    document_id = store_document(place, "engines.md", io.BytesIO(LONG), of_before).document_id
+    document_id = store_document(place, "engines.md", io.BytesIO(LONG), of_before.intake).document_id
     write = of_before.server_index.replace
 
     def replaced_meanwhile(*arguments: Any) -> None:
         monkeypatch.undo()
-        replace_document(place.tenant_id, document_id, "mills.md", io.BytesIO(b"The mill burnt down."), of_before)
+        replace_document(
+            place.tenant_id,
+            document_id,
+            "mills.md",
+            io.BytesIO(b"The mill burnt down."),
+            of_before.intake,
+            of_before.removal,
+        )
         assert ingest_document(document_id, over(of_before, loaded)) is IngestOutcome.READY
         write(*arguments)
 
@@ -192,7 +201,7 @@ def test_a_worker_that_comes_late_with_the_points_of_the_file_before_leaves_thos
     assert ingest_document(document_id, over(of_before, loaded)) is IngestOutcome.SKIPPED
 
     assert view(of_before, document_id).status is Status.READY
-    assert missing_points(of_before) == []
+    assert missing_points(of_before.database, of_before.server_index) == []
     assert found(of_before, "What burnt down?") == ["The mill burnt down."]
 
 
@@ -234,7 +243,7 @@ def test_if_the_re_read_fails_the_old_chunks_stay_and_the_reason_is_shown_until_
     assert ingest_document(document_id, over(after, loaded)) is IngestOutcome.SKIPPED
 
     path.write_bytes(body)
-    rebuild_document(before.tenant_id, document_id, after)
+    rebuild_document(before.tenant_id, document_id, after.database, after.queue)
     assert ingest_document(document_id, over(after, loaded)) is IngestOutcome.READY
     assert view(after, document_id).error is None
     after.close()

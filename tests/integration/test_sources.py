@@ -66,7 +66,7 @@ def follower(parts: Parts) -> Iterator[Follower]:
 
 def upload(parts: Parts, dice: random.Random) -> str:
     body = io.BytesIO(dice.randbytes(16))
-    return store_document(find_collection_ref(parts.database), "a.txt", body, parts).document_id
+    return store_document(find_collection_ref(parts.database), "a.txt", body, parts.intake).document_id
 
 
 def read(parts: Parts, document_id: str, titles: list[str]) -> None:
@@ -109,11 +109,13 @@ def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, foll
                 amend_document(follower.place[0], dice.choice(documents), parts.database, patch={"n": dice.random()})
             case "replace" if documents:
                 chosen = dice.choice(documents)
-                replace_document(follower.place[0], chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts)
+                replace_document(
+                    follower.place[0], chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts.intake, parts.removal
+                )
                 waiting.add(chosen)
             case "delete" if documents:
                 chosen = documents.pop(dice.randrange(len(documents)))
-                delete_document(follower.place[0], chosen, parts)
+                delete_document(follower.place[0], chosen, parts.removal)
                 waiting.discard(chosen)
             case "restart":
                 refresh_outdated(parts)
@@ -213,7 +215,7 @@ def test_titles_that_are_held_follow_without_being_asked_for(parts: Parts, follo
     for document_id in (kept, gone):
         read(parts, document_id, TITLES)
     follower.check()
-    delete_document(follower.place[0], gone, parts)
+    delete_document(follower.place[0], gone, parts.removal)
     documents = follower.source.indexed_documents(*follower.place)
     with statements(follower.database) as executed:
         follower.links.refresh(*follower.place, documents)

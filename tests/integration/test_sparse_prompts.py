@@ -21,7 +21,7 @@ ASKED = {"question": "Which engine stood in hall 3?", "policy": "none"}
 @pytest.fixture
 def ingested(parts: Parts, ingest: IngestParts, engine: EchoEngine) -> str:
     engine.stitches = True
-    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts).document_id
+    document_id = store_document(parts.default_collection, "engines.md", io.BytesIO(LONG), parts.intake).document_id
     ingest_document(document_id, ingest)
     return document_id
 

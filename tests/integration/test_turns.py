@@ -135,9 +135,12 @@ class TestWorker:
     ):
         """One turn makes a document searchable, one keeps its KV; through the queue, by the worker's task."""
         pile = [
-            accept_document(parts.default_collection, f"{n}.md", text(f"Pile {n}"), parts).document_id for n in range(6)
+            accept_document(parts.default_collection, f"{n}.md", text(f"Pile {n}"), parts.intake).document_id
+            for n in range(6)
         ]
-        mine = accept_document(ensure_collection(parts.database, "other"), "mine.md", text("Mine"), parts).document_id
+        mine = accept_document(
+            ensure_collection(parts.database, "other"), "mine.md", text("Mine"), parts.intake
+        ).document_id
 
         work(parts, ingest, messages=2)
         assert status(parts, "other", mine) is Status.SEARCHABLE
@@ -156,9 +159,11 @@ class TestWorker:
         monkeypatch.setattr(turn, "TURN_SECONDS", 0)
         parts.settings = msgspec.structs.replace(parts.settings, kv_when=KVWhen.NEVER)
         body = scanned_pdf([picture(DRAGON), picture(GEESE), picture(DRAGON)])
-        scan = store_document(parts.default_collection, "scan.pdf", io.BytesIO(body), parts).document_id
+        scan = store_document(parts.default_collection, "scan.pdf", io.BytesIO(body), parts.intake).document_id
         lease = take_next(ingest)
-        small = store_document(ensure_collection(parts.database, "other"), "small.md", text("Small"), parts).document_id
+        small = store_document(
+            ensure_collection(parts.database, "other"), "small.md", text("Small"), parts.intake
+        ).document_id
 
         outcomes, done_at_least = [], []
 
@@ -184,8 +189,10 @@ class TestWorker:
         monkeypatch.setattr(turn, "TURN_TOKENS", 1)
         parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
         ingest.counters = parts.worker_counters
-        large = store_document(parts.default_collection, "large.md", text("Large", 40), parts).document_id
-        small = store_document(ensure_collection(parts.database, "other"), "small.md", text("Small"), parts).document_id
+        large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
+        small = store_document(
+            ensure_collection(parts.database, "other"), "small.md", text("Small"), parts.intake
+        ).document_id
 
         outcomes = []
         while lease := take_next(ingest):
@@ -200,7 +207,7 @@ class TestWorker:
         assert counted == {"tokens:computed": tokens, "tokens:reused": 0}, "each token once"
 
     def test_alone_a_document_is_read_in_one_turn(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
-        accepted = accept_document(parts.default_collection, "mine.md", text("Mine"), parts).document_id
+        accepted = accept_document(parts.default_collection, "mine.md", text("Mine"), parts.intake).document_id
 
         work(parts, ingest, messages=1)
 
@@ -213,10 +220,10 @@ class TestMessages:
         self, parts: Parts, redis_server: EmbeddedRedis
     ):
         for n in range(3):
-            accept_document(parts.default_collection, f"{n}.md", text(str(n)), parts)
+            accept_document(parts.default_collection, f"{n}.md", text(str(n)), parts.intake)
         assert requeue_stuck(parts.database, parts.queue) == ()
         store_document(
-            parts.default_collection, "dropped.md", text("dropped"), parts
+            parts.default_collection, "dropped.md", text("dropped"), parts.intake
         )  # as if its message had been lost
 
         assert len(requeue_stuck(parts.database, parts.queue)) == 1
@@ -226,10 +233,12 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("change", "again"),
         [
-            ("status = 'failed'", lambda ref, parts: retry_failed(ref, parts)),
+            ("status = 'failed'", lambda ref, parts: retry_failed(ref, parts.database, parts.intake)),
             (
                 "status = 'searchable', kv_evicted = true",
-                lambda ref, parts: rebuild_evicted(KVOwner(ref.tenant_id, ref.collection_id), parts),
+                lambda ref, parts: rebuild_evicted(
+                    KVOwner(ref.tenant_id, ref.collection_id), parts.database, parts.intake
+                ),
             ),
         ],
     )
@@ -261,9 +270,9 @@ class TestMessages:
         self, parts: Parts, ingest: IngestParts
     ):
         with logs.bound(request_id="first"):
-            store_document(parts.default_collection, "a.md", text("a"), parts)
+            store_document(parts.default_collection, "a.md", text("a"), parts.intake)
         with logs.bound(request_id="second"):
-            store_document(parts.default_collection, "b.md", text("b"), parts)
+            store_document(parts.default_collection, "b.md", text("b"), parts.intake)
 
         causes = [Lease.take_next(parts.database, "worker").cause() for _ in range(2)]
         assert [cause[CAUSE_HEADER] for cause in causes] == ["first", "second"]

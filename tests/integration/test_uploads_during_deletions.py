@@ -134,7 +134,7 @@ def at_each_transaction(attempt: Callable[[int], bool]) -> None:
 
 
 def stored(name: str, body: bytes, parts: Parts) -> str:
-    return store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts.intake).document_id
 
 
 def mail_with(body: bytes, subject: str, parts: Parts) -> str:
@@ -142,7 +142,7 @@ def mail_with(body: bytes, subject: str, parts: Parts) -> str:
     mail_id = stored(f"{subject}.eml", subject.encode(), parts)
     with parts.database.reading() as session:
         mail = session.get_one(DocumentRow, mail_id)
-    settle_attachments(mail, [("a.md", body)], parts)
+    settle_attachments(mail, [("a.md", body)], parts.intake, parts.removal)
     return mail_id
 
 
@@ -166,7 +166,7 @@ def test_an_attachment_that_is_uploaded_while_its_mail_is_deleted_stays(parts: P
         attached = attachment_of(mail_id, parts)
         index.upsert(ref.tenant_id, ref.collection_id, [Point(f"{attached}:0", attached, "", vectors)])
         with before_transaction(number, lambda: uploaded.append(stored("a.md", body, parts)), parts) as acted:
-            delete_document(ref.tenant_id, mail_id, parts)
+            delete_document(ref.tenant_id, mail_id, parts.removal)
         assert [content(document_id, parts) for document_id in uploaded] == [body] * acted[0]
         assert (attached in {held.document_id for held in index.held()}) == (attached in uploaded)
         return acted[0]
@@ -182,7 +182,7 @@ def test_a_mail_that_comes_while_another_with_the_same_file_is_deleted_keeps_its
         mail_id = mail_with(body, f"mail {number}", parts)
         other = f"other {number}"
         with before_transaction(number, lambda: others.append(mail_with(body, other, parts)), parts) as acted:
-            delete_document(tenant_id, mail_id, parts)
+            delete_document(tenant_id, mail_id, parts.removal)
         assert [content(attachment_of(one, parts), parts) for one in others] == [body] * acted[0]
         return acted[0]
 
@@ -195,11 +195,14 @@ def test_a_file_that_is_attached_while_one_with_the_same_bytes_is_detached_stays
     def attempt(number: int) -> bool:
         body = b"file %d" % number
         one, two = (
-            keep_file(ref.tenant_id, name, "assistants", io.BytesIO(body), parts).id for name in ("1.md", "2.md")
+            keep_file(
+                ref.tenant_id, name, "assistants", io.BytesIO(body), parts.database, parts.settings, parts.files
+            ).id
+            for name in ("1.md", "2.md")
         )
-        attach_files(ref, [Attach(one)], parts)
-        with before_transaction(number, lambda: attach_files(ref, [Attach(two)], parts), parts) as acted:
-            detach_file(ref, one, parts)
+        attach_files(ref, [Attach(one)], parts.intake)
+        with before_transaction(number, lambda: attach_files(ref, [Attach(two)], parts.intake), parts) as acted:
+            detach_file(ref, one, parts.removal)
         with pytest.raises(NotFound):
             entry_of(ref, one, parts.database)
         if acted[0]:
@@ -238,15 +241,15 @@ def test_attachments_of_a_deleted_mail_go_with_the_sweep_if_the_index_goes_away_
     def attempt(number: int) -> bool:
         mail_id = mail_with(b"file %d" % number, f"mail {number}", parts)
         with before_transaction(number, server.stop, parts) as acted, suppress(Unavailable):
-            delete_document(tenant_id, mail_id, parts)
+            delete_document(tenant_id, mail_id, parts.removal)
         server.stop()
         server.start()
-        clean(parts)
+        clean(parts.database, parts.removal, parts.server_index)
         with parts.database.reading() as session:
             left = set(session.scalars(select(DocumentRow.name)))
         assert left in (set(), {f"mail {number}.eml", "a.md"})
         if left:
-            delete_document(tenant_id, mail_id, parts)
+            delete_document(tenant_id, mail_id, parts.removal)
         return acted[0]
 
     at_each_transaction(attempt)
@@ -279,14 +282,16 @@ def failed(body: bytes, parts: Parts) -> str:
 def attached(metadata: Metadata, parts: Parts) -> tuple[str, str]:
     """The ids of a file and of its document."""
     ref = parts.default_collection
-    file_id = keep_file(ref.tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts).id
-    attach_files(ref, [Attach(file_id, metadata)], parts)
+    file_id = keep_file(
+        ref.tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts.database, parts.settings, parts.files
+    ).id
+    attach_files(ref, [Attach(file_id, metadata)], parts.intake)
     return file_id, entry_of(ref, file_id, parts.database).document.id
 
 
 def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):
     document_id = failed(b"# A", parts)
-    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts)
+    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts.database, parts.intake)
 
     with pytest.raises(NotFound):
         beside(lambda session: session.execute(forget_documents([document_id])), retried, parts)
@@ -294,7 +299,7 @@ def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):
 
 def test_a_document_that_another_is_retrying_is_not_retried(parts: Parts):
     document_id = failed(b"# A", parts)
-    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts)
+    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts.database, parts.intake)
 
     with pytest.raises(Conflict):
         beside(lambda session: session.execute(start_over(document_id)), retried, parts)
@@ -321,7 +326,7 @@ def test_filters_find_what_a_document_shows_though_two_give_it_metadata(parts: P
 
     given = {"year": 2023}
     second = (
-        partial(attach_files, ref, [Attach(file_id, given)], parts)
+        partial(attach_files, ref, [Attach(file_id, given)], parts.intake)
         if attaches
         else partial(set_metadata, ref, file_id, given, parts.database)
     )
@@ -397,13 +402,17 @@ def test_a_collection_that_is_deleted_while_it_is_changed_is_gone(parts: Parts):
         return KVOwner(tenant_id, ref.collection_id)
 
     def batch(ref: CollectionRef) -> Callable[[], object]:
-        file_id = keep_file(tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts).id
-        return partial(cancel_batch, ref, attach_batch(ref, [Attach(file_id)], parts).id, parts, lambda: None)
+        file_id = keep_file(
+            tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts.database, parts.settings, parts.files
+        ).id
+        return partial(
+            cancel_batch, ref, attach_batch(ref, [Attach(file_id)], parts.intake).id, parts.removal, lambda: None
+        )
 
     changes: list[Callable[[CollectionRef], Callable[[], object]]] = [
         lambda ref: partial(amend_collection, tenant_id, ref.collection_id, parts.database, name="other"),
         lambda ref: partial(change_rule, owner(ref), KVRulePatch(format="int8"), parts),
-        lambda ref: partial(pin, owner(ref), parts, pinned=True),
+        lambda ref: partial(pin, owner(ref), parts.database, parts.settings, pinned=True),
         batch,
     ]
     for change in changes:
@@ -416,7 +425,9 @@ def test_a_collection_that_is_deleted_while_it_is_changed_is_gone(parts: Parts):
 def test_a_document_that_is_deleted_while_its_kv_is_pinned_is_gone(parts: Parts):
     ref = parts.default_collection
     document_id = stored("a.md", b"# A", parts)
-    pinned = partial(pin, KVOwner(ref.tenant_id, ref.collection_id, document_id), parts, pinned=True)
+    pinned = partial(
+        pin, KVOwner(ref.tenant_id, ref.collection_id, document_id), parts.database, parts.settings, pinned=True
+    )
 
     with pytest.raises(NotFound):
         beside(lambda session: session.execute(forget_documents([document_id])), pinned, parts)
@@ -541,11 +552,16 @@ def test_what_adds_documents_and_what_changes_one_do_not_wait_for_each_other(par
     with parts.database.reading() as session:
         mail = session.get_one(DocumentRow, mail_id)
     names = ("new.md", "there.md")
-    files = [keep_file(ref.tenant_id, name, "assistants", io.BytesIO(name.encode()), parts).id for name in names]
+    files = [
+        keep_file(
+            ref.tenant_id, name, "assistants", io.BytesIO(name.encode()), parts.database, parts.settings, parts.files
+        ).id
+        for name in names
+    ]
     there = stored("there.md", b"there.md", parts)
     attempts: dict[str, Callable[[], object]] = {
-        there: partial(attach_files, ref, [Attach(file_id) for file_id in files], parts),
-        mail_id: partial(settle_attachments, mail, [("a.md", b"# A")], parts),
+        there: partial(attach_files, ref, [Attach(file_id) for file_id in files], parts.intake),
+        mail_id: partial(settle_attachments, mail, [("a.md", b"# A")], parts.intake, parts.removal),
     }
 
     for document_id, attempt in attempts.items():
@@ -564,12 +580,15 @@ def test_files_that_are_attached_and_documents_that_are_changed_together_do_not_
     of_body = {stored("a.md", body, parts): body for body in bodies}
     first, second = sorted(of_body)
     files = [
-        keep_file(ref.tenant_id, "a.md", "assistants", io.BytesIO(of_body[one]), parts).id for one in (second, first)
+        keep_file(
+            ref.tenant_id, "a.md", "assistants", io.BytesIO(of_body[one]), parts.database, parts.settings, parts.files
+        ).id
+        for one in (second, first)
     ]
 
     def lock(document_id: str) -> Callable[[Session], object]:
         return lambda session: session.scalars(locked(document_by_id(ref.tenant_id, document_id))).one()
 
-    attached = partial(attach_files, ref, [Attach(file_id, {"year": 2024}) for file_id in files], parts)
+    attached = partial(attach_files, ref, [Attach(file_id, {"year": 2024}) for file_id in files], parts.intake)
     beside(lock(first), attached, parts, lock(second))
     assert {entry_of(ref, file_id, parts.database).document.id for file_id in files} == {first, second}

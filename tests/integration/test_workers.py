@@ -35,7 +35,7 @@ from tests.support.over_http import ADA, wait_until
 
 
 def stored(parts: Parts, body: bytes = ADA, name: str = "ada.md") -> str:
-    return store_document(parts.default_collection, name, io.BytesIO(body), parts).document_id
+    return store_document(parts.default_collection, name, io.BytesIO(body), parts.intake).document_id
 
 
 def view(parts: Parts, document_id: str) -> DocumentView:
@@ -57,8 +57,8 @@ def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, 
 
 class TestAccepting:
     def test_the_same_bytes_are_the_same_document(self, parts: Parts):
-        first = store_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts)
-        second = store_document(parts.default_collection, "b.md", io.BytesIO(ADA), parts)
+        first = store_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts.intake)
+        second = store_document(parts.default_collection, "b.md", io.BytesIO(ADA), parts.intake)
 
         assert (first.created, second.created) == (True, False)
         assert first.document_id == second.document_id
@@ -83,7 +83,7 @@ class TestAccepting:
 
     def test_a_queue_that_is_away_loses_nothing(self, parts: Parts):
         """The document is accepted; the sweep queues it once Redis is back."""
-        accepted = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts)
+        accepted = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts.intake)
         assert view(parts, accepted.document_id).status is Status.ACCEPTED
 
         server = EmbeddedRedis(parts.settings)
@@ -304,7 +304,7 @@ class TestDeleting:
     def test_nothing_of_a_document_stays(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts)
         ingest_document(document_id, ingest)
-        delete_document(parts.default_collection.tenant_id, document_id, parts)
+        delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
 
         assert kv_files(parts) == set()
         assert not [path for path in parts.settings.files_dir.rglob("*") if path.is_file()]
@@ -312,16 +312,16 @@ class TestDeleting:
             for table in (DocumentRow, ChunkRow, KVEntryRow):
                 assert session.scalar(select(func.count()).select_from(table)) == 0
         with pytest.raises(NotFound):
-            delete_document(parts.default_collection.tenant_id, document_id, parts)
+            delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
 
     def test_kv_that_another_document_uses_stays(self, parts: Parts, ingest: IngestParts):
         one, two = stored(parts), stored(parts, ADA + b"\n\n")
         ingest_document(one, ingest)
         ingest_document(two, ingest)
-        delete_document(parts.default_collection.tenant_id, one, parts)
+        delete_document(parts.default_collection.tenant_id, one, parts.removal)
         assert kv_files(parts)
 
-        delete_document(parts.default_collection.tenant_id, two, parts)
+        delete_document(parts.default_collection.tenant_id, two, parts.removal)
         assert not kv_files(parts)
 
     @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
@@ -332,7 +332,7 @@ class TestDeleting:
 
         def delete(at: str, done: int, total: int) -> None:
             if at == stage and done == total:
-                delete_document(parts.default_collection.tenant_id, document_id, parts)
+                delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
 
         assert ingest_document(document_id, ingest, delete) is IngestOutcome.SKIPPED
         assert kv_files(parts) == set()
@@ -344,7 +344,7 @@ class TestDeleting:
         with pytest.raises(NotFound):
             document_view(stranger, document_id, parts.database)
         with pytest.raises(NotFound):
-            delete_document(stranger, document_id, parts)
+            delete_document(stranger, document_id, parts.removal)
 
 
 class TestWorkerProcess:
@@ -367,7 +367,7 @@ class TestWorkerProcess:
     ):
         """One is accepted through the queue, one only in the database, as if the message had been lost. The second
         worker then outlives a bomb, a hang and an encrypted file, which fail with what to do about it."""
-        queued = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts).document_id
+        queued = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts.intake).document_id
         dropped = stored(parts, LONG, "engines.md")
         first = worker.pid
         assert first is not None
@@ -383,10 +383,12 @@ class TestWorkerProcess:
             "encrypted.pdf": (pdfs()["encrypted.pdf"](), "remove the password and upload it again"),
         }
         failing = {
-            accept_document(parts.default_collection, name, io.BytesIO(body), parts).document_id: reason
+            accept_document(parts.default_collection, name, io.BytesIO(body), parts.intake).document_id: reason
             for name, (body, reason) in hostile.items()
         }
-        honest = accept_document(parts.default_collection, "c.md", io.BytesIO(ADA + b"Again."), parts).document_id
+        honest = accept_document(
+            parts.default_collection, "c.md", io.BytesIO(ADA + b"Again."), parts.intake
+        ).document_id
         wait_until(lambda: view(parts, honest).status is Status.READY, seconds=120)
         for document_id, reason in failing.items():
             failed = view(parts, document_id)

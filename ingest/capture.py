@@ -41,22 +41,6 @@ class Captured:
     pre_rope: tuple[torch.Tensor, torch.Tensor] | None = None
 
 
-def mean_of(captures: Sequence[Captured], weights: Sequence[float]) -> Captured:
-    """The mean of captures of the same tokens, tensor by tensor. The weights' sum is 1, or less for shares of some in a
-    mean of more."""
-    if list(weights) == [1.0]:
-        return captures[0]
-
-    def mean(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-        return torch.stack([weight * tensor for weight, tensor in zip(weights, tensors, strict=True)]).sum(0)
-
-    queries, keys, values = (
-        [mean(layer) for layer in zip(*kind, strict=True)]
-        for kind in zip(*((c.queries, c.keys, c.values) for c in captures), strict=True)
-    )
-    return Captured(queries, keys, values)
-
-
 class Capture:
     """The captures of one model. Raises Unsupported for one whose keys cannot be seen before they are rotated."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from transformers import AutoModel, AutoModelForCausalLM, DynamicCache, PreTrainedModel
 
-from ingest.capture import Capture, Captured, mean_of, padded
+from ingest.capture import Capture, Captured, padded
 from ragkv.kv.file import PlainKV, block_means
 from ragkv.kv.layout import Layout, computed_in
 
@@ -25,12 +25,12 @@ QCACHE_VIEW = 16  # tokens at a chunk's start and end whose mean query is its in
 
 @dataclass(frozen=True, slots=True)
 class _Plain:
-    """Results of the plain model from before the writer was merged into its weights: the prefix's KV, and the caches
+    """Results of the plain model from before the writer was merged into its weights: the prefix's KV, and the cache
     that chunks run behind."""
 
     prefix_ids: tuple[int, ...]
     prefix: PlainKV
-    caches: list[DynamicCache]
+    cache: DynamicCache
 
 
 class Prefiller:
@@ -77,7 +77,7 @@ class Prefiller:
         return cut + [self._cut(captured, row, skip, skip + len(chunk)) for row, chunk in enumerate(chunks)]
 
     def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[PlainKV]:
-        """`prefill` with a writer: its weights run the chunks over caches of the plain model's prefix and stand-ins."""
+        """`prefill` with a writer: its weights run the chunks over a cache of the plain model's prefix."""
         if self._plain is None:
             self._plain = self._prefilled_plainly(writer, prefix_ids)
             writer.merge()  # several times faster than beside the weights
@@ -85,25 +85,17 @@ class Prefiller:
         assert plain.prefix_ids == tuple(prefix_ids), "the plain weights are gone: one prefix a prefiller"
         if not chunks:
             return [plain.prefix]
-        written = []
-        for cache in plain.caches:
-            with self._capture.recorded() as captured:
-                over = copy.deepcopy(cache)
-                over.batch_repeat_interleave(len(chunks))
-                self._model.base_model(padded(chunks, self._model.device), past_key_values=over)
-            written.append(captured)
-        mean = mean_of(written, [context.weight for context in writer.contexts])
-        return [plain.prefix, *(self._cut(mean, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
+        cache = copy.deepcopy(plain.cache)
+        cache.batch_repeat_interleave(len(chunks))
+        with self._capture.recorded() as captured:
+            self._model.base_model(padded(chunks, self._model.device), past_key_values=cache)
+        return [plain.prefix, *(self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
 
     def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> "_Plain":
-        caches = []
-        for context in writer.contexts:
-            cache = DynamicCache()
-            with writer.disabled(), self._capture.recorded() as captured:
-                ids = padded([[*prefix_ids, *context.ids]], self._model.device)
-                self._model.base_model(ids, past_key_values=cache)
-            caches.append(cache)
-        return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), caches)
+        cache = DynamicCache()
+        with writer.disabled(), self._capture.recorded() as captured:
+            self._model.base_model(padded([prefix_ids], self._model.device), past_key_values=cache)
+        return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), cache)
 
     def _cut(self, captured: Captured, row: int, start: int, end: int) -> PlainKV:
         """One sequence's tokens [start, end) out of a batch."""

@@ -20,7 +20,6 @@ import xxhash
 from ragkv.errors import Rejected
 from ragkv.files_io import replace_file
 from ragkv.settings import Settings
-from ragkv.writer import STAND_INS
 
 EMBEDDED = "embedded"
 """As RAGKV_RERANKER: the served model's own attention (ragkv/answer/search.py)."""
@@ -155,8 +154,8 @@ class Fingerprints:
         return self._of(folder, _found(folder, _TOKENIZER))
 
     def adapter(self, folder: Path) -> str:
-        """An adapter's weights, configuration and stand-ins; empty for a folder without one."""
-        files = _found(folder, ("adapter_*", STAND_INS))
+        """An adapter's weights and configuration; empty for a folder without one."""
+        files = _found(folder, ("adapter_*",))
         return self._of(folder, files) if files else ""
 
     def encoder(self, folder: Path) -> str:

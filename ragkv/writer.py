@@ -11,26 +11,17 @@ from typing import Annotated
 import msgspec
 
 from ragkv.errors import NotFound, RagKVError, Rejected
-from ragkv.files_io import read_json, replace_file, write_json
+from ragkv.files_io import replace_file, write_json
 
 log = logging.getLogger(__name__)
 
 ADAPTER = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
-STAND_INS = "stand_ins.json"
 CARD = "card.json"
 TRAINED_ON = "trained_on.json"
 """Digests of the chunks that a writer was trained on, where they were recorded."""
 EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 """The adapter that comes with ragkv, for the embedded model."""
-
-
-class StandIns(msgspec.Struct, frozen=True, kw_only=True):
-    """Contexts that stand in for the passages before a chunk. `contexts`: token ids of each. `share`: weight of the
-    keys and values behind them, together, in the mean with those behind the bare prefix."""
-
-    contexts: Annotated[tuple[tuple[int, ...], ...], msgspec.Meta(min_length=1)]
-    share: Annotated[float, msgspec.Meta(gt=0, lt=1)]
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +72,7 @@ SUFFICIENT_KL = 0.06
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
     """The making of an adapter and its evaluation. `data`: what it was trained on, by name. `curve`: (samples, KL on
-    validation contexts). `stand_ins`: tokens of each stand-in. `stand_in_share`: see `StandIns`. `strength`: share of
-    the trained change that is kept."""
+    validation contexts). `strength`: share of the trained change that is kept."""
 
     model: Annotated[str, "Name of the model."]
     model_fingerprint: Annotated[str, "Fingerprint of the model's weights."]
@@ -100,14 +90,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
         "Collection, or names of the files, that it was trained on; empty for a writer trained before this was "
         "recorded.",
     ] = ""
-    stand_ins: Annotated[
-        tuple[int, ...],
-        "Number of tokens of each stand-in context that chunks are prefilled behind, besides the bare prefix; "
-        "empty without stand-ins.",
-    ] = ()
-    stand_in_share: Annotated[
-        float, "Weight of the stand-ins in the mean of a chunk's keys and values; 0 without stand-ins."
-    ] = 0.0
     strength: Annotated[float, "Share of the trained change to the weights that was kept."] = 1.0
     gate: Annotated[Gate | None, "Evaluation on held-out contexts; null before it was evaluated."] = None
 
@@ -176,16 +158,6 @@ def write_card(folder: Path, card: Card) -> None:
     write_json(folder / CARD, card)
 
 
-def read_stand_ins(folder: Path) -> StandIns | None:
-    """The stand-ins of the writer in a folder, None for one without any. Raises Rejected for a file that cannot be
-    read."""
-    return read_json(folder / STAND_INS, StandIns)
-
-
-def write_stand_ins(folder: Path, stand_ins: StandIns) -> None:
-    replace_file(folder / STAND_INS, msgspec.json.encode(stand_ins))
-
-
 def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     """Put an adapter into use: a copy of its files takes the place of what `folder` holds, in one step.
 
@@ -195,9 +167,8 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     card = read_whole(source)
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer was not put into use: " + "; ".join(objections))
-    stand_ins = [source / STAND_INS] if read_stand_ins(source) is not None else []
     trained_on = [source / TRAINED_ON] if (source / TRAINED_ON).is_file() else []
-    _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *stand_ins, *trained_on])
+    _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *trained_on])
     return card
 
 

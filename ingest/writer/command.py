@@ -20,7 +20,6 @@ from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, Card, Gate, install, re
 
 if TYPE_CHECKING:
     from ingest.writer.run import Plan, Run
-    from ingest.writer.settle import Setting
 
 FOLDER = click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
 DOCUMENTS = click.option(
@@ -71,18 +70,6 @@ def writer() -> None:
     default=1e-3,
     show_default=True,
     help="Peak learning rate; use a lower one for a larger model.",
-)
-@click.option(
-    "--stand-ins",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Number of stand-in contexts, four passages each, to prefill every chunk behind, besides the bare prefix; ingestion then costs as many more forward passes per chunk.",
-)
-@click.option(
-    "--stand-in-share",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Weight of the stand-ins in the mean with the bare prefix while the writer is trained; less may be kept.  [default: 0.5]",
 )
 @click.option(
     "--questions",
@@ -225,9 +212,8 @@ def _trained(run: "Run", console: Console) -> Card:
         def validated(samples: int, kl: float) -> None:
             bar.console.print(f"after {samples} contexts: KL {kl:.4f} on validation contexts", highlight=False)
 
-        def settling(setting: "Setting") -> None:
-            with_stand_ins = f", stand-ins {setting.share:.2g}" if setting.share else ""
-            bar.update(trained, description=f"choosing the strength: {setting.strength:g}{with_stand_ins}")
+        def settling(strength: float) -> None:
+            bar.update(trained, description=f"choosing the strength: {strength:g}")
 
         card = run.train(progress, validated, settling)
         bar.update(trained, total=card.samples, completed=card.samples)
@@ -241,9 +227,6 @@ def _show(card: Card, console: Console) -> None:
         "made": f"{card.made_at:%Y-%m-%d %H:%M}",
         "trained": f"{card.samples} contexts in {card.seconds / 60:.0f} minutes, rank {card.rank}, seed {card.seed}",
         "data": card.data or "-",
-        "stand-ins": f"{' and '.join(map(str, card.stand_ins))} tokens, {card.stand_in_share:.0%} of the mean"
-        if card.stand_ins
-        else "none",
         "strength": f"{card.strength:g} of what was trained",
         "validation KL": " -> ".join(f"{kl:.3f}" for _, kl in card.curve) or "-",
     }

@@ -14,9 +14,8 @@ import torch
 from torch.func import functional_call
 from transformers import GenerationConfig, PreTrainedModel
 
-from ingest.capture import Captured, mean_of, padded
+from ingest.capture import Captured, padded
 from ingest.prefixed import KV, PrefixedModel, cache_of, repeated
-from ingest.writer.adapter import BARE, Context
 
 Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""
@@ -45,18 +44,13 @@ class Reading:
 
 
 class Writing(Protocol):
-    """The model with its writer: `disabled()` switches the writer off for the block, its stand-ins too."""
-
-    @property
-    def contexts(self) -> Sequence[Context]: ...
+    """The model with its writer: `disabled()` switches the writer off for the block."""
 
     def disabled(self) -> AbstractContextManager[Any]: ...
 
 
 class NoWriter:
     """The plain model as a writer."""
-
-    contexts = BARE
 
     def disabled(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -70,7 +64,6 @@ class Reader(PrefixedModel):
             super().__init__(model, prefix_ids)
         self._writing = writing
         self._ends = model.generation_config.eos_token_id
-        self._behind: dict[tuple[int, ...], KV] = {(): self._prefix}
 
     @torch.no_grad()
     def full(self, context_ids: Sequence[int], tails: Sequence[Tail]) -> list[Reading]:
@@ -125,8 +118,7 @@ class Reader(PrefixedModel):
         return readings
 
     def write(self, chunks: Sequence[Sequence[int]], weights: Weights | None = None) -> KV:
-        """KV of the prefix and of each chunk, prefilled alone behind the prefix, or behind it and stand-ins, and
-        stitched one after the other.
+        """KV of the prefix and of each chunk, prefilled alone behind the prefix, and stitched one after the other.
 
         The writer is as the caller left it, or `weights`. The prefix's KV is always the plain model's. Keeps gradients.
         """
@@ -141,26 +133,11 @@ class Reader(PrefixedModel):
         """Position of each chunk's first token where the chunks follow the prefix one after the other."""
         return list(accumulate(map(len, chunks[:-1]), initial=self.num_prefix))
 
-    @property
-    def num_contexts(self) -> int:
-        """Contexts that each chunk is written behind."""
-        return len(self._writing.contexts)
-
     def write_at(
-        self,
-        starts: Sequence[int],
-        chunks: Sequence[Sequence[int]],
-        weights: Weights | None = None,
-        through: int | None = None,
-        *,
-        part: bool = False,
+        self, starts: Sequence[int], chunks: Sequence[Sequence[int]], weights: Weights | None = None
     ) -> list[KV]:
-        """KV of each chunk as `write` makes it, its first token at that position. In one forward for each context.
-
-        Gradients go through the forward behind the context of index `through`, or through all of them. `part`: no
-        other runs, and the KV is its part of the mean, whose gradients are the same.
-        """
-        captured = self._written(padded(chunks, self._device), weights, through, part=part)
+        """KV of each chunk as `write` makes it, its first token at that position, in one forward."""
+        captured = self._written(padded(chunks, self._device), weights)
         pieces = []
         for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
             positions = torch.arange(start, start + len(chunk), device=self._device)
@@ -178,34 +155,16 @@ class Reader(PrefixedModel):
             for keys, values in (zip(*layer, strict=True) for layer in layers)
         ]
 
-    def _written(
-        self, ids: torch.Tensor, weights: Weights | None, through: int | None = None, *, part: bool = False
-    ) -> Captured:
-        """Keys and values of rows of tokens [rows, longest], each behind the prefix; with stand-ins the mean.
-        Gradients as in `write_at`."""
-        written, shares = [], []
-        for index, context in enumerate(self._contexts()):
-            if part and index != through:
-                continue
-            arguments = {"past_key_values": cache_of(repeated(context, len(ids))), "use_cache": True}
-            is_followed = torch.is_grad_enabled() and through in {None, index}
-            with torch.set_grad_enabled(is_followed), self._capture.recorded() as captured:
-                if weights is None:
-                    self._trunk(ids, **arguments)
-                else:
-                    with self._writing.disabled():
-                        functional_call(self._trunk, dict(weights), (ids,), arguments)
-            written.append(captured)
-            shares.append(self._writing.contexts[index].weight)
-        return mean_of(written, shares)
-
-    def _contexts(self) -> list[KV]:
-        """KV that chunks are written behind, by the plain model: of the prefix, or of it and each of the stand-ins."""
-        contexts = [context.ids for context in self._writing.contexts]
-        for ids in contexts:
-            if ids not in self._behind:
-                self._behind[ids] = self.prefill(ids)
-        return [self._behind[ids] for ids in contexts]
+    def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
+        """Keys and values of rows of tokens [rows, longest], each behind the prefix. Keeps gradients."""
+        arguments = {"past_key_values": cache_of(repeated(self._prefix, len(ids))), "use_cache": True}
+        with self._capture.recorded() as captured:
+            if weights is None:
+                self._trunk(ids, **arguments)
+            else:
+                with self._writing.disabled():
+                    functional_call(self._trunk, dict(weights), (ids,), arguments)
+        return captured
 
 
 def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

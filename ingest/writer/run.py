@@ -14,8 +14,7 @@ from ingest.writer.division import digest_of, divide, read_record, write_record
 from ingest.writer.evaluate import evaluate
 from ingest.writer.reading import Reader
 from ingest.writer.samples import SIZES, Sample, Samples
-from ingest.writer.settle import Setting, settle
-from ingest.writer.stand_ins import SHARE, draw_stand_ins
+from ingest.writer.settle import settle
 from ingest.writer.train import Course, Tokens, Trainer
 from ingest.writer.trainable import RANK, TrainableAdapter
 from ragkv.chunk import Chunk
@@ -25,7 +24,7 @@ from ragkv.models import public_name
 from ragkv.parts import Parts
 from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
-from ragkv.writer import Card, Gate, StandIns, read_whole, write_card
+from ragkv.writer import Card, Gate, read_whole, write_card
 
 VALIDATION = 12
 EVERY = 40
@@ -40,16 +39,13 @@ STATE = "training.pt"
 @dataclass(frozen=True, slots=True)
 class Plan:
     """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
-    stand_ins: number of them; a run that goes on keeps those that it has. stand_in_share: theirs of the mean while they
-    are trained with; None for that of the run that goes on. unanswered: share of the training's questions that the
-    model answers itself. data: what is trained on, in words. float32: compute in it, whatever the model's dtype."""
+    unanswered: share of the training's questions that the model answers itself. data: what is trained on, in words.
+    float32: compute in it, whatever the model's dtype."""
 
     folder: Path
     course: Course
     held_out: int
     seed: int
-    stand_ins: int = 0
-    stand_in_share: float | None = None
     unanswered: float = 0.0
     data: str = ""
     float32: bool = False
@@ -74,10 +70,10 @@ class Run:
         card = _card_to_go_on_with(parts.model_fingerprint, plan)
         model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
         if card is None:
-            self._adapter = TrainableAdapter.new(model, stand_ins=_stand_ins(self._training, plan))
+            self._adapter = TrainableAdapter.new(model)
         else:
             self._adapter = TrainableAdapter.load(model, plan.folder, trainable=True)
-        self._card = card or _new_card(parts.settings, parts.model_fingerprint, plan, self._adapter)
+        self._card = card or _new_card(parts.settings, parts.model_fingerprint, plan)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts)
         validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
@@ -92,7 +88,7 @@ class Run:
         self,
         progress: Callable[[int, float], None],
         validated: Callable[[int, float], None],
-        settling: Callable[[Setting], None],
+        settling: Callable[[float], None],
     ) -> Card:
         """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` what is
         tried. Raises Rejected for a folder whose training cannot go on so, and for a training that diverges."""
@@ -122,8 +118,6 @@ class Run:
             curve.append((self._trainer.samples, self._validated()))
             validated(*curve[-1])
             self._save(curve)
-        elif not self._card.curve:  # nothing was trained: stand-ins alone are a writer too
-            self._save(curve)
         return self._settled(settling)
 
     def _go_on(self) -> None:
@@ -132,8 +126,6 @@ class Run:
         state = self.plan.folder / STATE
         if state.is_file():
             self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
-            if self.plan.stand_in_share is not None:
-                self._adapter.weigh_stand_ins(self.plan.stand_in_share)
         elif self._card.samples:
             raise Rejected(
                 f"{self.plan.folder} holds a writer without the state of its training ({STATE}), so training cannot be resumed: "
@@ -150,15 +142,13 @@ class Run:
             )
         return kl
 
-    def _settled(self, settling: Callable[[Setting], None]) -> Card:
-        """The card of the trained adapter at the setting that suits it, as `save` rounds it, also on the disk. The
-        state stays that of the training, which goes on at full strength and with the plan's share."""
-        setting = settle(self._trainer, self._adapter, settling)
+    def _settled(self, settling: Callable[[float], None]) -> Card:
+        """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
+        state stays that of the training, which goes on at full strength."""
+        strength = settle(self._trainer, self._adapter, settling)
         self._adapter.round()
         self._adapter.save(self.plan.folder)
-        self._card = msgspec.structs.replace(
-            self._card, strength=setting.strength, stand_in_share=setting.share, made_at=utc_now(), gate=None
-        )
+        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
         write_card(self.plan.folder, self._card)
         return self._card
 
@@ -189,7 +179,6 @@ class Run:
             curve=tuple(curve),
             made_at=utc_now(),
             strength=1.0,
-            stand_in_share=self._adapter.stand_in_share,
             gate=None,
         )
         write_card(folder, self._card)
@@ -197,22 +186,18 @@ class Run:
 
 
 def _card_to_go_on_with(model_fingerprint: str, plan: Plan) -> Card | None:
-    """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model, seed or
-    number of stand-ins, and for one without its weights."""
+    """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model or
+    seed, and for one without its weights."""
     try:
         card = read_whole(plan.folder)
     except NotFound:
         return None
     if (card.model_fingerprint, card.seed) != (model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
-    if plan.stand_ins and len(card.stand_ins) != plan.stand_ins:
-        raise Rejected(
-            f"{plan.folder} holds a writer with {len(card.stand_ins)} stand-ins, not {plan.stand_ins}: choose another folder"
-        )
     return card
 
 
-def _new_card(settings: Settings, model_fingerprint: str, plan: Plan, adapter: TrainableAdapter) -> Card:
+def _new_card(settings: Settings, model_fingerprint: str, plan: Plan) -> Card:
     return Card(
         model=public_name(settings),
         model_fingerprint=model_fingerprint,
@@ -222,8 +207,6 @@ def _new_card(settings: Settings, model_fingerprint: str, plan: Plan, adapter: T
         samples=0,
         seconds=0.0,
         curve=(),
-        stand_ins=tuple(map(len, adapter.stand_ins.contexts)) if adapter.stand_ins else (),
-        stand_in_share=adapter.stand_in_share,
     )
 
 
@@ -231,12 +214,6 @@ def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:
     """The chunks, cut to CHUNK_TOKENS. Those of which the title takes all are left out."""
     shortened = (cut(chunk, CHUNK_TOKENS, tokenizer) for chunk in chunks)
     return [chunk for chunk in shortened if chunk.text]
-
-
-def _stand_ins(near: Sequence[Sequence[Chunk]], plan: Plan) -> StandIns | None:
-    if not plan.stand_ins:
-        return None
-    return draw_stand_ins(near, plan.stand_ins, plan.stand_in_share or SHARE, plan.seed + 3)
 
 
 def _taken(near: Sequence[Sequence[Chunk]], count: int, seed: int) -> list[Sample]:

@@ -95,7 +95,6 @@ class Trainer:
         return {
             "weights": [parameter.detach() for parameter in self._adapter.parameters],
             "optimizer": self._optimizer.state_dict(),
-            "stand_in_share": self._adapter.stand_in_share,
             "rate": self._course.rate,
             "samples": self.samples,
             "seconds": self.seconds,
@@ -107,8 +106,6 @@ class Trainer:
             raise Rejected(
                 f"the training began with --learning-rate {rate:g}: continue with that, or choose another folder"
             )
-        if share := state.get("stand_in_share"):
-            self._adapter.weigh_stand_ins(share)
         with torch.no_grad():
             for parameter, value in zip(self._adapter.parameters, state["weights"], strict=True):
                 parameter.copy_(value)
@@ -139,7 +136,7 @@ class Trainer:
         tails = self._reader.answered(whole, tails, MAX_ANSWER_TOKENS)
         with torch.no_grad():
             teacher = self._reader.stitched(whole, tails)
-        writing = _Writing(self._reader, self._adapter, chunks, weights, turn=self.samples)
+        writing = _Writing(self._reader, self._adapter, chunks, weights)
         kl, hidden = _means(teacher, self._reader.stitched(writing.context(chunks), tails))
         loss = kl + HIDDEN_WEIGHT * hidden
         # The first chunk alone, whose plain KV is exact: what a writer gains for several chunks may not spoil it.
@@ -179,28 +176,22 @@ class _Writing:
     A forward keeps megabytes a token for its backward. A context for which that is at most KEPT_BYTES is written once.
     A longer one is written without gradients and then once more, a group of chunks at a time, so that memory stays
     bounded (gradient caching, Gao et al., arXiv 2101.06983).
-
-    Behind several contexts the gradients of each group go through one of them, in turn: on average the same, at the
-    price of one, which alone is written behind once more.
     """
 
     def __init__(
-        self, reader: Reader, adapter: TrainableAdapter, chunks: Sequence[tuple[int, ...]], weights: Weights, turn: int
+        self, reader: Reader, adapter: TrainableAdapter, chunks: Sequence[tuple[int, ...]], weights: Weights
     ) -> None:
-        """turn: index of the context that the first group's gradients go through, counted on beyond the last."""
         self._reader = reader
         self._adapter = adapter
         self._chunks = chunks
         self._weights = weights
         self._starts = reader.starts(chunks)
-        self._num_contexts = reader.num_contexts
-        groups = grouped(chunks, TOKENS_AT_ONCE)
-        self._groups = [(group, number % self._num_contexts) for number, group in enumerate(groups, start=turn)]
+        self._groups = list(grouped(chunks, TOKENS_AT_ONCE))
         self._is_kept = sum(map(len, chunks)) * adapter.bytes_a_token <= KEPT_BYTES
         self._written: dict[int, KV] = {}
         with adapter.followed() if self._is_kept else torch.no_grad():
-            for group, through in self._groups:
-                self._written.update(zip(group, self._write(group, through), strict=True))
+            for group in self._groups:
+                self._written.update(zip(group, self._write(group), strict=True))
         # Copies of the KV outside the graph: the loss's backward leaves its gradients on them, `backward` reads them.
         self._leaves = {
             index: [(keys.detach().requires_grad_(), values.detach().requires_grad_()) for keys, values in piece]
@@ -214,17 +205,16 @@ class _Writing:
 
     def backward(self) -> None:
         """Take the gradients of the context's KV on to the adapter's matrices."""
-        for group, through in self._groups:
+        for group in self._groups:
             if self._is_kept:
                 pieces = [self._written.pop(index) for index in group]
             else:
                 with self._adapter.followed():
-                    pieces = self._write(group, through, part=True)
+                    pieces = self._write(group)
             leaves = chain.from_iterable(chain.from_iterable(self._leaves[index]) for index in group)
-            # Of the mean that part alone is followed which the one context has: it stands for those of all.
-            gradients = [self._num_contexts * cast("torch.Tensor", leaf.grad) for leaf in leaves]
+            gradients = [cast("torch.Tensor", leaf.grad) for leaf in leaves]
             torch.autograd.backward([tensor for piece in pieces for tensor in chain.from_iterable(piece)], gradients)
 
-    def _write(self, group: Sequence[int], through: int, *, part: bool = False) -> list[KV]:
+    def _write(self, group: Sequence[int]) -> list[KV]:
         starts, chunks = [self._starts[index] for index in group], [self._chunks[index] for index in group]
-        return self._reader.write_at(starts, chunks, self._weights, through, part=part)
+        return self._reader.write_at(starts, chunks, self._weights)

@@ -8,7 +8,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
 
 import torch
-from msgspec import structs
 from peft import LoraConfig, get_peft_model
 from peft.helpers import rescale_adapter_scale
 from peft.tuners.lora import Linear
@@ -16,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ingest.writer.adapter import Adapter
-from ragkv.writer import ADAPTER, CONFIG, StandIns, write_stand_ins
+from ragkv.writer import ADAPTER, CONFIG
 
 RANK = 16
 SCALE = 2.0
@@ -27,10 +26,10 @@ class TrainableAdapter(Adapter):
     """An adapter that can be trained, weakened and saved."""
 
     @classmethod
-    def new(cls, model: PreTrainedModel, rank: int = RANK, stand_ins: StandIns | None = None) -> Self:
+    def new(cls, model: PreTrainedModel, rank: int = RANK) -> Self:
         """A writer whose weights change nothing yet: its second matrix is zero."""
         config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), lora_dropout=0.0, target_modules="all-linear")
-        return cls(get_peft_model(model, config), stand_ins)
+        return cls(get_peft_model(model, config))
 
     def save(self, folder: Path) -> None:
         """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them; each file is whole at any
@@ -45,8 +44,6 @@ class TrainableAdapter(Adapter):
             config.save_pretrained(place)
             for name in (ADAPTER, CONFIG):
                 (Path(place) / name).rename(folder / name)
-        if self.stand_ins is not None:
-            write_stand_ins(folder, self.stand_ins)
 
     @torch.no_grad()
     def round(self) -> None:
@@ -64,16 +61,6 @@ class TrainableAdapter(Adapter):
         for name, parameter in self._model.named_parameters():
             if "lora_B" in name:
                 parameter.mul_(strength)
-
-    @property
-    def stand_in_share(self) -> float:
-        """The stand-ins' share of the mean, 0 without any."""
-        return 0.0 if self.stand_ins is None else self.stand_ins.share
-
-    def weigh_stand_ins(self, share: float) -> None:
-        """Give the stand-ins another share of the mean, if there are any."""
-        if self.stand_ins is not None:
-            self.stand_ins = structs.replace(self.stand_ins, share=share)
 
     @torch.no_grad()
     def merged_weights(self) -> dict[str, torch.Tensor]:

@@ -119,16 +119,6 @@ def test_passages_of_known_questions_are_trained_on_and_never_held_out(parts: Pa
     assert Run(parts, chunks, plan, known)._division == division
 
 
-def test_stand_ins_alone_are_saved_with_the_chunks_that_they_are_made_of(parts: Parts, documents: Path, tmp_path: Path):
-    chunks = chunks_of_files([documents], parts)
-    run = Run(parts, chunks, Plan(tmp_path / "writer", Course(0, 600), 8, 0, stand_ins=1, data="articles.md"))
-    run.train(lambda samples, kl: None, lambda samples, kl: None, lambda setting: None)
-    saved = read_card(tmp_path / "writer")
-
-    assert (saved.data, [done for done, _ in saved.curve], len(saved.stand_ins)) == ("articles.md", [0], 1)
-    assert read_record(tmp_path / "writer") == {digest_of(chunk) for near in run._division.training for chunk in near}
-
-
 def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_last_update(
     parts: Parts, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

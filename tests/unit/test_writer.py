@@ -11,9 +11,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Co
 from ingest.prefill import Prefiller
 from ingest.writer.division import read_record, write_record
 from ingest.writer.evaluate import evaluate, ratio_upper
-from ingest.writer.reading import TOKENS_AT_ONCE, Reader, Tail, distances, grouped
+from ingest.writer.reading import Reader, Tail, distances, grouped
 from ingest.writer.samples import Sample, Samples
-from ingest.writer.settle import SHARES, STRENGTHS, Setting, settle
+from ingest.writer.settle import STRENGTHS, settle
 from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
 from ingest.writer.trainable import TrainableAdapter
 from ragkv.chunk import Chunk
@@ -28,17 +28,13 @@ from ragkv.writer import (
     CONFIG,
     MAX_ONE_CHUNK_KL,
     Gate,
-    StandIns,
     install,
     note_written,
     read_card,
-    read_stand_ins,
     remove,
     write_card,
-    write_stand_ins,
     writer_before,
 )
-from ragkv.writer import STAND_INS as STAND_INS_FILE
 from tests.support.made_writers import GOOD, card
 
 TINY = {
@@ -50,7 +46,6 @@ PREFIX = list(range(5, 12))
 CHUNKS = [tuple(range(20, 60)), tuple(range(60, 65)), tuple(range(30, 53))]
 TAILS = [Tail(tuple(range(1, 9)), (3, 4, 5)), Tail((7, 8), (9,))]
 CONTEXT = sum(CHUNKS, ())
-STAND_INS = StandIns(contexts=(tuple(range(70, 90)), tuple(range(40, 47))), share=0.6)
 
 
 class Fixed:
@@ -69,11 +64,6 @@ def model(request):
 @pytest.fixture
 def adapter(model) -> TrainableAdapter:
     return TrainableAdapter.new(model)
-
-
-def digest_without_stand_ins(folder: Path) -> str:
-    (folder / STAND_INS_FILE).unlink()
-    return Fingerprints().adapter(folder)
 
 
 def awaken(adapter: TrainableAdapter) -> None:
@@ -105,23 +95,6 @@ class TestPrefill:
         for chunk, before in zip(chunks, plain[1:], strict=True):
             assert (chunk.keys - before.keys).abs().max() > 1e-3
         assert [kv.num_tokens for kv in chunks] == list(map(len, CHUNKS))
-
-    def test_behind_stand_ins_the_mean_is_written_and_the_prefix_left_alone(self, model):
-        layout = layout_of(model.config, "float32")
-        plain = Prefiller(copy.deepcopy(model), layout).prefill(PREFIX, CHUNKS)
-        behind = [
-            Prefiller(copy.deepcopy(model), layout).prefill((*PREFIX, *ids), CHUNKS)[1:] for ids in STAND_INS.contexts
-        ]
-
-        prefix, *chunks = Prefiller(model, layout, TrainableAdapter.new(model, stand_ins=STAND_INS)).prefill(
-            PREFIX, CHUNKS
-        )
-
-        torch.testing.assert_close(prefix.keys, plain[0].keys)
-        for chunk, bare, one, other in zip(chunks, plain[1:], *behind, strict=True):
-            for name in ("keys", "values", "initial", "local"):
-                mean = 0.4 * getattr(bare, name) + 0.3 * (getattr(one, name) + getattr(other, name))
-                torch.testing.assert_close(getattr(chunk, name), mean, atol=1e-5, rtol=1e-5)
 
     def test_without_chunks_there_is_the_prefix(self, model, adapter):
         [prefix] = Prefiller(model, layout_of(model.config, "float32"), adapter).prefill(PREFIX, [])
@@ -166,40 +139,11 @@ class TestReading:
         for one, other in zip(before, reader.full(CONTEXT, TAILS), strict=True):
             torch.testing.assert_close(one.logprobs, other.logprobs)
 
-    def test_over_stand_ins_it_reads_what_ingestion_wrote(self, model):
-        adapter = TrainableAdapter.new(model, stand_ins=STAND_INS)
-        awaken(adapter)
-        with torch.no_grad():
-            kv = Reader(model, adapter, PREFIX).write(CHUNKS)
-
-        _, *chunks = Prefiller(model, layout_of(model.config, "float32"), adapter).prefill(PREFIX, CHUNKS)
-
-        for layer, (_, values) in enumerate(kv):
-            written = torch.cat([chunk.values[layer] for chunk in chunks])
-            torch.testing.assert_close(values[0, :, len(PREFIX) :].transpose(0, 1), written, atol=1e-5, rtol=1e-5)
-
-    def test_switched_off_it_knows_no_stand_ins(self, model):
-        adapter = TrainableAdapter.new(model, stand_ins=STAND_INS)
-        reader = Reader(model, adapter, PREFIX)
-        with adapter.disabled():
-            kv = reader.write(CHUNKS[:1])
-
-        pairs = distances(reader.full(CHUNKS[0], TAILS), reader.stitched(kv, TAILS))
-
-        assert adapter.stand_ins == STAND_INS
-        assert max(kl.item() for kl, _ in pairs) < 1e-6
-
-    def test_stand_ins_are_kept_with_the_weights(self, model, tmp_path: Path):
-        TrainableAdapter.new(copy.deepcopy(model), stand_ins=STAND_INS).save(tmp_path)
-
-        assert TrainableAdapter.load(model, tmp_path).stand_ins == STAND_INS
-        assert Fingerprints().adapter(tmp_path) != digest_without_stand_ins(tmp_path)
-
 
 class TestTraining:
-    def trainer(self, model, course: Course, stand_ins: StandIns | None = None) -> Trainer:
+    def trainer(self, model, course: Course) -> Trainer:
         torch.manual_seed(0)
-        adapter = TrainableAdapter.new(model, stand_ins=stand_ins)
+        adapter = TrainableAdapter.new(model)
         return Trainer(Reader(model, adapter, PREFIX), adapter, Fixed(), course, [SAMPLE])
 
     def test_the_reader_comes_nearer_to_full_prefill(self, model):
@@ -237,38 +181,6 @@ class TestTraining:
 
         assert_same_gradients(beside._adapter, ours._adapter)
 
-    @pytest.mark.parametrize("kept", [0, 1 << 30], ids=["written twice", "written once"])
-    def test_behind_several_contexts_its_gradients_are_on_average_those_through_all(
-        self, model, monkeypatch, kept: int
-    ):
-        monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
-        beside = TrainableAdapter.new(copy.deepcopy(model), stand_ins=STAND_INS)
-        ours = TrainableAdapter.new(model, stand_ins=STAND_INS)
-        for one in (beside, ours):
-            awaken(one)
-        turns = len(ours.contexts)
-        course = Course(samples=turns, seconds=1e9, batch=2 * turns)
-        learn_beside_the_weights(Reader(beside._model, beside, PREFIX))
-
-        Trainer(Reader(model, ours, PREFIX), ours, Fixed(), course, [SAMPLE]).run(
-            Samples(NEAR, 0), lambda done, losses: None
-        )
-
-        assert_same_gradients(beside, ours)
-
-    def test_what_is_written_twice_is_written_behind_one_context_the_second_time(self, model, monkeypatch):
-        monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", 0)
-        trainer = self.trainer(model, Course(samples=1, seconds=1e9), STAND_INS)
-        trainer._step(SAMPLE)  # from here on the KV of the contexts is there
-        runs: list[object] = []
-        model.base_model.register_forward_hook(lambda *given: runs.append(given[0]))
-        contexts, groups = len(trainer._adapter.contexts), len(list(grouped(CHUNKS, TOKENS_AT_ONCE)))
-
-        trainer._step(SAMPLE)
-
-        readings = 2 * 3  # the context, the tails over it and over stitched KV; the same of its first chunk alone
-        assert len(runs) == readings + groups * contexts + groups
-
     @pytest.mark.parametrize(
         ("lengths", "groups"),
         [
@@ -302,15 +214,6 @@ class TestTraining:
         assert resumed.validate().kl == pytest.approx(whole.validate().kl, rel=1e-3)
         assert resumed.validate().hidden == pytest.approx(whole.validate().hidden, rel=1e-3)
 
-    def test_a_run_that_goes_on_has_the_share_of_its_stand_ins_that_it_was_trained_with(self, model):
-        trainer = self.trainer(model, Course(samples=0, seconds=600), STAND_INS)
-        state = trainer.state()
-        trainer._adapter.weigh_stand_ins(0.2)
-
-        trainer.resume(state)
-
-        assert trainer._adapter.stand_ins == STAND_INS
-
     def test_a_weakened_writer_changes_the_weights_by_a_share(self, model, adapter):
         awaken(adapter)
         plain = {
@@ -334,51 +237,21 @@ class TestTraining:
             weights = trainer._adapter.merged_weights()
         monkeypatch.setattr("ingest.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
 
-        assert settle(trainer, trainer._adapter) == Setting(STRENGTHS[1], 0.0)
+        assert settle(trainer, trainer._adapter) == STRENGTHS[1]
         for name, weight in trainer._adapter.merged_weights().items():
             torch.testing.assert_close(weight, weights[name])
 
-    def test_of_less_strength_and_a_lower_share_what_serves_several_chunks_best_is_kept(self, model, monkeypatch):
-        kls = {(1.0, 1.0): 9, (1.0, 0.8): 9, (1.0, 0.6): 1, (0.9, 1.0): 9, (0.9, 0.8): 1, (0.8, 1.0): 1}
-        whole = {(1.0, 0.6): 5, (0.9, 0.8): 3, (0.8, 1.0): 4}
-        tried = []
-
-        def validated(trainer: Trainer, adapter: TrainableAdapter, setting: Setting, *, alone: bool) -> float:
-            tried.append(setting)
-            return (kls if alone else whole)[setting.strength, round(setting.share / STAND_INS.share, 1)]
-
-        monkeypatch.setattr("ingest.writer.settle._validated", validated)
-        monkeypatch.setattr("ingest.writer.settle.MARGIN", 2 / MAX_ONE_CHUNK_KL)
-        trainer = self.trainer(model, Course(samples=2, seconds=600), STAND_INS)
-        trainer.run(Samples(NEAR, 0), lambda done, losses: None)
-
-        assert settle(trainer, trainer._adapter) == Setting(0.9, 0.8 * STAND_INS.share)
-        assert len(tried) == len(kls) + len(whole)
-
     def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
-        monkeypatch.setattr("ingest.writer.settle.MARGIN", 0.0)
-        trainer = self.trainer(model, Course(samples=2, seconds=600), STAND_INS)
+        monkeypatch.setattr("ingest.writer.settle.MARGIN", -1.0)
+        trainer = self.trainer(model, Course(samples=2, seconds=600))
         trainer.run(Samples(NEAR, 0), lambda done, losses: None)
 
-        assert settle(trainer, trainer._adapter) == Setting(min(STRENGTHS), min(SHARES) * STAND_INS.share)
-
-    def test_stand_ins_have_the_largest_share_that_changes_a_chunk_alone_little_enough(self, model, monkeypatch):
-        trainer = self.trainer(model, Course(samples=0, seconds=600), STAND_INS)
-        trainer._adapter.weigh_stand_ins(SHARES[1] * STAND_INS.share)
-        just_passing = trainer.validate(alone=True).kl
-        trainer._adapter.weigh_stand_ins(STAND_INS.share)
-        monkeypatch.setattr("ingest.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
-
-        chosen = settle(trainer, trainer._adapter)
-
-        assert chosen == Setting(1.0, SHARES[1] * STAND_INS.share)
-        assert trainer._adapter.stand_ins is not None
-        assert trainer._adapter.stand_ins.share == chosen.share
+        assert settle(trainer, trainer._adapter) == min(STRENGTHS)
 
     def test_a_writer_that_changes_nothing_has_nothing_to_choose(self, model):
         trainer = self.trainer(model, Course(samples=0, seconds=600))
 
-        assert settle(trainer, trainer._adapter) == Setting(1.0, 0.0)
+        assert settle(trainer, trainer._adapter) == 1.0
 
     def test_the_gate_finds_no_difference_for_a_writer_that_changes_nothing(self, model, adapter):
         gate = evaluate(Reader(model, adapter, PREFIX), adapter, Fixed(), [SAMPLE] * 3)
@@ -530,32 +403,12 @@ class TestInUse:
         assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer"]
         assert Fingerprints().adapter(place) == ""
 
-    def test_its_stand_ins_are_put_into_use_with_it_and_go_with_it(self, source: Path, tmp_path: Path):
-        place = tmp_path / "writer"
-        write_stand_ins(source, STAND_INS)
-
-        install(source, place, "f")
-        assert read_stand_ins(place) == STAND_INS
-
-        (source / STAND_INS_FILE).unlink()
-        install(source, place, "f")
-        assert read_stand_ins(place) is None
-
     def test_what_it_was_trained_on_goes_with_it(self, source: Path, tmp_path: Path):
         write_record(source, [[Chunk("c", "d", 0, "T", "text", 0, 4, None, (1, 2))]])
 
         install(source, tmp_path / "writer", "f")
 
         assert read_record(tmp_path / "writer") == read_record(source) != frozenset()
-
-    @pytest.mark.parametrize(
-        "content", [b'{"contexts": [["text"]], "share": 0.5}', b'{"contexts": [], "share": 0.5}', b"[[1, 2]]", b"{"]
-    )
-    def test_stand_ins_that_cannot_be_read_are_refused(self, source: Path, tmp_path: Path, content: bytes):
-        (source / STAND_INS_FILE).write_bytes(content)
-
-        with pytest.raises(Rejected, match="stand_ins"):
-            install(source, tmp_path / "writer", "f")
 
     def test_the_one_that_wrote_before_is_known(self, tmp_path: Path):
         place = tmp_path / "writer"

@@ -56,9 +56,9 @@ from api.v1.webhooks import webhooks_router
 from api.v1.writer import writer_router
 from ingest.page_views import PageViews
 from ragkv.errors import RagKVError, Unavailable
-from ragkv.parts import Parts
+from ragkv.service.kv_admin.eviction import remove_unnamed_files
+from ragkv.service.parts import Parts
 from ragkv.threads import FairPool
-from ragkv.upkeep.eviction import remove_unnamed_files
 
 THREADS = 6
 """For plain handlers and other blocking work without a pool of its own. More would only contend for the interpreter."""

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from litestar import Litestar
 
 from ingest.page_views import PageViews
-from ragkv.catalog.forgetting import MemoryKeeper
-from ragkv.catalog.removal import Removal
-from ragkv.db.database import Database
 from ragkv.errors import RagKVError
-from ragkv.evaluation.runner import EvaluationRunner
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.documents.forgetting import MemoryKeeper
+from ragkv.service.documents.removal import Removal
+from ragkv.service.evaluations.runner import EvaluationRunner
+from ragkv.service.kv_admin.eviction import NOTHING, remove_unnamed_files
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.upkeep.eviction import NOTHING, remove_unnamed_files
 
 if TYPE_CHECKING:
     from ragkv.kv.store import KVStore

@@ -12,16 +12,15 @@ from api.app import create_app
 from api.http.draining import Draining
 from api.http.server import ChildProcess, Server, freeze_objects, raise_descriptor_limit, share_interpreter
 from api.worker_process import WorkerProcess
-from ragkv.access.gate import Gate
-from ragkv.access.keys import any_key
-from ragkv.catalog.requeue import refresh_outdated
-from ragkv.db.database import Database
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces
-from ragkv.parts import Parts
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.sign_in import SignIn
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.keys.keys import any_key
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.sign_in import SignIn
 
 log = logging.getLogger("ragkv")
 
@@ -79,7 +78,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         redis = EmbeddedRedis(settings)
         stack.callback(redis.stop)
         redis.start()
-    if outdated := refresh_outdated(parts):
+    if outdated := parts.refresh_outdated():
         log.info("%d documents were read with other models or settings and will be read again", outdated)
     children = [WorkerProcess(os.environ)] if with_worker else []
     for worker in children:

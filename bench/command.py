@@ -19,7 +19,7 @@ from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from ragkv.stitch.select import block_size_of
 
 _QUESTION = "What is said here, and by whom?"

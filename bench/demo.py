@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from bench.jsonl import read_lines
 from ingest.command import ingest
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import DEFAULT_RATIO
@@ -18,11 +19,10 @@ from ragkv.cli.ask import place
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.running import running_engine
 from ragkv.errors import RagKVError, Rejected
-from ragkv.jsonl import read_lines
 from ragkv.models import EMBEDDED
-from ragkv.parts import Parts
+from ragkv.prefill.writer import EMBEDDED_WRITER, install
+from ragkv.service.parts import Parts
 from ragkv.settings import Mode, Settings
-from ragkv.writer import EMBEDDED_WRITER, install
 
 
 class DemoQuestion(msgspec.Struct, frozen=True):

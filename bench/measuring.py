@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from ragkv.errors import Rejected
-from ragkv.policies import POLICIES, PolicyName
+from ragkv.stitch.policies import POLICIES, PolicyName
 
 OUTPUT = click.Path(dir_okay=False, writable=True, path_type=Path)
 """A file that a command writes."""

@@ -16,11 +16,11 @@ from rich.table import Table
 
 from bench.measuring import check_folder, json_option, write_report
 from ragkv.errors import Rejected
-from ragkv.kv_format import KVFormat
+from ragkv.kv.format import KVFormat
 from ragkv.models import model_folder
-from ragkv.planning.plan import DISK, MEMORY, SCALING, TIERS, CostPlan, Device, Load, by_name
-from ragkv.planning.plan import plan as plan_for
-from ragkv.planning.shape import shape_of
+from ragkv.service.planning.plan import DISK, MEMORY, SCALING, TIERS, CostPlan, Device, Load, by_name
+from ragkv.service.planning.plan import plan as plan_for
+from ragkv.service.planning.shape import shape_of
 from ragkv.settings import Settings
 
 MEASURED_BYTES = 512 * 2**20
@@ -168,8 +168,8 @@ def measured_prefill(settings: Settings) -> float:
     """Tokens a second of the served model under Transformers, the best of three runs."""
     import torch  # noqa: PLC0415 - seconds to import, needed here alone
 
-    from ingest.prefill import Prefiller  # noqa: PLC0415 - see above
     from ragkv.kv.layout import layout_of, read_config  # noqa: PLC0415 - see above
+    from ragkv.prefill.prefill import Prefiller  # noqa: PLC0415 - see above
 
     folder = model_folder(settings)
     config = read_config(folder)

@@ -31,10 +31,10 @@ from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import ObjectStore
 from ragkv.observe.metrics import OURS
-from ragkv.parts import Parts
+from ragkv.service.kv_admin.upload import Uploader
+from ragkv.service.parts import Parts
 from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import StitchPlan
-from ragkv.upkeep.upload import Uploader
 
 Mode = Literal["full", "disk", "remote"]
 MODES: tuple[Mode, ...] = get_args(Mode)

@@ -28,10 +28,9 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
+from bench.jsonl import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
-from ragkv.evaluation.metrics import interval, resamples
-from ragkv.jsonl import read_lines
 from ragkv.retrieve import sparse
 from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder, TextProgress
@@ -41,6 +40,7 @@ from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.service.evaluations.metrics import interval, resamples
 
 CUTOFFS = (2, 5, 10)
 TOP_K = max(CUTOFFS)

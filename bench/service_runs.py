@@ -13,13 +13,13 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.jsonl import read_lines
 from bench.measuring import check_folder, json_option, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
-from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
-from ragkv.jsonl import read_lines
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.evaluations.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
 from ragkv.settings import CLIENT_KEY
-from ragkv.tenancy import DEFAULT_COLLECTION
 
 PATH = "/v1/evaluations"
 LOOK_S = 1.0

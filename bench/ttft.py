@@ -21,7 +21,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
-from ragkv.policies import PolicyName
+from ragkv.stitch.policies import PolicyName
 
 SIZES = (1024, 2048, 4096, 6144)
 RATIOS = (0.0, 0.05, 0.10, 0.15)

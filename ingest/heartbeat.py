@@ -5,8 +5,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ragkv.db.ingestion import LEASE, Lease
 from ragkv.errors import Conflict, Unavailable
+from ragkv.service.documents.lease import LEASE, Lease
 
 log = logging.getLogger(__name__)
 

@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ingest.parts import IngestParts
-from ingest.precompute import Hooks, KVEntry, precompute
 from ingest.progress import Reporter
 from ingest.turn import Turn
 from ragkv.chunk import Chunk
-from ragkv.db.ingestion import KeptKV, Lease
-from ragkv.db.tables import DocumentRow
 from ragkv.errors import Conflict
 from ragkv.files_io import check_room
+from ragkv.kv.format import share_of
 from ragkv.kv.key import KeyMaker
-from ragkv.kv_disk import sizes_of_remote
-from ragkv.kv_format import share_of
-from ragkv.kv_rule import KVRule
-from ragkv.upkeep.room import NewKV, make_room_for
-from ragkv.upkeep.upload import has_room_on_disk
+from ragkv.kv.rule import KVRule
+from ragkv.prefill.precompute import Hooks, KVEntry, precompute
+from ragkv.service.base.kv_disk import sizes_of_remote
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.documents.lease import KeptKV, Lease
+from ragkv.service.kv_admin.room import NewKV, make_room_for
+from ragkv.service.kv_admin.upload import has_room_on_disk
 
 log = logging.getLogger(__name__)
 

@@ -13,13 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.progress import READING_PAGES
-from ragkv.catalog.documents import document_view
-from ragkv.catalog.ingested_paths import store_path
-from ragkv.catalog.mail_attachments import waiting_attachments
-from ragkv.catalog.requeue import refresh_outdated
 from ragkv.errors import RagKVError, Rejected
-from ragkv.parts import Parts
-from ragkv.upkeep.upload import Uploader
+from ragkv.service.documents.documents import document_view
+from ragkv.service.documents.ingested_paths import store_path
+from ragkv.service.documents.mail_attachments import waiting_attachments
+from ragkv.service.kv_admin.upload import Uploader
+from ragkv.service.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ class IngestTally:
 def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestTally:
     """Run `ragkv ingest`."""
     parts.prepare(lambda line: console.print(line, markup=False))
-    refresh_outdated(parts)
+    parts.refresh_outdated()
     ingest = IngestParts(parts)
     with closing(ingest.parser):
         tally = ingest_files(list(find_files(paths)), ingest, console)

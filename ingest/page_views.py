@@ -23,10 +23,10 @@ from ingest.parse.sniff import image_format
 from ingest.sandbox.messages import Limits, decode_scans, encode
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
-from ragkv.catalog.cited import cited_text
-from ragkv.catalog.documents import document_file
 from ragkv.errors import NotFound, Rejected, TooLarge, Unavailable
-from ragkv.parts import Parts
+from ragkv.service.documents.cited import cited_text
+from ragkv.service.documents.documents import document_file
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from ragkv.threads import Threads
 
@@ -82,7 +82,7 @@ class PageViews:
 
     def boxes(self, tenant_id: str, document_id: str, start: int, end: int, checksum: str | None = None) -> Located:
         """The pages on which characters [start, end) of the document's text lie, with boxes over them. Rejected if they
-        have another checksum (`ragkv.catalog.cited`)."""
+        have another checksum (`ragkv.service.documents.cited`)."""
         cited = cited_text(tenant_id, document_id, start, end, self._parts.database, checksum)
         quotes = tuple(Quote(piece.text, piece.start, piece.end) for piece in cited.pieces)
         last = cited.first_page + MAX_PAGES_AT_ONCE - 1 if cited.last_page is None else cited.last_page

@@ -7,20 +7,20 @@ from functools import cached_property, partial
 
 from transformers.utils import logging
 
-from ingest.announce import Announcer
-from ingest.compress.compressor import Compressor, load_watcher
-from ingest.prefill import Prefiller
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
-from ragkv.db.ingestion import Lease
 from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
-from ragkv.observe.worker_counters import WorkerCounters
-from ragkv.parts import Parts
+from ragkv.prefill.announce import Announcer
+from ragkv.prefill.compressor import Compressor, load_watcher
+from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.writer import note_written
+from ragkv.service.documents.lease import Lease
+from ragkv.service.observe.worker_counters import WorkerCounters
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import note_written
 
 
 def ocr_limits(settings: Settings) -> OCRLimits | str:

@@ -23,22 +23,22 @@ from ingest.sandbox.messages import KeptPages, decode_kept, encode
 from ingest.sandbox.parser import ReadInPart
 from ingest.split import split
 from ingest.turn import Turn, TurnOver, none_waiting
-from ragkv.catalog.mail_attachments import settle_attachments
-from ragkv.catalog.originals import discard_unnamed
 from ragkv.chunk import Chunk
-from ragkv.db.ingestion import Lease, forget_unused
-from ragkv.db.sources import DatabaseSource
-from ragkv.db.tables import DocumentRow
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
-from ragkv.files import FileStore
 from ragkv.ids import new_id
-from ragkv.outages import is_outage
 from ragkv.retrieve.embed import embed_chunks
 from ragkv.retrieve.index import Held
 from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.service.base.file_store import FileStore
+from ragkv.service.base.outages import is_outage
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.checks.points import write_points
+from ragkv.service.documents.indexed import DatabaseSource
+from ragkv.service.documents.lease import Lease, forget_unused
+from ragkv.service.documents.mail_attachments import settle_attachments
+from ragkv.service.documents.originals import discard_unnamed
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.upkeep.points import write_points
 
 if TYPE_CHECKING:
     from ragkv.retrieve.qdrant import QdrantIndex
@@ -70,8 +70,8 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
     """Ingest a document up to READY, from its current status on.
 
     A file that cannot be read fails at once; anything else that goes wrong is raised for the caller to try again, and
-    the third time the document fails with the reason. An outage (`ragkv.outages`) is raised as well, and costs no
-    attempt however often it happens. `progress` may raise Interrupted to stop: that costs none either.
+    the third time the document fails with the reason. An outage is raised as well, and costs no attempt however often
+    it happens. `progress` may raise Interrupted to stop: that costs none either.
     """
     _settle(ingest)
     lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
@@ -79,7 +79,7 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
 
 
 def take_next(ingest: IngestParts) -> Lease | None:
-    """Take the document whose turn it is (`ragkv.db.turns`); None if none is waiting. Raises Unavailable."""
+    """Take the document whose turn it is (`turn_statements`); None if none is waiting. Raises Unavailable."""
     _settle(ingest)
     if not Lease.any_waits(ingest.parts.database):
         return None

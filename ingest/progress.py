@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from ragkv.db.ingestion import Lease
+from ragkv.service.documents.lease import Lease
 
 StageProgress = Callable[[str, int, int], None]
 """Told (stage, done, total), in the stage's unit. May raise Interrupted."""

@@ -6,10 +6,10 @@ from alembic import context
 from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import Connection
 
-from ragkv.db.base import Base, UtcDateTime
-from ragkv.db.database import open_engine
-from ragkv.db.file_tables import FileRow
-from ragkv.db.tables import TenantRow
+from ragkv.service.base.database import open_engine
+from ragkv.service.base.file_tables import FileRow
+from ragkv.service.base.table_base import Base, UtcDateTime
+from ragkv.service.base.tables import TenantRow
 
 assert TenantRow.metadata is FileRow.metadata is Base.metadata  # importing the tables is what registers them
 

@@ -9,14 +9,14 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ragkv.choosing import UPPER, Choice
 from ragkv.chunk import MIN_CHUNK_TOKENS
-from ragkv.compression import LEAST, MOST, CompressionMethod
 from ragkv.errors import Rejected
-from ragkv.eviction import HALF_LIFE_S, known_policy
-from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVRule, KVWhen, KVWrite
-from ragkv.policies import ALIASES, PolicyName
+from ragkv.kv.compression import LEAST, MOST, CompressionMethod
+from ragkv.kv.eviction import HALF_LIFE_S, known_policy
+from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import KVRule, KVWhen, KVWrite
+from ragkv.stitch.choosing import UPPER, Choice
+from ragkv.stitch.policies import ALIASES, PolicyName
 from ragkv.urls import is_loopback
 
 PREFIX = "RAGKV_"

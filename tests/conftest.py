@@ -18,12 +18,12 @@ import torch
 from sqlalchemy import Connection, make_url, text
 
 from ingest.parts import IngestParts
-from ragkv.db.database import open_engine
-from ragkv.db.migrate import migrate
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import model_folder
 from ragkv.object_store import StoreLocation
-from ragkv.parts import Parts
+from ragkv.service.base.database import open_engine
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.migrate import migrate
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support import oidc_provider as oidc
 from tests.support.echo_engine import EchoEngine

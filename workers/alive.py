@@ -9,8 +9,8 @@ import sys
 from contextlib import closing
 
 from ragkv.errors import RagKVError
-from ragkv.observe.heartbeats import Heartbeats, this_machine
-from ragkv.redis_client import connect
+from ragkv.service.base.redis import connect
+from ragkv.service.observe.heartbeats import Heartbeats, this_machine
 from ragkv.settings import Settings
 
 

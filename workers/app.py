@@ -14,11 +14,11 @@ from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from ingest.parts import IngestParts
-from ragkv.catalog.requeue import enqueue
 from ragkv.observe import logs, traces
-from ragkv.parts import Parts
-from ragkv.queue import make_celery
-from ragkv.redis_client import redis_url
+from ragkv.service.base.queue import make_celery
+from ragkv.service.base.redis import redis_url
+from ragkv.service.documents.requeue import enqueue
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from workers.data_sources import DataSources
 from workers.pulse import Pulse

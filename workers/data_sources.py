@@ -2,8 +2,8 @@
 
 import threading
 
-from ragkv.catalog.syncing import SyncTally, sync_next
-from ragkv.parts import Parts
+from ragkv.service.data_sources.syncing import SyncTally, sync_next
+from ragkv.service.parts import Parts
 from workers.repeating import repeat
 
 INTERVAL_S = 3.0
@@ -31,7 +31,9 @@ class DataSources:
         repeat(self._sync, self._stop, self._interval_s, "data sources")
 
     def _sync(self) -> bool:
-        return sync_next(self._parts, self._goes_on) is not None
+        return (
+            sync_next(self._parts.intake, self._parts.removal, self._parts.worker_counters, self._goes_on) is not None
+        )
 
     def _goes_on(self, tally: SyncTally) -> bool:
         return not self._stop.is_set()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ragkv.errors import Unavailable
-from ragkv.observe.heartbeats import BEAT_S, Heartbeats, this_worker
+from ragkv.service.observe.heartbeats import BEAT_S, Heartbeats, this_worker
 
 log = logging.getLogger(__name__)
 

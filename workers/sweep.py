@@ -3,15 +3,15 @@
 import logging
 import threading
 
-from ragkv.catalog.forgetting import forget_stale_answers, forget_stale_recent_answers
-from ragkv.catalog.requeue import requeue_stuck
-from ragkv.parts import Parts
-from ragkv.upkeep.cleaning import clean
-from ragkv.upkeep.eviction import NOTHING, collect_garbage
-from ragkv.upkeep.prefixes import request_lost_prefixes
-from ragkv.upkeep.pruning import prune
-from ragkv.upkeep.room import make_room
-from ragkv.upkeep.rules import keep_hot
+from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.pruning import prune
+from ragkv.service.documents.forgetting import forget_stale_answers, forget_stale_recent_answers
+from ragkv.service.documents.requeue import requeue_stuck
+from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage
+from ragkv.service.kv_admin.prefixes import request_lost_prefixes
+from ragkv.service.kv_admin.room import make_room
+from ragkv.service.kv_admin.rules import keep_hot
+from ragkv.service.parts import Parts
 from workers.repeating import attempt
 
 log = logging.getLogger(__name__)

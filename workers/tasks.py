@@ -12,12 +12,12 @@ from celery.exceptions import Reject
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
 from ingest.progress import Interrupted
-from ragkv.catalog.requeue import enqueue
-from ragkv.db.ingestion import Lease
 from ragkv.observe import logs, traces
 from ragkv.observe.cause import CAUSE_HEADER
-from ragkv.outages import is_outage, retry_delay_s
-from ragkv.queue import INGEST, QUEUE
+from ragkv.service.base.outages import is_outage, retry_delay_s
+from ragkv.service.base.queue import INGEST, QUEUE
+from ragkv.service.documents.lease import Lease
+from ragkv.service.documents.requeue import enqueue
 from workers.pulse import Pulse
 
 log = logging.getLogger("ragkv.ingest")

@@ -3,8 +3,8 @@
 import logging
 import threading
 
-from ragkv.parts import Parts
-from ragkv.upkeep.upload import Uploader
+from ragkv.service.kv_admin.upload import Uploader
+from ragkv.service.parts import Parts
 from workers.repeating import attempt
 
 log = logging.getLogger(__name__)

@@ -6,14 +6,14 @@ import threading
 import time
 from contextlib import suppress
 
-from ragkv.catalog.data_sources import WatchedFolder, folder_changed, note_watching, watched_folders
-from ragkv.data_sources.folder import FolderFiles
-from ragkv.data_sources.location import location_of
-from ragkv.data_sources.opening import files_of
-from ragkv.data_sources.watching import QUIET_MS, watch
-from ragkv.db.tenants import tenant_name
 from ragkv.errors import RagKVError, Unavailable
-from ragkv.parts import Parts
+from ragkv.service.base.tenants import tenant_name
+from ragkv.service.data_sources.data_sources import WatchedFolder, folder_changed, note_watching, watched_folders
+from ragkv.service.data_sources.folder import FolderFiles
+from ragkv.service.data_sources.location import location_of
+from ragkv.service.data_sources.opening import files_of
+from ragkv.service.data_sources.watching import QUIET_MS, watch
+from ragkv.service.parts import Parts
 from workers.repeating import repeat
 
 log = logging.getLogger(__name__)

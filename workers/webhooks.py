@@ -2,8 +2,8 @@
 
 import threading
 
-from ragkv.parts import Parts
-from ragkv.webhooks.delivery import Courier
+from ragkv.service.parts import Parts
+from ragkv.service.webhooks.delivery import Courier
 from workers.repeating import repeat
 
 INTERVAL_S = 2.0

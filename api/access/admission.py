@@ -8,10 +8,10 @@ from litestar.middleware import AuthenticationResult
 
 from api.access.session import Connection, refuse_forged, session_token
 from api.http.turns import digest_of
-from ragkv.access.caller import Caller
-from ragkv.access.gate import Gate
-from ragkv.access.sessions import Sessions, csrf_token
 from ragkv.errors import Forbidden, Throttled, Unauthorised
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.sessions import Sessions, csrf_token
+from ragkv.service.base.caller import Caller
 from ragkv.threads import OWNER, Threads
 from ragkv.urls import is_loopback
 

@@ -10,11 +10,11 @@ from litestar.types import HTTPResponseStartEvent, Message, Scope
 from api.access.auth import Requires
 from api.access.session import SAFE_METHODS, Connection
 from api.http.observe import made_by, named_in
-from ragkv.access.audit import Change, record_change
-from ragkv.access.caller import Caller
-from ragkv.db.database import Database
 from ragkv.errors import RagKVError
 from ragkv.observe.logs import request_id
+from ragkv.service.audit.log import Change, record_change
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
 from ragkv.threads import Threads
 
 NOTED = "ragkv_change"

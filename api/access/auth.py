@@ -9,8 +9,8 @@ from litestar.middleware import AbstractAuthenticationMiddleware, Authentication
 
 from api.access.admission import Admissions
 from api.access.session import Connection
-from ragkv.access.caller import Caller, KeyScope
 from ragkv.errors import Forbidden
+from ragkv.service.base.caller import Caller, KeyScope
 
 PUBLIC = "public"
 """Option of handlers that need no key."""

@@ -8,8 +8,8 @@ from litestar.handlers import BaseRouteHandler
 from api.access.session import Connection
 from api.http.forms import BoundedFormRequest
 from api.http.observe import hold
-from ragkv.access.caller import Caller
-from ragkv.access.places import Places
+from ragkv.service.access.places import Places
+from ragkv.service.base.caller import Caller
 from ragkv.settings import Settings
 from ragkv.text import plural
 

@@ -7,8 +7,8 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
 from litestar.handlers import BaseRouteHandler
 
-from ragkv.access.sessions import LIFETIME_S
 from ragkv.errors import Forbidden
+from ragkv.service.access.sessions import LIFETIME_S
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from api.admin.format import duration, number, percent
-from ragkv.statistics.views import Bucket, Summary, Window
+from ragkv.service.statistics.views import Bucket, Summary, Window
 
 TOP, BOTTOM = 10.0, 200.0
 """The plot lies between these, with zero at the bottom."""

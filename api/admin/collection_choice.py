@@ -3,11 +3,11 @@ requested one."""
 
 from collections.abc import Iterable
 
-from ragkv.catalog.collection import CollectionView, collection_view, list_collections
-from ragkv.db.database import Database
 from ragkv.errors import NotFound
-from ragkv.page import MAX_PAGE
-from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.collections.collections import CollectionView, collection_view, list_collections
 from ragkv.text import one_spelling
 
 

@@ -7,20 +7,20 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
-from ragkv.answer_cache.ring import AnswerRing
-from ragkv.catalog.changes import failures
-from ragkv.catalog.collection import collection_with_counts, list_collections
-from ragkv.catalog.listing import DocumentFilter, list_documents
-from ragkv.compression import CompressionMethod
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
 from ragkv.file_types import READ, READ_KINDS
-from ragkv.kv_format import KVFormat
+from ragkv.kv.compression import CompressionMethod
+from ragkv.kv.format import KVFormat
+from ragkv.service.answer_cache.ring import AnswerRing
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import Status
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, KVOwner
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.collections.collections import collection_with_counts, list_collections
+from ragkv.service.documents.changes import failures
+from ragkv.service.documents.listing import DocumentFilter, list_documents
+from ragkv.service.kv_admin.rules import rule_view
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.tenancy import DEFAULT_COLLECTION, KVOwner
 from ragkv.text import MAX_FILE_NAME_CHARS
-from ragkv.upkeep.rules import rule_view
 
 COLLECTIONS_A_PAGE = 50
 DOCUMENTS_A_PAGE = 25

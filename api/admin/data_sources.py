@@ -6,16 +6,16 @@ from litestar.params import FromPath, FromQuery
 
 from api.admin.collection_choice import names_of_collections
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.collection import collection_view
-from ragkv.catalog.data_sources import (
+from ragkv.service.base.database import Database
+from ragkv.service.collections.collections import collection_view
+from ragkv.service.data_sources.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     MAX_INTERVAL_MINUTES,
     data_source_view,
     list_data_sources,
     list_source_files,
 )
-from ragkv.db.data_sources import FileStatus
-from ragkv.db.database import Database
+from ragkv.service.data_sources.statements import FileStatus
 from ragkv.settings import Settings
 
 FILES_A_PAGE = 50

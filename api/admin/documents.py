@@ -14,13 +14,13 @@ from api.admin.source import TextRange, mark
 from api.v1.pages import PICTURED, problem_of
 from ingest.page_views import PageViews
 from ingest.parse.quotes import BoxedPage
-from ragkv.catalog.cited import CitedPage, cited_page
-from ragkv.catalog.collection import collection_view
-from ragkv.catalog.listing import chunks_before, chunks_from, list_chunks
-from ragkv.catalog.mail_attachments import document_detail
-from ragkv.db.database import Database
 from ragkv.errors import RagKVError, Rejected
 from ragkv.kv.store import KVStore
+from ragkv.service.base.database import Database
+from ragkv.service.collections.collections import collection_view
+from ragkv.service.documents.cited import CitedPage, cited_page
+from ragkv.service.documents.listing import chunks_before, chunks_from, list_chunks
+from ragkv.service.documents.mail_attachments import document_detail
 
 CHUNKS_A_PAGE = 20
 

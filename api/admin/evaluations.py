@@ -11,10 +11,10 @@ from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.format import duration
 from api.admin.questions import PERIODS
 from api.admin.shell import AdminRequest, page
-from ragkv.db.database import Database
-from ragkv.evaluation.outcome import EvaluationRun
-from ragkv.evaluation.runs import MAX_QUESTIONS, list_runs, report_of_run
-from ragkv.page import MAX_PAGE
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.evaluations.outcome import EvaluationRun
+from ragkv.service.evaluations.runs import MAX_QUESTIONS, list_runs, report_of_run
 
 RUNS_A_PAGE = 25
 DRAWN = 50

@@ -5,9 +5,9 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.jobs import jobs_by_status, list_jobs
-from ragkv.db.database import Database
-from ragkv.status import JobStatus
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import JobStatus
+from ragkv.service.documents.jobs import jobs_by_status, list_jobs
 
 JOBS_A_PAGE = 25
 

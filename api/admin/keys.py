@@ -5,10 +5,10 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.access.caller import KEY_SCOPES
-from ragkv.access.keys import list_valid_keys_first, maker_of
-from ragkv.db.database import Database
 from ragkv.ids import utc_now
+from ragkv.service.base.caller import KEY_SCOPES
+from ragkv.service.base.database import Database
+from ragkv.service.keys.keys import list_valid_keys_first, maker_of
 from ragkv.settings import Settings
 
 KEYS_A_PAGE = 50

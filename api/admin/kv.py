@@ -10,13 +10,20 @@ from litestar.params import FromQuery
 
 from api.admin.format import size
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.listing import DocumentFilter, list_documents
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
 from ragkv.kv.store import KVStore
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.listing import DocumentFilter, list_documents
+from ragkv.service.kv_admin.usage import (
+    CollectionKV,
+    KVAmount,
+    KVOverview,
+    kv_of_collections,
+    kv_of_documents,
+    overview,
+)
 from ragkv.settings import Settings
-from ragkv.tenancy import CollectionRef
-from ragkv.upkeep.admin import CollectionKV, KVAmount, KVOverview, kv_of_collections, kv_of_documents, overview
 
 DOCUMENTS_A_PAGE = 25
 COLLECTIONS_SHOWN = 50

@@ -17,13 +17,13 @@ from api.access.session import own_pages_only, session_cookie
 from api.admin.errors import LOGIN
 from api.admin.shell import page
 from api.http.errors import STATUS
-from ragkv.access.caller import Caller
-from ragkv.access.gate import Gate
-from ragkv.access.rate import RateLimit
-from ragkv.access.sessions import Sessions
 from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
-from ragkv.parts import Parts
-from ragkv.sign_in import SignIn
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.access.sessions import Sessions
+from ragkv.service.access.sign_in import SignIn
+from ragkv.service.base.caller import Caller
+from ragkv.service.parts import Parts
 
 HOME = "/admin"
 FORM_BYTES = 16 * 1024

@@ -12,11 +12,11 @@ from api.access.session import ended_cookies, session_token
 from api.admin.errors import LOGIN
 from api.admin.shell import AdminRequest
 from api.admin.sign_in import origin_of
-from ragkv.access.provider import Provider
-from ragkv.access.sessions import Holder, Sessions, SignedIn
 from ragkv.errors import Rejected, Unavailable
+from ragkv.service.access.provider import Provider
+from ragkv.service.access.sessions import Holder, Sessions, SignedIn
+from ragkv.service.access.sign_in import SignIn
 from ragkv.settings import Settings
-from ragkv.sign_in import SignIn
 
 
 class LoggedOut(msgspec.Struct, frozen=True):

@@ -11,13 +11,13 @@ from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
 from api.v1.probes import Probes
 from api.v1.statistics import statistics_of
-from ragkv.catalog.collection import num_documents
 from ragkv.file_types import READ_KINDS
 from ragkv.models import public_name
-from ragkv.parts import Parts
-from ragkv.statistics.summary import latest
-from ragkv.statistics.views import FirstToken, FullCost, Percentiles, Window
-from ragkv.upkeep.condition import OK
+from ragkv.service.collections.collections import num_documents
+from ragkv.service.health.condition import OK
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.summary import latest
+from ragkv.service.statistics.views import FirstToken, FullCost, Percentiles, Window
 
 LATEST = 12
 

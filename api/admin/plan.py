@@ -12,11 +12,11 @@ from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
 from ragkv.answer.recompute import Recomputing
-from ragkv.catalog.collection import num_documents
-from ragkv.db.database import Database
 from ragkv.errors import Rejected
-from ragkv.planning.plan import DISK, NETWORK, TIERS, CostPlan, Device, Load, Option, by_name, plan
-from ragkv.planning.shape import known_models, shape_of
+from ragkv.service.base.database import Database
+from ragkv.service.collections.collections import num_documents
+from ragkv.service.planning.plan import DISK, NETWORK, TIERS, CostPlan, Device, Load, Option, by_name, plan
+from ragkv.service.planning.shape import known_models, shape_of
 
 SERVED = "served"
 FULL_PREFILL = 50.0

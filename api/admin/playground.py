@@ -7,10 +7,10 @@ from litestar.params import FromQuery
 from api.admin.collection_choice import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
 from ragkv.answer.recompute import Recomputing
-from ragkv.db.database import Database
-from ragkv.policies import POLICIES
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
 from ragkv.settings import Settings
-from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.stitch.policies import POLICIES
 
 
 @get("/playground", sync_to_thread=True)

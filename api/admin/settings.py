@@ -4,9 +4,9 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.shell import AdminRequest, page
+from ragkv.service.base.shown_settings import shown_settings
+from ragkv.service.base.tenancy import CollectionRef
 from ragkv.settings import Settings
-from ragkv.shown_settings import shown_settings
-from ragkv.tenancy import CollectionRef
 
 OF_EVERY_TENANT = frozenset({
     "RAGKV_MODEL", "RAGKV_MAX_MODEL_LEN", "RAGKV_MAX_UPLOAD_BYTES", "RAGKV_MAX_TENANT_BYTES", "RAGKV_REQUESTS_PER_MINUTE",

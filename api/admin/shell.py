@@ -7,7 +7,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from litestar import MediaType, Request, Response
 
 from api.admin.format import FILTERS
-from ragkv.access.caller import Caller
+from ragkv.service.base.caller import Caller
 
 AdminRequest = Request[Caller, str | None, Any]
 """`user` is the caller, `auth` the session's CSRF token; None while the service is open and needs no session."""

@@ -19,16 +19,16 @@ from api.access.auth import PUBLIC
 from api.access.session import Connection, cookie_of, is_https, session_token
 from api.admin.login import HOME, address_of, count_failure, inside, login_form
 from api.admin.shell import AdminRequest, page
-from ragkv.access.caller import Caller
-from ragkv.access.gate import Gate
-from ragkv.access.provider import Challenge, Identity, Provider, printable
-from ragkv.access.rate import RateLimit
-from ragkv.access.rights import Rights
-from ragkv.access.sessions import Sessions, SignedIn
 from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, Unauthorised, Unavailable
-from ragkv.parts import Parts
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.provider import Challenge, Identity, Provider, printable
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.access.rights import Rights
+from ragkv.service.access.sessions import Sessions, SignedIn
+from ragkv.service.access.sign_in import SignIn
+from ragkv.service.base.caller import Caller
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.sign_in import SignIn
 from ragkv.urls import is_private_transport
 
 BEGIN = "/admin/sign-in"

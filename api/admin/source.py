@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from ragkv.catalog.listing import ChunkView
+from ragkv.service.documents.listing import ChunkView
 
 _PLACE = re.compile(r"(\d{1,9})-(\d{1,9})(?:-([0-9a-f]{8}))?")
 

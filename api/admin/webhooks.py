@@ -6,8 +6,8 @@ from litestar.params import FromQuery
 
 from api.admin.collection_choice import names_of_collections
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.webhooks import list_deliveries, list_webhooks
-from ragkv.db.database import Database
+from ragkv.service.base.database import Database
+from ragkv.service.webhooks.webhooks import list_deliveries, list_webhooks
 
 DELIVERIES_A_PAGE = 25
 

@@ -5,9 +5,9 @@ from litestar.di import NamedDependency
 
 from api.admin.charts import AxisLabel, AxisScale, Chart, ChartLine, Dot
 from api.admin.shell import AdminRequest, page
-from ragkv.catalog.writers import Writers, writers
-from ragkv.parts import Parts
-from ragkv.writer import SUFFICIENT_KL, Card
+from ragkv.prefill.writer import SUFFICIENT_KL, Card
+from ragkv.service.parts import Parts
+from ragkv.service.writers import Writers, writers
 
 LABELS_ACROSS = 4
 

@@ -8,7 +8,7 @@ import msgspec
 from litestar.response import File, Stream
 
 from api.http.disconnect import stepwise
-from ragkv.page import MAX_PAGE
+from ragkv.service.base.page import MAX_PAGE
 
 JSON_LINES = "application/jsonl"
 SANDBOXED = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}

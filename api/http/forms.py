@@ -10,7 +10,7 @@ from litestar.exceptions import ClientException
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from ragkv.errors import TooLarge, Unsupported
-from ragkv.files import FileStore
+from ragkv.service.base.file_store import FileStore
 
 FILES = "files"
 """Key of the store of files in the app's state."""

@@ -9,14 +9,14 @@ from api.v1.data_sources import Interval
 from api.v1.passages import Filters
 from api.v1.questions import FeedbackText
 from ragkv.answer.limits import QUESTION_CHARACTERS
-from ragkv.catalog.data_sources import DEFAULT_INTERVAL_MINUTES
-from ragkv.catalog.metadata import Metadata
-from ragkv.db.feedback import Rating
-from ragkv.evaluation.outcome import Kind
-from ragkv.evaluation.runs import MAX_QUESTIONS
-from ragkv.page import MAX_PAGE
-from ragkv.status import Status
-from ragkv.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.status import Status
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.data_sources.data_sources import DEFAULT_INTERVAL_MINUTES
+from ragkv.service.documents.metadata import Metadata
+from ragkv.service.evaluations.outcome import Kind
+from ragkv.service.evaluations.runs import MAX_QUESTIONS
+from ragkv.service.questions.feedback_statements import Rating
 from ragkv.text import MAX_FILE_NAME_CHARS
 
 Collection = Annotated[str, Meta(description="Name or id of the collection of documents.")]

@@ -8,12 +8,12 @@ import msgspec
 
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, Citation
-from ragkv.catalog.cited import CitedPage, checksum_of
-from ragkv.catalog.data_sources import DataSourceView, SourceFileView
-from ragkv.catalog.documents import DocumentView
-from ragkv.catalog.feedback import Feedback
-from ragkv.catalog.listing import DocumentPage
-from ragkv.evaluation.outcome import EvaluationReport, EvaluationRun, MeasuredQuestion
+from ragkv.service.data_sources.data_sources import DataSourceView, SourceFileView
+from ragkv.service.documents.cited import CitedPage, checksum_of
+from ragkv.service.documents.documents import DocumentView
+from ragkv.service.documents.listing import DocumentPage
+from ragkv.service.evaluations.outcome import EvaluationReport, EvaluationRun, MeasuredQuestion
+from ragkv.service.questions.feedback import Feedback
 
 _SHOWN_QUESTIONS = 5
 

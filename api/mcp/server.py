@@ -40,8 +40,8 @@ from api.http.errors import problem_of
 from api.mcp.results import Pictured
 from api.mcp.tools import TOOLS, Service, Tool
 from ragkv import __version__
-from ragkv.access.caller import Caller
 from ragkv.errors import TooLarge
+from ragkv.service.base.caller import Caller
 
 BODY_BYTES = 8 * 1024 * 1024
 """A file in base64 takes four thirds of its size, and three copies in memory; larger files go to /v1/documents."""

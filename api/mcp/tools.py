@@ -43,19 +43,24 @@ from api.v1.ask import AskBody, question_of, whole_answer
 from api.v1.pages import PIXELS
 from api.v1.search import SearchBody, found_passages
 from ingest.page_views import PageViews
-from ragkv.access.caller import Caller, KeyScope
-from ragkv.catalog.cited import cited_page, cited_text
-from ragkv.catalog.data_sources import add_data_source, data_source_view, list_data_sources, list_source_files
-from ragkv.catalog.documents import accept_document, document_view
-from ragkv.catalog.feedback import give_feedback
-from ragkv.catalog.intake import Intake
-from ragkv.catalog.listing import DocumentFilter, DocumentPage, list_documents
-from ragkv.db.data_sources import FileStatus
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import Forbidden, Rejected
-from ragkv.evaluation.runs import RunRequest, report_of_run, start_run
-from ragkv.parts import Parts
+from ragkv.service.base.caller import Caller, KeyScope
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.data_sources.data_sources import (
+    add_data_source,
+    data_source_view,
+    list_data_sources,
+    list_source_files,
+)
+from ragkv.service.data_sources.statements import FileStatus
+from ragkv.service.documents.cited import cited_page, cited_text
+from ragkv.service.documents.documents import accept_document, document_view
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.listing import DocumentFilter, DocumentPage, list_documents
+from ragkv.service.evaluations.runs import RunRequest, report_of_run, start_run
+from ragkv.service.parts import Parts
+from ragkv.service.questions.feedback import give_feedback
 
 FAILED_FILES = 50
 """Failed files of a data source that are shown, in each of the two ways to fail."""

@@ -36,10 +36,10 @@ from api.openai.questions import MessageText, Role, chosen_collection, conversat
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
-from ragkv.access.caller import Caller
 from ragkv.answer.question import Question
-from ragkv.db.database import Database
-from ragkv.parts import Parts
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 

@@ -19,13 +19,13 @@ from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, StoreFilePage, statuses_of
-from ragkv.catalog.attachments import Attach
-from ragkv.catalog.file_batches import attach_batch, batch_of, cancel_batch, list_batch
-from ragkv.catalog.intake import Intake
-from ragkv.catalog.removal import Removal
-from ragkv.db.database import Database
-from ragkv.page import PageRequest
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import PageRequest
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.removal import Removal
+from ragkv.service.files.attachments import Attach
+from ragkv.service.files.file_batches import attach_batch, batch_of, cancel_batch, list_batch
 
 MAX_FILES = 500
 BODY_BYTES = 8 * 1024 * 1024

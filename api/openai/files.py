@@ -21,13 +21,13 @@ from api.openai.errors import errors
 from api.openai.fields import Created
 from api.openai.paging import After, Order, page_fields
 from api.v1.documents import FORM_BYTES
-from ragkv.access.caller import Caller
-from ragkv.catalog.attachments import delete_file
-from ragkv.catalog.removal import Removal
-from ragkv.catalog.uploads import FileView, file_view, keep_file, list_files, uploaded_file
-from ragkv.db.database import Database
-from ragkv.files import FileStore
-from ragkv.page import Page, PageRequest
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.file_store import FileStore
+from ragkv.service.base.page import Page, PageRequest
+from ragkv.service.documents.removal import Removal
+from ragkv.service.files.attachments import delete_file
+from ragkv.service.files.uploads import FileView, file_view, keep_file, list_files, uploaded_file
 from ragkv.settings import Settings
 
 MAX_LISTED = 10_000

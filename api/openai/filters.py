@@ -8,8 +8,8 @@ from msgspec import Meta
 
 from api.openai.errors import BadParam
 from api.openai.fields import Whole
-from ragkv.catalog.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
-from ragkv.catalog.metadata import MAX_FILTER_VALUES, MAX_KEYS
+from ragkv.service.documents.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
+from ragkv.service.documents.metadata import MAX_FILTER_VALUES, MAX_KEYS
 
 MAX_DEPTH = 8
 MAX_COMPARISONS = 100

@@ -11,12 +11,12 @@ from litestar.params import FromPath
 from api.access.auth import reading
 from api.openai.errors import NoSuchModel, errors
 from api.openai.fields import Created
-from ragkv.access.caller import Caller
-from ragkv.catalog.collection import CollectionView, collection_view, list_collections
-from ragkv.db.database import Database
 from ragkv.errors import NotFound
 from ragkv.models import public_name
-from ragkv.page import MAX_PAGE, all_pages
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE, all_pages
+from ragkv.service.collections.collections import CollectionView, collection_view, list_collections
 from ragkv.settings import Settings
 
 AT = "@"

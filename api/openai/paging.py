@@ -6,7 +6,7 @@ from litestar.di import Provide
 from litestar.params import QueryParameter
 
 from api.openai.errors import BadParam
-from ragkv.page import PageRequest
+from ragkv.service.base.page import PageRequest
 
 Order = Annotated[Literal["asc", "desc"], QueryParameter(description="Sort order by time of creation.")]
 After = Annotated[str | None, QueryParameter(description="Return items that follow the item with this id.")]

@@ -6,14 +6,14 @@ from typing import Literal, Protocol
 
 from api.openai.errors import BadParam, NoSuchModel
 from api.openai.models import collection_in
-from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_instructions, check_question_text
 from ragkv.answer.question import Question, Turn
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.service.base.tenants import collection_ref
 from ragkv.settings import Settings
-from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 
 Role = Literal["system", "developer", "user", "assistant"]
 

@@ -10,8 +10,8 @@ from msgspec import UNSET, UnsetType
 from api.openai.fields import Created, Outdated, Score, TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.question import Answer, Question, Usage
-from ragkv.catalog.attachments import StoreEntry
 from ragkv.ids import new_id
+from ragkv.service.files.attachments import StoreEntry
 
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 

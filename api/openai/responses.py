@@ -46,11 +46,11 @@ from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
-from ragkv.access.caller import Caller
 from ragkv.answer.question import Question
-from ragkv.catalog.attribute_filter import documents_that_match
-from ragkv.db.database import Database
-from ragkv.parts import Parts
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.documents.attribute_filter import documents_that_match
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 

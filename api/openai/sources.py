@@ -8,10 +8,10 @@ from api.openai.fields import Outdated
 from api.v1.ask import AnswerView, PageBoxesPath, PageTextPath, UsageView
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
-from ragkv.catalog.attachments import StoreEntry, entries_by_document
-from ragkv.catalog.listing import PageLabel, TextEnd, TextStart
-from ragkv.catalog.metadata import Metadata
-from ragkv.db.database import Database
+from ragkv.service.base.database import Database
+from ragkv.service.documents.listing import PageLabel, TextEnd, TextStart
+from ragkv.service.documents.metadata import Metadata
+from ragkv.service.files.attachments import StoreEntry, entries_by_document
 
 
 class FileCitation(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,12 +16,20 @@ from api.openai.errors import errors
 from api.openai.fields import Attributes, AutoChunking, Id
 from api.openai.paging import PAGED
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
-from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, list_entries, set_metadata, texts_of
-from ragkv.catalog.intake import Intake
-from ragkv.catalog.removal import Removal
-from ragkv.db.database import Database
-from ragkv.page import PageRequest
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import PageRequest
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.removal import Removal
+from ragkv.service.files.attachments import (
+    Attach,
+    attach_files,
+    detach_file,
+    entry_of,
+    list_entries,
+    set_metadata,
+    texts_of,
+)
 
 NOT_FOUND = "No such vector store, or no such file in it."
 

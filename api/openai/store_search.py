@@ -14,13 +14,13 @@ from api.openai.fields import MaxResults, NoThreshold, Off, Outdated, Score, ref
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
 from ragkv.answer.limits import QUESTION_CHARACTERS
-from ragkv.catalog.attachments import entries_by_document
-from ragkv.catalog.attribute_filter import documents_that_match
 from ragkv.chunk import Passage
-from ragkv.db.database import Database
-from ragkv.parts import Parts
 from ragkv.retrieve.index import DocumentIds
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.attribute_filter import documents_that_match
+from ragkv.service.files.attachments import entries_by_document
+from ragkv.service.parts import Parts
 
 Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, examples=["Who wrote the first program?"])]
 

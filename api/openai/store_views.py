@@ -8,11 +8,11 @@ import msgspec
 from api.openai.fields import Created, Outdated
 from api.openai.paging import page_fields
 from api.openai.sources import attributes_of
-from ragkv.catalog.attachments import StoreEntry
-from ragkv.catalog.file_batches import BatchProgress
-from ragkv.catalog.stores import Store
-from ragkv.page import Page
-from ragkv.status import ANSWERING, UNREAD, Status
+from ragkv.service.base.page import Page
+from ragkv.service.base.status import ANSWERING, UNREAD, Status
+from ragkv.service.files.attachments import StoreEntry
+from ragkv.service.files.file_batches import BatchProgress
+from ragkv.service.files.stores import Store
 
 FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
 

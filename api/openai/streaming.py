@@ -15,7 +15,7 @@ from api.http.disconnect import unless_disconnected
 from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, with_silences
 from api.v1.ask import EVENT_STREAM, Events, KeptAlive
 from ragkv.answer.question import Answer, Delta
-from ragkv.catalog.attachments import StoreEntry
+from ragkv.service.files.attachments import StoreEntry
 
 Messages = Iterable[ServerSentEventMessage]
 Sources = dict[str, StoreEntry]

@@ -21,17 +21,17 @@ from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
 from api.v1.collections import delete_collection
-from ragkv.access.caller import Caller
-from ragkv.catalog.attachments import make_collection_of
-from ragkv.catalog.collection import amend_collection
-from ragkv.catalog.intake import Intake
-from ragkv.catalog.removal import Removal
-from ragkv.catalog.stores import list_stores, store_of
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
 from ragkv.ids import new_id
-from ragkv.page import PageRequest
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import PageRequest
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.collections.collections import amend_collection
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.removal import Removal
+from ragkv.service.files.attachments import make_collection_of
+from ragkv.service.files.stores import list_stores, store_of
 
 NOT_FOUND = "No such vector store."
 TAKEN = "Another vector store has this name."

@@ -22,25 +22,24 @@ from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
 from api.v1.writer import WriterBody
-from ragkv.access.audit import AuditEvent, AuditPage
-from ragkv.access.keys import IssuedKey, KeyPage, KeyView
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
-from ragkv.catalog.changes import Queued
-from ragkv.catalog.cited import CitedPage, checksum_of
-from ragkv.catalog.collection import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
-from ragkv.catalog.data_sources import DataSourceView, SourceFileCounts, SourceFilePage, SourceFileView
-from ragkv.catalog.documents import DocumentView
-from ragkv.catalog.feedback import Feedback
-from ragkv.catalog.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
-from ragkv.catalog.mail_attachments import AttachmentView, DocumentDetail, MailView
-from ragkv.catalog.question_log import QuestionLog
-from ragkv.catalog.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
-from ragkv.catalog.watch import DocumentProgress
-from ragkv.catalog.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
-from ragkv.catalog.writers import Writer, Writers
-from ragkv.compression import CompressionMethod
-from ragkv.db.data_sources import FileStatus
-from ragkv.evaluation.outcome import (
+from ragkv.kv.compression import CompressionMethod
+from ragkv.kv.file import KVShape
+from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import KVWhen, KVWrite
+from ragkv.prefill.writer import Card, Gate
+from ragkv.service.audit.log import AuditEvent, AuditPage
+from ragkv.service.base.status import Status
+from ragkv.service.collections.collections import AnswerCachePatch, AnswerCacheView, CollectionPage, CollectionView
+from ragkv.service.data_sources.data_sources import DataSourceView, SourceFileCounts, SourceFilePage, SourceFileView
+from ragkv.service.data_sources.statements import FileStatus
+from ragkv.service.documents.changes import Queued
+from ragkv.service.documents.cited import CitedPage, checksum_of
+from ragkv.service.documents.documents import DocumentView
+from ragkv.service.documents.listing import ChunkKV, ChunkPage, ChunkView, DocumentPage
+from ragkv.service.documents.mail_attachments import AttachmentView, DocumentDetail, MailView
+from ragkv.service.documents.watch import DocumentProgress
+from ragkv.service.evaluations.outcome import (
     ComparedAnswers,
     EvaluationReport,
     EvaluationRun,
@@ -53,11 +52,26 @@ from ragkv.evaluation.outcome import (
     MeasuredQuestion,
     RunSettings,
 )
-from ragkv.kv.file import KVShape
-from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVWhen, KVWrite
-from ragkv.statistics.engine import EngineView
-from ragkv.statistics.views import (
+from ragkv.service.health.condition import AWAY
+from ragkv.service.keys.keys import IssuedKey, KeyPage, KeyView
+from ragkv.service.kv_admin.eviction import Freed
+from ragkv.service.kv_admin.rules import KVRulePatch, KVRuleView
+from ragkv.service.kv_admin.usage import (
+    CollectionKV,
+    DeviceTier,
+    HeldKV,
+    HostTier,
+    KVAmount,
+    KVOverview,
+    KVTiers,
+    TenantKV,
+)
+from ragkv.service.kv_admin.verify import Verified
+from ragkv.service.questions.feedback import Feedback
+from ragkv.service.questions.question_log import QuestionLog
+from ragkv.service.questions.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
+from ragkv.service.statistics.engine import EngineView
+from ragkv.service.statistics.views import (
     Bucket,
     FirstToken,
     FullCost,
@@ -69,22 +83,8 @@ from ragkv.statistics.views import (
     TierLoads,
     TokenCounts,
 )
-from ragkv.status import Status
-from ragkv.upkeep.admin import (
-    CollectionKV,
-    DeviceTier,
-    HeldKV,
-    HostTier,
-    KVAmount,
-    KVOverview,
-    KVTiers,
-    TenantKV,
-)
-from ragkv.upkeep.condition import AWAY
-from ragkv.upkeep.eviction import Freed
-from ragkv.upkeep.rules import KVRulePatch, KVRuleView
-from ragkv.upkeep.verify import Verified
-from ragkv.writer import Card, Gate
+from ragkv.service.webhooks.webhooks import DeliveryPage, DeliveryView, IssuedWebhook, WebhookView
+from ragkv.service.writers import Writer, Writers
 
 WRITER = Card(
     model="SmolLM2-135M-Instruct",

@@ -45,13 +45,13 @@ from api.schema.examples import (
     TEXT,
 )
 from ragkv.answer.question import Answer, Usage
-from ragkv.catalog.attachments import StoreEntry
-from ragkv.catalog.file_batches import BatchProgress
-from ragkv.catalog.stores import Store
-from ragkv.catalog.uploads import FileView
 from ragkv.chunk import Chunk, Passage
-from ragkv.page import Page
-from ragkv.status import Status
+from ragkv.service.base.page import Page
+from ragkv.service.base.status import Status
+from ragkv.service.files.attachments import StoreEntry
+from ragkv.service.files.file_batches import BatchProgress
+from ragkv.service.files.stores import Store
+from ragkv.service.files.uploads import FileView
 
 MODEL = "SmolLM2-135M-Instruct"
 MODEL_WITH_COLLECTION = f"{MODEL}{AT}{COLLECTION.name}"

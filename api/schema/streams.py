@@ -13,8 +13,8 @@ from api.schema.examples import AUDIT_EVENT, DONE, LOGGED, PROGRESS, SET_QUESTIO
 from api.schema.openai_examples import chat_events, response_events
 from api.v1.ask import AnswerView
 from ragkv.answer.question import Delta
-from ragkv.catalog.watch import DocumentProgress
-from ragkv.upkeep.verify import Verified
+from ragkv.service.documents.watch import DocumentProgress
+from ragkv.service.kv_admin.verify import Verified
 
 Json = dict[str, Any]
 

@@ -20,18 +20,18 @@ from api.http.errors import json_problems, problem_of
 from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
 from api.v1.pages import boxes_path, text_path
 from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
-from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
-from ragkv.catalog.cited import Outdated
-from ragkv.catalog.listing import PageLabel, PageNumber, TextEnd, TextStart
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
-from ragkv.parts import Parts
-from ragkv.policies import PolicyAlias, PolicyName, policy_name
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.cited import Outdated
+from ragkv.service.documents.listing import PageLabel, PageNumber, TextEnd, TextStart
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.views import Cached, Computed, Recomputed, Stitched
 from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode
-from ragkv.statistics.views import Cached, Computed, Recomputed, Stitched
-from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.stitch.policies import PolicyAlias, PolicyName, policy_name
 
 EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024

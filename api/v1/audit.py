@@ -12,9 +12,9 @@ from api.http.download import JSON_LINES, json_lines
 from api.http.errors import problems
 from api.http.moment import read_moment
 from api.v1.collections import Limit
-from ragkv.access.audit import AuditFilter, AuditPage, all_audit, list_audit
-from ragkv.access.caller import Caller
-from ragkv.db.database import Database
+from ragkv.service.audit.log import AuditFilter, AuditPage, all_audit, list_audit
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
 
 Resource = Annotated[str | None, QueryParameter(description="Return only events about this resource: its id or name.")]
 Key = Annotated[str | None, QueryParameter(description="Return only events by this API key.")]

@@ -17,10 +17,12 @@ from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
-from ragkv.access.caller import Caller
-from ragkv.answer_cache.ring import AnswerRing
-from ragkv.catalog.changes import Queued, retry_failed
-from ragkv.catalog.collection import (
+from ragkv.service.answer_cache.ring import AnswerRing
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.collections.collections import (
     AnswerCachePatch,
     CollectionPage,
     CollectionView,
@@ -30,11 +32,9 @@ from ragkv.catalog.collection import (
     list_collections,
     make_collection,
 )
-from ragkv.catalog.intake import Intake
-from ragkv.catalog.removal import Removal
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
-from ragkv.page import MAX_PAGE
+from ragkv.service.documents.changes import Queued, retry_failed
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.removal import Removal
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of items on a page.")]
 

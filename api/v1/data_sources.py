@@ -14,8 +14,10 @@ from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller
-from ragkv.catalog.data_sources import (
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.data_sources.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     MAX_INTERVAL_MINUTES,
     DataSourceView,
@@ -29,10 +31,8 @@ from ragkv.catalog.data_sources import (
     request_sync,
     retry_files,
 )
-from ragkv.db.data_sources import FileStatus
-from ragkv.db.database import Database
+from ragkv.service.data_sources.statements import FileStatus
 from ragkv.settings import Settings
-from ragkv.tenancy import DEFAULT_COLLECTION
 
 Interval = Annotated[int, "Minutes from one sync to the next; 0: only on request.", Meta(ge=0, le=MAX_INTERVAL_MINUTES)]
 Status = Annotated[FileStatus | None, QueryParameter(description="Return only files with this status.")]

@@ -22,28 +22,28 @@ from api.http.download import attachment
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller
-from ragkv.catalog.changes import amend_document, replace_document, retry_document
-from ragkv.catalog.documents import (
+from ragkv.errors import RagKVError
+from ragkv.kv.store import KVStore
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.file_store import FileStore
+from ragkv.service.base.status import Status
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.changes import amend_document, replace_document, retry_document
+from ragkv.service.documents.documents import (
     DocumentView,
     accept_document,
     delete_document,
     document_file,
     document_view,
 )
-from ragkv.catalog.intake import Intake
-from ragkv.catalog.listing import ChunkPage, DocumentFilter, DocumentPage, list_chunks, list_documents
-from ragkv.catalog.mail_attachments import DocumentDetail, document_detail
-from ragkv.catalog.metadata import Metadata, read_filter, read_metadata
-from ragkv.catalog.removal import Removal
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
-from ragkv.errors import RagKVError
-from ragkv.files import FileStore
-from ragkv.kv.store import KVStore
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.listing import ChunkPage, DocumentFilter, DocumentPage, list_chunks, list_documents
+from ragkv.service.documents.mail_attachments import DocumentDetail, document_detail
+from ragkv.service.documents.metadata import Metadata, read_filter, read_metadata
+from ragkv.service.documents.removal import Removal
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
 from ragkv.text import MAX_FILE_NAME_CHARS
 
 FORM_BYTES = 64 * 1024

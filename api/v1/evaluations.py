@@ -15,9 +15,10 @@ from api.http.errors import json_problems, problems
 from api.http.moment import read_moment
 from api.http.observe import note_made
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller
-from ragkv.db.database import Database
-from ragkv.evaluation.outcome import (
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.evaluations.outcome import (
     EvaluationReport,
     EvaluationRun,
     EvaluationRunPage,
@@ -25,7 +26,7 @@ from ragkv.evaluation.outcome import (
     RunKind,
     Source,
 )
-from ragkv.evaluation.runs import (
+from ragkv.service.evaluations.runs import (
     MAX_QUESTIONS,
     RunRequest,
     cancel_run,
@@ -34,7 +35,6 @@ from ragkv.evaluation.runs import (
     report_of_run,
     start_run,
 )
-from ragkv.tenancy import DEFAULT_COLLECTION
 
 GIVEN_BYTES = 8 * 1024 * 1024
 

@@ -16,12 +16,12 @@ from api.http.errors import problems
 from api.http.observe import hold
 from api.v1.progress import Conditions, Events, Message, of_collection, of_document, progress
 from api.v1.watching import Watchers
-from ragkv.access.caller import Caller
-from ragkv.access.places import Places
-from ragkv.catalog.documents import document_view
-from ragkv.catalog.watch import CollectionWatch, DocumentWatch, Watch
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
+from ragkv.service.access.places import Places
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.documents import document_view
+from ragkv.service.documents.watch import CollectionWatch, DocumentWatch, Watch
 from ragkv.text import plural
 
 KEYS_WORTH = 5

@@ -13,12 +13,12 @@ from api.access.auth import PUBLIC, scraping
 from api.http.draining import SERVED_WHILE_DRAINING, Draining
 from api.http.errors import headers_of, problems
 from api.v1.probes import Probes
-from ragkv.access.caller import Caller
 from ragkv.errors import Forbidden, Unavailable
 from ragkv.observe import metrics
-from ragkv.parts import Parts
-from ragkv.upkeep.condition import OK
-from ragkv.upkeep.gauges import read_gauges, render
+from ragkv.service.base.caller import Caller
+from ragkv.service.health.condition import OK
+from ragkv.service.health.gauges import read_gauges, render
+from ragkv.service.parts import Parts
 
 NEEDED = ("engine", "database", "redis", "index", "service")
 """Components without which no question is answered: 503."""

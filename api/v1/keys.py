@@ -12,9 +12,9 @@ from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller, KeyScope
-from ragkv.access.keys import MAX_DAYS, SCOPES, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key
-from ragkv.db.database import Database
+from ragkv.service.base.caller import Caller, KeyScope
+from ragkv.service.base.database import Database
+from ragkv.service.keys.keys import MAX_DAYS, SCOPES, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key
 from ragkv.settings import Settings
 
 

@@ -18,21 +18,20 @@ from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problem_of, problems
 from api.http.sse import event_message
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller
-from ragkv.catalog.changes import Queued
-from ragkv.catalog.documents import DocumentView, document_view
-from ragkv.catalog.intake import Intake
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
 from ragkv.kv.layout import Layout
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
-from ragkv.observe.worker_counters import WorkerCounters
-from ragkv.parts import Parts
-from ragkv.queue import Queue
-from ragkv.settings import Settings
-from ragkv.tenancy import CollectionRef, KVOwner
-from ragkv.upkeep.admin import (
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.queue import Queue
+from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.changes import Queued
+from ragkv.service.documents.documents import DocumentView, document_view
+from ragkv.service.documents.intake import Intake
+from ragkv.service.kv_admin.eviction import Freed, evict
+from ragkv.service.kv_admin.rules import KVRulePatch, KVRuleView, change_rule, rule_view
+from ragkv.service.kv_admin.usage import (
     HeldKV,
     KVOverview,
     held_kv,
@@ -42,9 +41,10 @@ from ragkv.upkeep.admin import (
     rebuild_document,
     rebuild_evicted,
 )
-from ragkv.upkeep.eviction import Freed, evict
-from ragkv.upkeep.rules import KVRulePatch, KVRuleView, change_rule, rule_view
-from ragkv.upkeep.verify import Verified, verify
+from ragkv.service.kv_admin.verify import Verified, verify
+from ragkv.service.observe.worker_counters import WorkerCounters
+from ragkv.service.parts import Parts
+from ragkv.settings import Settings
 
 
 class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

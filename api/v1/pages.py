@@ -13,9 +13,9 @@ from api.http.download import SANDBOXED
 from api.http.errors import problems
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
-from ragkv.access.caller import Caller
-from ragkv.catalog.cited import CitedPage, checksum_of, cited_page
-from ragkv.db.database import Database
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.documents.cited import CitedPage, checksum_of, cited_page
 
 PICTURED = ("application/pdf", "image/")
 """Beginnings of the media types whose pages have pictures."""

@@ -9,13 +9,13 @@ from msgspec import Meta
 
 from ragkv.answer.limits import QUESTION_CHARACTERS
 from ragkv.answer.question import PassageKV
-from ragkv.catalog.cited import Outdated, checksum_of
-from ragkv.catalog.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
-from ragkv.catalog.metadata import Scalar
 from ragkv.chunk import Passage
-from ragkv.db.database import Database
 from ragkv.errors import NotFound
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.cited import Outdated, checksum_of
+from ragkv.service.documents.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
+from ragkv.service.documents.metadata import Scalar
 
 QuestionText = Annotated[
     str,

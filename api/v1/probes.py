@@ -8,10 +8,10 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from ragkv.loading import FAILED
-from ragkv.parts import Parts
-from ragkv.statistics.engine import PATIENCE_S, SILENT
-from ragkv.upkeep import condition
+from ragkv.service.base.loading import FAILED
+from ragkv.service.health import condition
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.engine import PATIENCE_S, SILENT
 
 Look = Callable[[Parts], str]
 

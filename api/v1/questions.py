@@ -14,17 +14,17 @@ from api.http.download import JSON_LINES, json_lines
 from api.http.errors import json_problems, problems
 from api.http.moment import read_moment
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller
-from ragkv.answer_cache.recent import RecentAnswers
-from ragkv.catalog.feedback import Feedback, give_feedback, remove_feedback
-from ragkv.catalog.question_log import QuestionLog, keep_question_log, question_log
-from ragkv.catalog.questions import QuestionPage, all_questions, evaluation_set, list_questions
-from ragkv.db.database import Database
-from ragkv.db.feedback import QuestionFilter, Rated, Rating
-from ragkv.db.sources import DatabaseSource
-from ragkv.db.tenants import collection_ref
+from ragkv.service.answer_cache.recent import RecentAnswers
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.indexed import DatabaseSource
+from ragkv.service.questions.feedback import Feedback, give_feedback, remove_feedback
+from ragkv.service.questions.feedback_statements import QuestionFilter, Rated, Rating
+from ragkv.service.questions.question_log import QuestionLog, keep_question_log, question_log
+from ragkv.service.questions.questions import QuestionPage, all_questions, evaluation_set, list_questions
 from ragkv.settings import Settings
-from ragkv.tenancy import DEFAULT_COLLECTION
 
 PART_CHARACTERS = 1000
 """Length of a text that questions are searched for: SQLite takes no pattern of more than 50,000 bytes."""

@@ -11,13 +11,13 @@ from litestar.params import JSONBody
 from api.access.auth import reading
 from api.http.errors import json_problems
 from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
-from ragkv.access.caller import Caller
 from ragkv.answer.limits import check_question_text
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
-from ragkv.parts import Parts
 from ragkv.retrieve.index import DocumentIds
-from ragkv.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.parts import Parts
 
 BODY_BYTES = 256 * 1024
 

@@ -10,12 +10,12 @@ from litestar.params import FromQuery
 
 from api.access.auth import reading
 from api.http.errors import problems
-from ragkv.access.caller import Caller
 from ragkv.models import public_name
-from ragkv.parts import Parts
-from ragkv.statistics.engine import EngineView, engine_view
-from ragkv.statistics.summary import summary
-from ragkv.statistics.views import Summary, Window
+from ragkv.service.base.caller import Caller
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.engine import EngineView, engine_view
+from ragkv.service.statistics.summary import summary
+from ragkv.service.statistics.views import Summary, Window
 
 
 class Statistics(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from api.http.draining import Draining
 from api.http.sse import event_message
-from ragkv.catalog.watch import DocumentProgress, Watch
 from ragkv.errors import Unavailable
+from ragkv.service.documents.watch import DocumentProgress, Watch
 from ragkv.threads import Threads
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,9 @@ from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
 from api.v1.collections import Limit
-from ragkv.access.caller import Caller
-from ragkv.catalog.webhooks import (
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.database import Database
+from ragkv.service.webhooks.webhooks import (
     DeliveryPage,
     IssuedWebhook,
     WebhookView,
@@ -22,7 +23,6 @@ from ragkv.catalog.webhooks import (
     list_webhooks,
     make_webhook,
 )
-from ragkv.db.database import Database
 from ragkv.settings import Settings
 
 

@@ -9,9 +9,9 @@ from litestar.params import JSONBody
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
-from ragkv.access.caller import Caller
-from ragkv.catalog.writers import Writers, stop_writer, use_writer, writers
-from ragkv.parts import Parts
+from ragkv.service.base.caller import Caller
+from ragkv.service.parts import Parts
+from ragkv.service.writers import Writers, stop_writer, use_writer, writers
 
 _NOT_DEFAULT = "The API key does not belong to the default tenant."
 

@@ -9,12 +9,12 @@ import click
 from rich.console import Console
 
 from bench.measuring import OUTPUT, check_folder, json_option
-from ragkv.choosing import SETTING, Choice
-from ragkv.compression import COMPRESSING, Compression
 from ragkv.errors import Rejected
 from ragkv.files_io import read_json
-from ragkv.kv_format import KVFormat
+from ragkv.kv.compression import COMPRESSING, Compression
+from ragkv.kv.format import KVFormat
 from ragkv.settings import Settings
+from ragkv.stitch.choosing import SETTING, Choice
 
 _SINK = "+sink"
 _COMPRESSIONS = (*COMPRESSING, "random")

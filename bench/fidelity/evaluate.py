@@ -19,32 +19,32 @@ from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
+from bench.known_questions import read_questions
 from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
 from bench.records import Records, digest_of, records_beside
 from bench.ttft import machine
-from ingest.compress.compressor import AT_ONCE, Compressor
 from ingest.parts import IngestParts
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
 from ragkv.answer.recompute import Recomputing
-from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
-from ragkv.compression import Compression
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.ids import batched
-from ragkv.known_questions import read_questions
+from ragkv.kv.compression import Compression
+from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
 from ragkv.models import model_folder
-from ragkv.parts import Parts
+from ragkv.prefill.compressor import AT_ONCE, Compressor
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.writer import ADAPTER, read_card, suffices
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import ADAPTER, read_card, suffices
+from ragkv.stitch.choosing import Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import StitchRequest
 from ragkv.connector.select import SCORES, Stitched, candidates_of, layers_looked_at, run_question
 from ragkv.kv.layout import Layout
-from ragkv.policies import POLICIES, Policy
 from ragkv.span import total_tokens
+from ragkv.stitch.policies import POLICIES, Policy
 from ragkv.stitch.select import causal_attention_weights
 
 __all__ = ["StitchConnector"]  # what vLLM looks for here

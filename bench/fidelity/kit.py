@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import torch
 
+from bench.known_questions import KnownQuestion
 from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Chunk, Passage
-from ragkv.known_questions import KnownQuestion
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.settings import Settings

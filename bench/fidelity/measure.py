@@ -24,9 +24,9 @@ from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit, Prepared
 from bench.fidelity.methods import Method, context_of
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
 from ragkv.errors import Unavailable
-from ragkv.evaluation.fidelity import settled
-from ragkv.evaluation.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
 from ragkv.ids import batched
+from ragkv.service.evaluations.fidelity import settled
+from ragkv.service.evaluations.metrics import best_f1, exact_match, mean_kl, mean_nll, normalised
 from ragkv.stitch.plan import StitchPlan
 
 BLOCK_TOKENS = 32

@@ -14,13 +14,13 @@ from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
 from ragkv.answer.service import in_prompt_order, within_share
-from ragkv.choosing import Choice
 from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
-from ragkv.policies import POLICIES
 from ragkv.settings import Settings
 from ragkv.span import Span
+from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
+from ragkv.stitch.policies import POLICIES
 
 FULL, NONE, NAIVE, DEFAULT = "full", "none", "naive", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"

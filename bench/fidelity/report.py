@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bench.fidelity.measure import Record
 from bench.fidelity.methods import NONE, Method
 from bench.fidelity.rivals import RANDOM
-from ragkv.evaluation.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, ratio, resamples
+from ragkv.service.evaluations.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, ratio, resamples
 
 _DIGITS = 4
 Interval = tuple[float, float]

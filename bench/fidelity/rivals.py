@@ -12,13 +12,13 @@ from dataclasses import replace
 import torch
 
 from bench.fidelity.kit import Case, Kit, Prepared
-from ingest.compress.methods import METHODS, Method
-from ingest.compress.view import ChunkView
 from ragkv.answer.planner import Planner
 from ragkv.answer.recompute import Recompute
-from ragkv.choosing import Choice
-from ragkv.kv_format import QCACHE_BLOCK
+from ragkv.kv.format import QCACHE_BLOCK
+from ragkv.prefill.methods import METHODS, Method
+from ragkv.prefill.view import ChunkView
 from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.choosing import Choice
 from ragkv.stitch.select import ChunkEvidence, Evidence, Selector, select_random, take
 
 INFOFLOW, PASSAGES, LEGOLINK, RANDOM = "infoflow", "passages", "legolink", "random"

@@ -13,13 +13,13 @@ from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
+from bench.known_questions import KnownQuestion
 from bench.records import Records
 from bench.retrieval import Corpus
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected, TooLarge
-from ragkv.known_questions import KnownQuestion
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.memory import MemoryIndex

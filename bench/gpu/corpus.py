@@ -10,13 +10,13 @@ from pathlib import Path
 
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import DTYPE, PRINTABLE, Shape
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
 from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
 

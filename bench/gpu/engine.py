@@ -24,7 +24,7 @@ from ragkv.chunk import Passage
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import Generate
 from ragkv.errors import Rejected
-from ragkv.kv_format import KVFormat, share_of
+from ragkv.kv.format import KVFormat, share_of
 from ragkv.stitch.select import block_size_of
 
 GIB = 2**30

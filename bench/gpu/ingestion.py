@@ -15,12 +15,12 @@ from transformers import PreTrainedModel
 from bench.gpu.corpus import Corpus, random_chunks
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import Shape
-from ingest.capture import padded
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
+from ragkv.kv.format import KVFormat
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
+from ragkv.prefill.capture import padded
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
 
 _RUNS = 3
 

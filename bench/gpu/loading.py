@@ -14,13 +14,13 @@ import torch
 from bench.gpu.corpus import Corpus
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import Shape
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
 from ragkv.errors import Rejected
+from ragkv.kv.format import KVFormat
 from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
-from ragkv.kv_format import KVFormat
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
 
 _RUNS = 3
 _GB = 1e9

@@ -15,7 +15,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate
 from ragkv.errors import Rejected
-from ragkv.evaluation.metrics import mean_kl
+from ragkv.service.evaluations.metrics import mean_kl
 from ragkv.stitch.plan import StitchPlan
 
 BOUND = 0.02

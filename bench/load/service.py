@@ -14,12 +14,12 @@ from api.http.server import Server, freeze_objects, raise_descriptor_limit, shar
 from bench.load.world import World
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import store_document
-from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.support.echo_engine import EchoEngine

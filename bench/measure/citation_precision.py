@@ -14,9 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from bench.jsonl import read_lines
 from ragkv.answer.cite import POLAR, cite
 from ragkv.chunk import Chunk, Passage
-from ragkv.jsonl import read_lines
 
 
 class Source(msgspec.Struct, frozen=True):

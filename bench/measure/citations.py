@@ -23,11 +23,11 @@ from ingest.parse.scan import OCR, Recognise
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.question import Citation
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
 from ragkv.models import model_folder
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.support.cited_marks import citations_in, faults, read_under, save_lit

@@ -27,19 +27,19 @@ import obstore
 from moto.server import ThreadedMotoServer
 from sqlalchemy import select, update
 
-from ragkv.catalog.data_sources import add_data_source, data_source_view
-from ragkv.catalog.syncing import SyncTally, sync_now
-from ragkv.data_sources.files import ListedFile
-from ragkv.data_sources.folder import SETTLED_S
-from ragkv.data_sources.location import location_of
-from ragkv.data_sources.opening import files_of
-from ragkv.db.tables import DataSourceFileRow, DataSourceRow, DocumentRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id, utc_now
 from ragkv.object_store import StoreLocation, opened
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow, DocumentRow
+from ragkv.service.base.tenancy import DEFAULT_TENANT
+from ragkv.service.data_sources.data_sources import add_data_source, data_source_view
+from ragkv.service.data_sources.files import ListedFile
+from ragkv.service.data_sources.folder import SETTLED_S
+from ragkv.service.data_sources.location import location_of
+from ragkv.service.data_sources.opening import files_of
+from ragkv.service.data_sources.syncing import SyncTally, sync_now
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.tenancy import DEFAULT_TENANT
 from tests.conftest import CACHE, model_folder
 
 CHANGES = 5
@@ -76,7 +76,9 @@ class Life:
     def sync(self, what: str, **expected: int) -> SyncTally:
         """Sync, and hold counts and documents against what must be."""
         began, busy = time.perf_counter(), time.process_time()
-        tally = sync_now(self.source_id, self.parts, lambda tally: True)
+        tally = sync_now(
+            self.source_id, self.parts.intake, self.parts.removal, self.parts.worker_counters, lambda tally: True
+        )
         took_s = time.perf_counter() - began
         self.report(what, took_s, time.process_time() - busy, tally, expected)
         return tally
@@ -236,7 +238,7 @@ def main() -> None:
     if chosen.sync:
         given = msgspec.json.decode(chosen.settings)
         parts = Parts(msgspec.convert(given, Settings, dec_hook=lambda kind, value: kind(value)))
-        sync_now(chosen.sync, parts, lambda tally: True)
+        sync_now(chosen.sync, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ragkv-sources-")))

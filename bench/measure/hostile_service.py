@@ -22,7 +22,7 @@ import psutil
 
 from api.worker_process import WorkerProcess
 from bench.measure.uploads import running
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.settings import Settings
 from tests.conftest import CACHE

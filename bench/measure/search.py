@@ -14,12 +14,12 @@ from pathlib import Path
 from bench.measure.ocr import TRUTH
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
-from ragkv.db.database import Database
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
 from ragkv.models import model_folder
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, to_chunk
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.support.echo_engine import EchoEngine

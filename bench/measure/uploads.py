@@ -26,16 +26,16 @@ import msgspec
 from sqlalchemy import func, select
 
 from api.worker_process import WorkerProcess
-from ragkv.db.database import Database
-from ragkv.db.tables import ChunkRow, DocumentRow, JobRow
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.files import FileStore
 from ragkv.ids import utc_now
 from ragkv.models import model_folder
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.file_store import FileStore
+from ragkv.service.base.status import JobStatus
+from ragkv.service.base.tables import ChunkRow, DocumentRow, JobRow
+from ragkv.service.checks import leftovers
+from ragkv.service.parts import Parts
 from ragkv.settings import PREFIX, Settings
-from ragkv.status import JobStatus
-from ragkv.upkeep import leftovers
 from tests.conftest import CACHE
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import serving

@@ -20,7 +20,7 @@ from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 
 
 @click.command()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from bench.tiers.costs import Read
-from ragkv.eviction import Entry
+from ragkv.kv.eviction import Entry
 
 
 @dataclass(slots=True)

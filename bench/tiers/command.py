@@ -22,13 +22,13 @@ from bench.tiers.workload import Workload, read_trace, zipf
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
-from ragkv.eviction import EVICTION, known_policy
+from ragkv.kv.eviction import EVICTION, known_policy
 from ragkv.models import model_folder
-from ragkv.parts import Parts
-from ragkv.planning.plan import DISK, MEMORY, TIERS, Device, by_name
-from ragkv.planning.shape import shape_of
+from ragkv.service.base.tenancy import DEFAULT_TENANT
+from ragkv.service.parts import Parts
+from ragkv.service.planning.plan import DISK, MEMORY, TIERS, Device, by_name
+from ragkv.service.planning.shape import shape_of
 from ragkv.settings import Settings
-from ragkv.tenancy import DEFAULT_TENANT
 
 _OBJECT_STORE = TIERS[-1].name
 _SHARE = click.FloatRange(0, 1, min_open=True)

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bench.tiers.workload import Request, Workload
-from ragkv.planning.plan import Device, prefill_rate
-from ragkv.planning.shape import Shape
+from ragkv.service.planning.plan import Device, prefill_rate
+from ragkv.service.planning.shape import Shape
 
 MEASURED_TOKENS = 2048
 """Context at which a device's rate was measured, if it was."""

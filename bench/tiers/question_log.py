@@ -11,17 +11,17 @@ from pathlib import Path
 
 import msgspec
 
+from bench.jsonl import read_lines
 from bench.tiers.workload import Request, Workload
 from ragkv.answer.service import in_prompt_order
-from ragkv.catalog.questions import all_questions
 from ragkv.chunk import Passage
 from ragkv.cli.opened import tenant_id_of
-from ragkv.db.database import Database
-from ragkv.db.feedback import QuestionFilter
-from ragkv.db.tenants import collection_ref
 from ragkv.errors import NotFound, Rejected
-from ragkv.jsonl import read_lines
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.parts import Parts
+from ragkv.service.questions.feedback_statements import QuestionFilter
+from ragkv.service.questions.questions import all_questions
 
 _EXPORT = ": give the export of the log, GET /v1/questions/export"
 

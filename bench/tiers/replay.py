@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bench.tiers.costs import Read
-from ragkv.eviction import Entry, EvictionPolicy, warmer
+from ragkv.kv.eviction import Entry, EvictionPolicy, warmer
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

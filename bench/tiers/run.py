@@ -11,8 +11,8 @@ from bench.tiers.clairvoyant import Belady, lower_bound, next_uses
 from bench.tiers.costs import Costs, Read
 from bench.tiers.replay import Outcome, Replay, Tier
 from bench.tiers.workload import Workload
-from ragkv.eviction import EvictionPolicy, known_policy
-from ragkv.kv_format import KVFormat, share_of
+from ragkv.kv.eviction import EvictionPolicy, known_policy
+from ragkv.kv.format import KVFormat, share_of
 
 BELADY = "belady"
 

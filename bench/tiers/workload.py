@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from bench.jsonl import read_lines
 from ragkv.errors import Rejected
-from ragkv.jsonl import read_lines
 
 BLOCK_TOKENS = 512
 """Tokens of a hash id in a trace."""

@@ -8,16 +8,16 @@ import torch
 
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
-from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.chunk import Passage
 from ragkv.kv.file import name_of_kept
+from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import QCACHE_BLOCK
-from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
+from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
 from ragkv.stitch.located import LocatedKV, LocatedPassage, RemoteSizes, locate
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
+from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
 
 

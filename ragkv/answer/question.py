@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
 from ragkv.ids import new_id
-from ragkv.policies import PolicyName
 from ragkv.settings import Mode
+from ragkv.stitch.policies import PolicyName
 from ragkv.text import clean_question
 
 PartKind = Literal["prefix", "passage", "question"]

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from ragkv.answer.question import Question
-from ragkv.policies import POLICIES, PolicyName
 from ragkv.settings import Settings
+from ragkv.stitch.policies import POLICIES, PolicyName
 from ragkv.stitch.select import block_size_of, budget_of
 
 DEFAULT_RATIO = 0.1
@@ -41,7 +41,7 @@ class Recompute:
 class Recomputing:
     """The service's rule for what is recomputed.
 
-    writer_suffices: KV by the writer in use needs no recompute (`ragkv.writer.Card`).
+    writer_suffices: KV by the writer in use needs no recompute (`ragkv.prefill.writer.Card`).
     """
 
     settings: Settings

@@ -29,10 +29,10 @@ from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
-from ragkv.policies import POLICIES
 from ragkv.settings import PassageOrder
 from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import EXACT, StitchPlan
+from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
 

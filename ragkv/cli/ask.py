@@ -11,10 +11,10 @@ from ragkv.answer.question import Answer, Citation, Question
 from ragkv.chunk import Passage
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.running import running_engine
-from ragkv.parts import Parts
-from ragkv.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
-from ragkv.redis_client import is_there
+from ragkv.service.base.redis import is_there
+from ragkv.service.parts import Parts
 from ragkv.settings import LEAST_READ, Mode
+from ragkv.stitch.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
 
 _QUOTE_CHARACTERS = 140
 

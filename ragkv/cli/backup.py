@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from ragkv.cli.opened import opened_parts
+from ragkv.service.backup.backup import backup as write_backup
+from ragkv.service.backup.consequences import Consequences
+from ragkv.service.backup.restore import restore as put_back
 from ragkv.text import plural
-from ragkv.upkeep.backup import backup as write_backup
-from ragkv.upkeep.consequences import Consequences
-from ragkv.upkeep.restore import restore as put_back
 
 FOLDER = click.Path(file_okay=False, path_type=Path)
 NEXT_STEPS = """\

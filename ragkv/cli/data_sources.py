@@ -6,8 +6,13 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from ragkv.access.audit import COMMAND_LINE, Change, record_change
-from ragkv.catalog.data_sources import (
+from ragkv.cli import Group
+from ragkv.cli.opened import opened_parts, tenant_id_of
+from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE, all_pages
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.data_sources.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     DataSourceView,
     add_data_source,
@@ -18,14 +23,9 @@ from ragkv.catalog.data_sources import (
     remove_data_source,
     request_sync,
 )
-from ragkv.catalog.syncing import SyncTally, sync_now
-from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts, tenant_id_of
-from ragkv.db.data_sources import FileStatus
-from ragkv.db.database import Database
-from ragkv.page import MAX_PAGE, all_pages
-from ragkv.parts import Parts
-from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.data_sources.statements import FileStatus
+from ragkv.service.data_sources.syncing import SyncTally, sync_now
+from ragkv.service.parts import Parts
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the data source.")
 ID = click.argument("data_source_id", metavar="ID")
@@ -118,7 +118,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
                 status.update(Text(f"{source.location}: {tally.listed:,} files listed, {read:,} read"))
                 return True
 
-            tally = sync_now(source.id, parts, show)
+            tally = sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, show)
     click.echo(
         f"{tally.added:,} new, {tally.changed:,} changed, {tally.deleted:,} deleted, {tally.unchanged:,} unchanged, "
         f"{tally.unreadable:,} unreadable, {tally.skipped:,} skipped"

@@ -5,18 +5,18 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from ragkv.access.audit import COMMAND_LINE, Change, record_change
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import DocumentView, delete_document, document_view
-from ragkv.catalog.listing import DocumentFilter, list_documents
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
-from ragkv.page import MAX_PAGE
-from ragkv.parts import Parts
-from ragkv.status import Status
-from ragkv.tenancy import DEFAULT_TENANT
+from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.status import Status
+from ragkv.service.base.tenancy import DEFAULT_TENANT
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.changes import replace_document
+from ragkv.service.documents.documents import DocumentView, delete_document, document_view
+from ragkv.service.documents.listing import DocumentFilter, list_documents
+from ragkv.service.parts import Parts
 from ragkv.text import plural
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the document.")

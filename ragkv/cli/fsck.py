@@ -10,10 +10,10 @@ from rich.table import Table
 
 from ragkv.cli.opened import opened_parts
 from ragkv.errors import RagKVError
-from ragkv.parts import Parts
-from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
-from ragkv.upkeep.fsck import Finding, examine
-from ragkv.upkeep.fsck import repair as mend
+from ragkv.service.checks.check import WHILE_RUNNING, WHILE_STOPPED
+from ragkv.service.checks.fsck import Finding, examine
+from ragkv.service.checks.fsck import repair as mend
+from ragkv.service.parts import Parts
 
 CLEAN, FOUND, CANNOT_RUN = 0, 1, 2
 SHOWN = 3

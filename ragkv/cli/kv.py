@@ -8,22 +8,22 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from ragkv.catalog.documents import document_view
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import shown
-from ragkv.compression import MOST, CompressionMethod
-from ragkv.db.database import Database
-from ragkv.db.tenants import collection_ref
-from ragkv.kv_rule import KVWhen
-from ragkv.parts import Parts
-from ragkv.statistics.views import HitRate, TierLoads
-from ragkv.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
-from ragkv.upkeep import admin
-from ragkv.upkeep.eviction import evict as evict_kv
-from ragkv.upkeep.rules import MAX_USES, Compress, Format, KVRulePatch, When, Write, change_rule
-from ragkv.upkeep.verify import verify as verify_kv
-from ragkv.upkeep.warm import warm as warm_kv
+from ragkv.kv.compression import MOST, CompressionMethod
+from ragkv.kv.rule import KVWhen
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.documents.documents import document_view
+from ragkv.service.kv_admin import usage as admin
+from ragkv.service.kv_admin.eviction import evict as evict_kv
+from ragkv.service.kv_admin.rules import MAX_USES, Compress, Format, KVRulePatch, When, Write, change_rule
+from ragkv.service.kv_admin.verify import verify as verify_kv
+from ragkv.service.kv_admin.warm import warm as warm_kv
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.views import HitRate, TierLoads
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant that owns the KV.")
 

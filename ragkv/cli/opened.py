@@ -4,9 +4,9 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ragkv.db.database import Database
-from ragkv.db.tenants import find_collection_ref
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenants import find_collection_ref
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from rich.console import Console
 
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 
 _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from ragkv.cli.opened import opened_parts
-from ragkv.db.documents import count_by_status
-from ragkv.db.kv_entries import kv_totals
-from ragkv.parts import Parts
+from ragkv.service.documents.statements import count_by_status
+from ragkv.service.kv_admin.entry_statements import kv_totals
+from ragkv.service.parts import Parts
 from ragkv.urls import without_secrets
 
 

@@ -7,7 +7,7 @@ the second layer's fresh keys are held against the stitched ones, and the tokens
 every layer.
 
 `question` lets the question choose, after ProphetKV (arXiv 2602.02579, section 4): its tokens run through the model in
-place, over the stitched KV, as far as the last layer that chooses (ragkv/choosing.py), and the tokens that its last
+place, over the stitched KV, as far as the last layer that chooses (`stitch.choosing`), and the tokens that its last
 queries attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and
 blocks serve best was measured here (docs/BENCHMARKS.md).
 """
@@ -20,8 +20,8 @@ import torch
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
-from ragkv.policies import POLICIES
 from ragkv.span import Span, total_tokens
+from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import QUERIES, attention_weights, budget_of, take_blocks
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
@@ -111,7 +111,7 @@ SCORES: dict[str, Scores] = {
     "deviation": key_deviation,
     "question": question_attention,
 }
-"""Scores of every policy that selects in the engine (ragkv/policies.py)."""
+"""Scores of every policy that selects in the engine (ragkv/stitch/policies.py)."""
 assert set(SCORES) == {policy.name for policy in POLICIES.values() if policy.in_engine}
 
 

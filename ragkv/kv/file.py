@@ -19,10 +19,10 @@ from safetensors.torch import save_file
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.files_io import make_folder, sync
+from ragkv.kv.format import GRIDS, QCACHE_BLOCK, KVFormat
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
 from ragkv.kv.pieces import FilePart, OpenFile, copy_part, in_memory, part_of_heads
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
-from ragkv.kv_format import GRIDS, QCACHE_BLOCK, KVFormat
 
 PARTIAL = ".partial"
 """How the name of a file ends that is still being written."""

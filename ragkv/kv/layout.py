@@ -8,7 +8,7 @@ from transformers import AutoConfig, PretrainedConfig
 
 from ragkv.errors import Rejected, Unsupported
 from ragkv.kv.families import refusal_of
-from ragkv.kv_format import qcache_layers
+from ragkv.kv.format import qcache_layers
 
 LAYOUT_VERSION = 2
 """Version of KV files and of the keys that name them. 2: a file carries its key."""

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ragkv.kv.format import QuantisationGrid
 from ragkv.kv.pieces import FilePart, copy_part, in_memory, part_of_heads
-from ragkv.kv_format import QuantisationGrid
 
 _NIBBLE_BITS = 4
 _NIBBLE = 2**_NIBBLE_BITS - 1

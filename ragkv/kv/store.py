@@ -28,9 +28,9 @@ from ragkv.kv.file import (
     write_content,
     write_kv,
 )
+from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
-from ragkv.kv_format import KVFormat
 
 if TYPE_CHECKING:
     from ragkv.kv.remote import ObjectStore

@@ -1,4 +1,4 @@
-"""Counters and histograms of this process for Prometheus. Gauges of the whole service: `ragkv.upkeep.gauges`.
+"""Counters and histograms of this process for Prometheus. Gauges of the whole service: `ragkv.service.health.gauges`.
 
 Every name is explained in docs/OPERATIONS.md. Labels are few and known beforehand: never a tenant, a key or a path.
 """

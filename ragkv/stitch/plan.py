@@ -4,8 +4,8 @@ import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.span import Span, merge
+from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from ragkv.kv_format import QCACHE_BLOCK
-from ragkv.policies import POLICIES
+from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.policies import POLICIES
 
 
 @dataclass(frozen=True, slots=True)

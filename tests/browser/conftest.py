@@ -12,10 +12,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.keys.keys import issue_key
+from ragkv.service.parts import Parts
 from tests.browser.visit import Visit
 from tests.support.over_http import serving
 

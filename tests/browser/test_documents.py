@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ingest.parts import IngestParts
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.visit import Visit
 from tests.integration.test_mail_attachments import PLAN, mail, read_all

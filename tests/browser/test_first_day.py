@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ragkv.catalog.syncing import sync_next
-from ragkv.parts import Parts
+from ragkv.service.data_sources.syncing import sync_next
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.test_sheet import LIT
 from tests.browser.test_sign_in import signs_in
@@ -86,7 +86,7 @@ def connects(page: Page, folder: Path, parts: Parts) -> None:
     page.get_by_role("button", name="Connect", exact=True).click()
     source = page.get_by_role("row").filter(has_text=str(folder))
     expect(source.locator(".badge")).to_have_text("waiting")
-    sync_next(parts, lambda tally: True)
+    sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     expect(source.locator(".badge")).to_have_text("synced")
     page.get_by_role("link", name=str(folder)).click()
     expect(page.get_by_role("row").filter(has_text="book.pdf").locator(".badge")).to_have_text("ready")

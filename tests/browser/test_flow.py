@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, Locator, Page, expect
 from sqlalchemy import update
 
 from api.admin.shell import NAVIGATION
-from ragkv.db.database import Database
-from ragkv.db.tables import DocumentRow
-from ragkv.status import Status
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
 from tests.browser.visit import Visit
 from tests.e2e.service import SAMPLE, Service, environment, started
 

@@ -8,9 +8,9 @@ from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.db.tables import ChunkRow
-from ragkv.parts import Parts
+from ragkv.service.base.tables import ChunkRow
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.parts import Parts
 from tests.browser.visit import Visit
 from tests.support.over_http import upload
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from ragkv.access.keys import issue_key
-from ragkv.parts import Parts
+from ragkv.service.keys.keys import issue_key
+from ragkv.service.parts import Parts
 from tests.browser.visit import Visit
 
 FORGE = """url => fetch(url, {

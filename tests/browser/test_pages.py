@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, Page, expect
 from api.admin.shell import NAVIGATION
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.syncing import sync_next
-from ragkv.parts import Parts
+from ragkv.service.data_sources.syncing import sync_next
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.axe import RULES, RULES_OF_COLOUR, violations
 from tests.browser.visit import Visit
@@ -68,7 +68,7 @@ def things(document: str, service: httpx.Client, parts: Parts, tmp_path: Path) -
     (tmp_path / "inbox" / "empty.txt").write_bytes(b"")
     (tmp_path / "inbox" / "note.md").write_bytes(b"# A note")
     data_source = service.post("/v1/data-sources", json={"location": str(tmp_path / "inbox")}).json()["id"]
-    sync_next(parts, lambda tally: True)
+    sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     for _ in range(2):
         run = service.post("/v1/evaluations", json={"kind": "fidelity"}).json()["id"]
         wait_until(lambda run=run: service.get(f"/v1/evaluations/{run}").json()["run"]["state"] == "done")
@@ -163,12 +163,12 @@ def test_the_focus_stays_on_its_file_whatever_comes_above_it(
     inbox.mkdir()
     (inbox / "b.md").write_bytes(b"# B")
     data_source = service.post("/v1/data-sources", json={"location": str(inbox)}).json()["id"]
-    sync_next(parts, lambda tally: True)
+    sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     page.goto(f"/admin/data-sources/{data_source}")
     page.get_by_role("link", name="b.md").focus()
     (inbox / "a b.md").write_bytes(b"# A")
     service.post(f"/v1/data-sources/{data_source}/sync", json={}).raise_for_status()
-    sync_next(parts, lambda tally: True)
+    sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
 
     expect(page.get_by_role("link", name="a b.md")).to_be_visible(timeout=20_000)
     expect(page.get_by_role("link", name="b.md", exact=True)).to_be_focused()

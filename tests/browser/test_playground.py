@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from tests.browser.visit import Visit
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import upload, wait_until

@@ -11,7 +11,7 @@ from ingest.parse import parse
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
 from ragkv.settings import Settings
 from tests.browser.axe import violations
 from tests.browser.test_pages import PHONE, WINDOWS

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from ragkv.db.tenants import ensure_collection
-from ragkv.parts import Parts
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.axe import violations
 from tests.browser.test_pages import WINDOWS

@@ -19,7 +19,7 @@ import sentence_transformers  # noqa: F401 - see above
 import transformers.models.llama.modeling_llama  # noqa: F401
 
 import ingest.pipeline
-import ragkv.outages
+import ragkv.service.base.outages
 import workers.sweep
 import workers.tasks
 from api.app import create_app
@@ -27,7 +27,7 @@ from api.command import listen
 from api.http.draining import Draining
 from api.http.server import Server
 from ragkv.engine.protocol import Engine, Generate, Output
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.clock import follow
 from tests.support.echo_engine import EchoEngine
@@ -108,7 +108,7 @@ def _become(environ: dict[str, str], clock: c_double) -> None:
     os.setsid()
     os.environ.update(environ)
     follow(clock)
-    ragkv.outages.LONGEST_DELAY_S = PAUSE_S
+    ragkv.service.base.outages.LONGEST_DELAY_S = PAUSE_S
     log = os.open(f"{environ['RAGKV_DATA_DIR']}/chaos.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -10,9 +10,9 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import store_document
 from ragkv.models import public_name
-from ragkv.parts import Parts
+from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.world import World
 from tests.support.over_http import ADA

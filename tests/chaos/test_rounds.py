@@ -21,7 +21,7 @@ import msgspec
 import pytest
 
 from ingest.parts import IngestParts
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.chaos.world import Postgres, World, in_background
 from tests.conftest import lend_models

@@ -8,13 +8,13 @@ import pytest
 from sqlalchemy import func, select
 
 from ingest.parts import IngestParts
-from ragkv.catalog.documents import accept_document
-from ragkv.db.tables import ChunkRow, DocumentRow
-from ragkv.parts import Parts
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow
+from ragkv.service.checks.check import WHILE_STOPPED
+from ragkv.service.checks.fsck import examine
+from ragkv.service.documents.documents import accept_document
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.upkeep.check import WHILE_STOPPED
-from ragkv.upkeep.fsck import examine
 from tests.chaos.world import World
 from tests.conftest import lend_models
 from tests.support.documents import LONG, kv_files

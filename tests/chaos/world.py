@@ -16,13 +16,13 @@ import httpx
 import pgserver
 from sqlalchemy import func, select, update
 
-from ragkv.db.tables import DocumentRow
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.checks.check import WHILE_STOPPED
+from ragkv.service.checks.fsck import examine, repair
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.upkeep.check import WHILE_STOPPED
-from ragkv.upkeep.fsck import examine, repair
 from tests.chaos.clock import new_clock
 from tests.chaos.processes import UNKNOWN, start
 from tests.support.over_http import free_port

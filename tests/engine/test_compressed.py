@@ -12,27 +12,27 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from ingest.compress.compressor import Compressor, load_watcher
+from bench.writer.reading import NoWriter, Reader, Tail
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
-from ingest.precompute import precompute
-from ingest.prefixed import KV
-from ingest.writer.reading import NoWriter, Reader, Tail
 from ragkv.answer.planner import lay_out
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
-from ragkv.compression import Compression, CompressionMethod
-from ragkv.evaluation.fidelity import FidelityMeter
 from ragkv.ids import new_id
+from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.key import KeyMaker
-from ragkv.parts import Parts
+from ragkv.prefill.compressor import Compressor, load_watcher
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefixed import KV
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.evaluations.fidelity import FidelityMeter
+from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
+from ragkv.service.parts import Parts
 from ragkv.span import Span
 from ragkv.stitch.located import LocatedPassage
 from ragkv.stitch.plan import StitchPlan
-from ragkv.tenancy import KVOwner
-from ragkv.upkeep.rules import KVRulePatch, change_rule
 from tests.conftest import lend_models
 from tests.engine.world import SAMPLE, World, kl, whole_context
 

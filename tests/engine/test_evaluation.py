@@ -8,9 +8,9 @@ from rich.console import Console
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ragkv.answer.question import Question
-from ragkv.evaluation.fidelity import FidelityMeter
-from ragkv.evaluation.outcome import FidelityOutcome
-from ragkv.parts import Parts
+from ragkv.service.evaluations.fidelity import FidelityMeter
+from ragkv.service.evaluations.outcome import FidelityOutcome
+from ragkv.service.parts import Parts
 from tests.conftest import lend_models
 from tests.engine.world import SAMPLE, World
 

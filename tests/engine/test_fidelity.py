@@ -15,15 +15,15 @@ from bench.fidelity.methods import methods_of
 from bench.fidelity.plot import plot
 from bench.fidelity.report import FidelityReport, FidelityRow, Table
 from bench.fidelity.run import TokenizedQuestion
+from bench.known_questions import read_questions
 from bench.records import Records
 from ingest.parts import IngestParts
 from ragkv.chunk import Passage
-from ragkv.compression import Compression, CompressionMethod
 from ragkv.errors import TooLarge
-from ragkv.known_questions import read_questions
+from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.models import encoder_folder
-from ragkv.parts import Parts
 from ragkv.retrieve.encoder import Encoder
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.engine.world import World, whole_context
 

@@ -5,10 +5,10 @@ import statistics
 
 import pytest
 
-from ingest.precompute import precompute
 from ragkv.answer.recompute import Recompute
+from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
-from ragkv.kv_format import KVFormat
+from ragkv.prefill.precompute import precompute
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.world import World, kl, whole_context
 

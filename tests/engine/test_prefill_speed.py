@@ -8,11 +8,11 @@ import pytest
 import torch
 from transformers import AutoModel
 
-from ingest.prefill import Prefiller
+from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of, read_config
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
+from ragkv.prefill.prefill import Prefiller
 
 PREFIX, CHUNK, BATCH, ROUNDS = 48, 256, 6, 5
 

@@ -8,9 +8,9 @@ from bench.gpu.loading import let_go
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Generate
-from ragkv.policies import POLICIES
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
+from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import block_size_of
 from tests.engine.world import Answered, World, request
 from tests.support.page_cache import kept

@@ -15,13 +15,13 @@ from transformers import LlamaConfig
 
 from bench.fidelity.rivals import INFOFLOW_CONNECTOR, infoflow_layers
 from ragkv.answer.question_vectors import behind_prefix
-from ragkv.choosing import Choice
 from ragkv.chunk import Chunk
 from ragkv.connector.internals import refuse_parallel
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import EngineLost
 from ragkv.errors import Unsupported
 from ragkv.settings import Settings
+from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, StitchPlan, plan_stitch
 from tests.engine.conftest import started
 from tests.engine.test_oracle import prompts_of

@@ -7,13 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
-from ingest.writer.reading import Reader, Tail
-from ingest.writer.trainable import TrainableAdapter
+from bench.writer.reading import Reader, Tail
+from bench.writer.trainable import TrainableAdapter
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
 from tests.engine.world import World, kl, whole_context
 
 

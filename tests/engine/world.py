@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ingest.parse import parse
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
 from ingest.split import split
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
@@ -22,6 +20,8 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
 from ragkv.models import Fingerprints
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.located import LocatedKV, locate

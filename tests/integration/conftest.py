@@ -7,10 +7,10 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.db.database import Database
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.support.over_http import Client, client_of, upload

@@ -4,11 +4,11 @@ from zlib import crc32
 
 from sqlalchemy import Connection, select, text
 
-from ragkv.db.database import Database
-from ragkv.db.sources import DatabaseSource, MadeWith
-from ragkv.db.tables import DocumentRow, KVEntryRow
-from ragkv.parts import Parts
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import DocumentRow, KVEntryRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.indexed import DatabaseSource, MadeWith
+from ragkv.service.parts import Parts
 
 INDEX_FINGERPRINT = "fingerprint"
 _NUMBERS = {

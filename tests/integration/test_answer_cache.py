@@ -10,12 +10,12 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.answer_cache.ring import MAX_ENTRIES, RingName, record_type
-from ragkv.catalog.changes import amend_document, replace_document
-from ragkv.catalog.documents import accept_document, delete_document
-from ragkv.db.collections import cache_rule
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.answer_cache.ring import MAX_ENTRIES, RingName, record_type
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.collections.statements import cache_rule
+from ragkv.service.documents.changes import amend_document, replace_document
+from ragkv.service.documents.documents import accept_document, delete_document
+from ragkv.service.parts import Parts
 from tests.support.echo_engine import EchoEngine
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.openai_bodies import SERVED

@@ -16,10 +16,10 @@ from api.access.auth import reading
 from api.command import listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.db.tables import QuestionRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import QuestionRow
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from ragkv.threads import OWNER
 from tests.support.echo_engine import EchoEngine

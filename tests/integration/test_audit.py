@@ -12,17 +12,17 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.exc import DBAPIError
 
 from api.app import create_app
-from ragkv.access.audit import AuditFilter, Change, list_audit, record_change
-from ragkv.access.keys import issue_key
 from ragkv.cli.keys import keys as keys_command
-from ragkv.db.database import Database
-from ragkv.db.tables import AuditRow, DataSourceRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Unavailable
 from ragkv.ids import new_id, utc_now
-from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.upkeep.pruning import prune
+from ragkv.service.audit.log import AuditFilter, Change, list_audit, record_change
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import AuditRow, DataSourceRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.checks.pruning import prune
+from ragkv.service.keys.keys import issue_key
+from ragkv.service.parts import Parts
 from tests.integration.filled import add_documents, add_files
 from tests.integration.test_tenants import routes_of
 from tests.support.issued_keys import issue_key_by_name
@@ -186,11 +186,11 @@ def test_a_batch_that_is_cancelled_and_keeps_its_files_is_a_change(
 @pytest.mark.parametrize(
     ("step", "action"),
     [
-        ("ragkv.catalog.removal.discard_all_unnamed", "Delete a document"),
-        ("ragkv.catalog.removal.discard_all_unnamed", "Delete a collection"),
-        ("ragkv.catalog.collection.forget_answers", "Delete a collection"),
-        ("ragkv.catalog.removal.discard_all_unnamed", "Detach a file"),
-        ("ragkv.catalog.attachments.discard_unnamed", "Delete a file"),
+        ("ragkv.service.documents.removal.discard_all_unnamed", "Delete a document"),
+        ("ragkv.service.documents.removal.discard_all_unnamed", "Delete a collection"),
+        ("ragkv.service.collections.collections.forget_answers", "Delete a collection"),
+        ("ragkv.service.documents.removal.discard_all_unnamed", "Detach a file"),
+        ("ragkv.service.files.attachments.discard_unnamed", "Delete a file"),
     ],
 )
 def test_a_deletion_that_fails_after_its_commit_is_a_change(
@@ -203,7 +203,7 @@ def test_a_deletion_that_fails_after_its_commit_is_a_change(
 ):
     _, headers = key
     document = client.get("/v1/documents?collection=a", headers=headers).json()["items"][0]["id"]
-    if step == "ragkv.catalog.collection.forget_answers":
+    if step == "ragkv.service.collections.collections.forget_answers":
         client.delete(f"/v1/documents/{document}", headers=headers)
     path = {
         "Delete a document": f"/v1/documents/{document}",
@@ -238,9 +238,9 @@ def test_a_change_that_fails_after_its_commit_is_recorded(
         raise Unavailable("the disk is away")
 
     for step in (
-        "ragkv.upkeep.rules.rebuild_evicted",
+        "ragkv.service.kv_admin.rules.rebuild_evicted",
         "ragkv.kv.store.KVStore.delete",
-        "ragkv.catalog.changes.discard_unnamed",
+        "ragkv.service.documents.changes.discard_unnamed",
     ):
         monkeypatch.setattr(step, unavailable)
     assert client.patch(rule, json={"when": "upload"}, headers=headers).status_code == 503

@@ -19,25 +19,23 @@ from sqlalchemy import delete, select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.access.audit import AuditFilter, Change, all_audit, record_change
-from ragkv.access.keys import authenticate, issue_key, list_all_keys, revoke_key
-from ragkv.catalog.attachments import delete_file
-from ragkv.catalog.collection import delete_in_batches, make_collection
-from ragkv.catalog.data_sources import remove_data_source
-from ragkv.catalog.documents import accept_document, delete_document, document_view, store_document
-from ragkv.catalog.feedback import remove_feedback
-from ragkv.catalog.listing import list_chunks
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.catalog.webhooks import delete_webhook, list_deliveries, list_webhooks, make_webhook
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
-from ragkv.db.database import Database
-from ragkv.db.dump import LEFT_OUT, snapshot, tables_of
-from ragkv.db.evaluations import QUEUED, next_question
-from ragkv.db.file_tables import FileRow
-from ragkv.db.kv_entries import all_entries
-from ragkv.db.restored import NOT_SENT
-from ragkv.db.tables import (
+from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised
+from ragkv.ids import new_id, utc_now
+from ragkv.service.audit.log import AuditFilter, Change, all_audit, record_change
+from ragkv.service.backup import restore as restoring
+from ragkv.service.backup.backup import backup
+from ragkv.service.backup.consequences import Consequences
+from ragkv.service.backup.dump import LEFT_OUT, snapshot, tables_of
+from ragkv.service.backup.restore import restore
+from ragkv.service.backup.restored import NOT_SENT
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.file_store import StoredFile
+from ragkv.service.base.file_tables import FileRow
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import (
     ApiKeyRow,
     CollectionRow,
     DataSourceRow,
@@ -47,22 +45,24 @@ from ragkv.db.tables import (
     EvaluationRow,
     FeedbackRow,
 )
-from ragkv.db.tenants import collection_ref, ensure_collection, tenant_secret
-from ragkv.db.webhooks import READY_EVENT, announce
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised
-from ragkv.files import StoredFile
-from ragkv.ids import new_id, utc_now
-from ragkv.parts import Parts
+from ragkv.service.base.tenants import collection_ref, ensure_collection, tenant_secret
+from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.pruning import DELETIONS_KEPT, KEYS_KEPT, prune
+from ragkv.service.collections.collections import delete_in_batches, make_collection
+from ragkv.service.data_sources.data_sources import remove_data_source
+from ragkv.service.documents.documents import accept_document, delete_document, document_view, store_document
+from ragkv.service.documents.listing import list_chunks
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.evaluations.statements import QUEUED, next_question
+from ragkv.service.files.attachments import delete_file
+from ragkv.service.keys.keys import authenticate, issue_key, list_all_keys, revoke_key
+from ragkv.service.kv_admin.entry_statements import all_entries
+from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage, evict_entries
+from ragkv.service.parts import Parts
+from ragkv.service.questions.feedback import remove_feedback
+from ragkv.service.webhooks.statements import READY_EVENT, announce
+from ragkv.service.webhooks.webhooks import delete_webhook, list_deliveries, list_webhooks, make_webhook
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.upkeep import restore as restoring
-from ragkv.upkeep.backup import backup
-from ragkv.upkeep.cleaning import clean
-from ragkv.upkeep.consequences import Consequences
-from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict_entries
-from ragkv.upkeep.pruning import DELETIONS_KEPT, KEYS_KEPT, prune
-from ragkv.upkeep.restore import restore
 from tests.conftest import ingest_over, lend_models
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import ADA

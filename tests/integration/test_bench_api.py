@@ -11,10 +11,10 @@ from bench.serving.report import Plan
 from bench.serving.service import Asking
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import store_document
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected, Unavailable
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from tests.support.over_http import ADA, serving
 
 QUESTION = "Who wrote the first program?"

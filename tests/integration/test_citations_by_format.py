@@ -9,7 +9,7 @@ import pytest
 from ingest.parse import parse
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
 from ragkv.settings import Settings
 from tests.support.cited_marks import citations_in, faults
 from tests.support.made_files import docx, epub, odf, paragraph, pdf, pptx, shape, sheet_rows, slide, xlsx

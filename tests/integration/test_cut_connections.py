@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, text
 
-from ragkv.db.database import Database
-from ragkv.db.tables import TenantRow
 from ragkv.errors import Unavailable
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import TenantRow
 
 CUTS = 40
 

@@ -27,9 +27,15 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of
-from ragkv.catalog.changes import amend_document, replace_document
-from ragkv.catalog.data_sources import (
+from ragkv.cli.data_sources import data_sources
+from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
+from ragkv.object_store import StoreLocation, opened
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import AuditRow, CollectionRow, DataSourceRow, DocumentRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.data_sources import folder as folder_module
+from ragkv.service.data_sources.bucket import BucketFiles
+from ragkv.service.data_sources.data_sources import (
     MAX_DATA_SOURCES,
     DataSourceView,
     add_data_source,
@@ -39,20 +45,14 @@ from ragkv.catalog.data_sources import (
     request_sync,
     retry_files,
 )
-from ragkv.catalog.documents import accept_document, delete_document
-from ragkv.catalog.syncing import OUTAGES, SyncTally, sync_next, sync_now
-from ragkv.catalog.uploads import keep_file
-from ragkv.cli.data_sources import data_sources
-from ragkv.data_sources import folder as folder_module
-from ragkv.data_sources.bucket import BucketFiles
-from ragkv.db.data_sources import FileStatus
-from ragkv.db.syncing import LEASE, SyncLease
-from ragkv.db.tables import AuditRow, CollectionRow, DataSourceRow, DocumentRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
-from ragkv.object_store import StoreLocation, opened
-from ragkv.parts import Parts
+from ragkv.service.data_sources.statements import FileStatus
+from ragkv.service.data_sources.sync_lease import LEASE, SyncLease
+from ragkv.service.data_sources.syncing import OUTAGES, SyncTally, sync_next, sync_now
+from ragkv.service.documents.changes import amend_document, replace_document
+from ragkv.service.documents.documents import accept_document, delete_document
+from ragkv.service.files.attachments import Attach, attach_files, detach_file, entry_of
+from ragkv.service.files.uploads import keep_file
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.support.over_http import Client
@@ -74,7 +74,7 @@ class Source:
     delete: Callable[[str], None]
 
     def sync(self) -> SyncTally:
-        return sync_now(self.view.id, self.parts, on)
+        return sync_now(self.view.id, self.parts.intake, self.parts.removal, self.parts.worker_counters, on)
 
     def now(self) -> DataSourceView:
         return data_source_view(self.parts.default_collection.tenant_id, self.view.id, self.parts.database)
@@ -425,8 +425,13 @@ class TestDeletions:
             request_sync(tenant_id, folder.view.id, confirm=True, database=folder.parts.database)
             return True
 
-        assert sync_now(folder.view.id, folder.parts, confirming).held == 13
-        due = sync_next(folder.parts, on)
+        assert (
+            sync_now(
+                folder.view.id, folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, confirming
+            ).held
+            == 13
+        )
+        due = sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on)
         assert due is not None
         assert (due.outcome, due.deleted) == ("done", 13)
 
@@ -815,7 +820,7 @@ class TestTurns:
         assert lease is not None
         with pytest.raises(Conflict, match="another process"):
             folder.sync()
-        assert sync_next(folder.parts, on) is None
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is None
         lapse(folder)
         assert folder.sync().outcome == "done"
         with pytest.raises(Conflict):
@@ -823,10 +828,10 @@ class TestTurns:
 
     def test_a_sync_is_due_at_first_and_then_by_its_interval(self, folder: Source):
         folder.write("a.md", b"# A\n")
-        tally = sync_next(folder.parts, on)
+        tally = sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on)
         assert tally is not None
         assert tally.added == 1
-        assert sync_next(folder.parts, on) is None
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is None
         view = folder.now()
         assert view.next_at is not None
         assert view.synced_at is not None
@@ -837,7 +842,7 @@ class TestTurns:
         """The first one, or one that was asked for."""
         tenant_id, database = folder.parts.default_collection.tenant_id, folder.parts.database
         change_data_source(tenant_id, folder.view.id, database, interval_minutes=interval_minutes)
-        assert sync_next(folder.parts, on) is not None
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is not None
         view = folder.now()
         assert view.synced_at is not None
         next_at = view.synced_at + timedelta(minutes=interval_minutes) if interval_minutes else None
@@ -845,7 +850,7 @@ class TestTurns:
 
         request_sync(tenant_id, folder.view.id, confirm=False, database=database)
         change_data_source(tenant_id, folder.view.id, database, interval_minutes=interval_minutes)
-        assert sync_next(folder.parts, on) is not None
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is not None
 
     def test_a_paused_one_is_not_synced_and_a_sync_under_way_ends(self, folder: Source):
         tenant_id = folder.parts.default_collection.tenant_id
@@ -856,11 +861,11 @@ class TestTurns:
             return True
 
         with pytest.raises(Conflict):
-            sync_now(folder.view.id, folder.parts, pausing)
+            sync_now(folder.view.id, folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, pausing)
         assert len(documents(folder)) <= 1
-        assert sync_next(folder.parts, on) is None
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is None
         change_data_source(tenant_id, folder.view.id, folder.parts.database, paused=False)
-        assert sync_next(folder.parts, on) is not None
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is not None
         assert len(documents(folder)) == 3
 
     def test_a_retry_that_is_refused_while_it_is_paused_changes_nothing(self, folder: Source):
@@ -877,9 +882,18 @@ class TestTurns:
 
     def test_a_worker_that_stops_leaves_the_rest_to_another(self, source: Source):
         fill(source, 6)
-        assert sync_now(source.view.id, source.parts, lambda tally: tally.added < 2).outcome == "interrupted"
+        assert (
+            sync_now(
+                source.view.id,
+                source.parts.intake,
+                source.parts.removal,
+                source.parts.worker_counters,
+                lambda tally: tally.added < 2,
+            ).outcome
+            == "interrupted"
+        )
         assert len(documents(source)) == 2
-        rest = sync_next(source.parts, on)
+        rest = sync_next(source.parts.intake, source.parts.removal, source.parts.worker_counters, on)
         assert rest is not None
         assert (rest.added, rest.unchanged) == (4, 2)
 
@@ -889,8 +903,8 @@ class TestTurns:
         script = """
             import os, signal, sys, msgspec
             from ragkv.catalog import syncing
-            from ragkv.db.syncing import SyncLease
-            from ragkv.parts import Parts
+            from ragkv.service.data_sources.sync_lease import SyncLease
+            from ragkv.service.parts import Parts
             from ragkv.settings import Settings
 
             record = SyncLease.record
@@ -904,7 +918,7 @@ class TestTurns:
             dying.calls = 0
             SyncLease.record = dying
             parts = Parts(msgspec.convert(msgspec.json.decode(sys.argv[1]), Settings, dec_hook=lambda kind, v: kind(v)))
-            syncing.sync_now(sys.argv[2], parts, lambda tally: True)
+            syncing.sync_now(sys.argv[2], parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
         """
         given = msgspec.json.encode(folder.parts.settings, enc_hook=str).decode()
         command = [sys.executable, "-c", textwrap.dedent(script), given, folder.view.id]
@@ -931,7 +945,7 @@ class TestDoors:
         path = f"/v1/data-sources/{made.json()['id']}"
         (inbox / "a.md").write_bytes(b"# A\n")
         (inbox / "empty.md").write_bytes(b"")
-        assert sync_next(parts, on) is not None
+        assert sync_next(parts.intake, parts.removal, parts.worker_counters, on) is not None
         shown = client.get(path).json()
         assert (shown["status"], shown["files"]["waiting"], shown["next_at"]) == ("synced", 1, None)
         (unreadable,) = client.get(f"{path}/files?status=unreadable").json()["items"]

@@ -15,23 +15,23 @@ import pytest
 from sqlalchemy import Engine, event, inspect, select, text, update
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from ragkv.catalog.collection import list_collections
 from ragkv.chunk import Chunk
-from ragkv.db import postgres
-from ragkv.db.database import Database, advisory_lock, open_engine
-from ragkv.db.documents import stuck_documents
-from ragkv.db.dump import snapshot
-from ragkv.db.ingestion import LATELY, KeptKV, Lease
-from ragkv.db.migrate import check_drift, downgrade, migrate
-from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, KVEntryRow
-from ragkv.db.tenants import ensure_collection, find_collection_ref, tenant_secret
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id, utc_now
-from ragkv.page import to_cursor
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.vectors import Vectors
+from ragkv.service.backup.dump import snapshot
+from ragkv.service.base import postgres
+from ragkv.service.base.database import Database, advisory_lock, open_engine
+from ragkv.service.base.migrate import check_drift, downgrade, migrate
+from ragkv.service.base.page import to_cursor
+from ragkv.service.base.status import JobStatus, Status
+from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow, KVEntryRow
+from ragkv.service.base.tenants import ensure_collection, find_collection_ref, tenant_secret
+from ragkv.service.collections.collections import list_collections
+from ragkv.service.documents.lease import LATELY, KeptKV, Lease
+from ragkv.service.documents.statements import stuck_documents
 from ragkv.settings import Settings
-from ragkv.status import JobStatus, Status
 from tests.integration.filled import source_of
 
 INDEX_FINGERPRINT = "fingerprint"

@@ -10,22 +10,22 @@ import msgspec
 import pytest
 from sqlalchemy import event, select, text, update
 
-from ragkv.catalog.collection import delete_in_batches, make_collection
-from ragkv.catalog.documents import delete_document
-from ragkv.catalog.listing import DocumentFilter, matching_ids
-from ragkv.db.collections import collection_of_document_changed, mark_changed_document
-from ragkv.db.database import Database
-from ragkv.db.documents import bytes_of_tenant
-from ragkv.db.kv_entries import unshared_keys
-from ragkv.db.tables import CollectionRow, DocumentRow, TenantRow
-from ragkv.db.tenants import collection_ref, ensure_collection, find_collection_ref
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id, utc_now
-from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import CollectionRow, DocumentRow, TenantRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import collection_ref, ensure_collection, find_collection_ref
+from ragkv.service.collections.collections import delete_in_batches, make_collection
+from ragkv.service.collections.statements import collection_of_document_changed, mark_changed_document
+from ragkv.service.documents.documents import delete_document
+from ragkv.service.documents.listing import DocumentFilter, matching_ids
+from ragkv.service.documents.statements import bytes_of_tenant
+from ragkv.service.kv_admin.entry_statements import unshared_keys
+from ragkv.service.kv_admin.usage import CollectionKV, kv_of_collections
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.tenancy import CollectionRef
-from ragkv.upkeep.admin import CollectionKV, kv_of_collections
 from tests.integration.filled import INDEX_FINGERPRINT, add_documents, add_files, source_of
 
 

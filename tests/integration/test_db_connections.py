@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import String, TypeDecorator, literal_column, select, text
 from sqlalchemy.orm import Session
 
-from ragkv.db.database import Database
-from ragkv.db.lists import one_of
 from ragkv.errors import NotFound, Unavailable
+from ragkv.service.base.database import Database
+from ragkv.service.base.lists import one_of
 
 pytestmark = pytest.mark.timeout(60)  # a connection that is out of step may wait for replies for ever
 

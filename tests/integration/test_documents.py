@@ -13,14 +13,14 @@ from sqlalchemy import update
 from api.admin.collection_choice import chosen_collection, collections_of
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.metadata import MAX_DEPTH
-from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import find_collection_ref
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.file_types import READ, READ_KINDS
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.base.tenants import find_collection_ref
+from ragkv.service.documents.metadata import MAX_DEPTH
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import ADA, Client, assert_problem, events_of, serving, upload
 

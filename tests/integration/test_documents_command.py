@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.cli import main
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from tests.support.over_http import ADA, Client, upload
 
 BABBAGE = b"# Charles Babbage\n\nCharles Babbage designed the difference engine in London.\n"

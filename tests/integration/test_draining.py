@@ -19,9 +19,9 @@ from api.http.draining import Draining
 from api.http.server import Server
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import store_document
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import ADA, assert_problem, events_of, upload, wait_until, wait_until_ready
 

@@ -12,11 +12,11 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.question import Answer, Question
-from ragkv.catalog.documents import store_document
 from ragkv.kv import prefilling
 from ragkv.observe import metrics
-from ragkv.parts import Parts
-from ragkv.status import Status
+from ragkv.service.base.status import Status
+from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from tests.integration.test_turns import status
 from tests.support.documents import LONG
 from tests.support.echo_engine import EchoEngine

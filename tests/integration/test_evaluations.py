@@ -12,14 +12,22 @@ from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ragkv.cli import main
-from ragkv.db.tables import EvaluationRow, QuestionRow
-from ragkv.evaluation import runs
-from ragkv.evaluation.outcome import GivenQuestion
-from ragkv.evaluation.runner import MAX_ATTEMPTS, EvaluationRunner, _Measured
-from ragkv.evaluation.runs import GIVEN_SETS, MAX_OPEN, RunRequest, delete_run, find_run, report_of_run, start_run
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
-from ragkv.upkeep.pruning import prune
+from ragkv.service.base.tables import EvaluationRow, QuestionRow
+from ragkv.service.checks.pruning import prune
+from ragkv.service.evaluations import runs
+from ragkv.service.evaluations.outcome import GivenQuestion
+from ragkv.service.evaluations.runner import MAX_ATTEMPTS, EvaluationRunner, _Measured
+from ragkv.service.evaluations.runs import (
+    GIVEN_SETS,
+    MAX_OPEN,
+    RunRequest,
+    delete_run,
+    find_run,
+    report_of_run,
+    start_run,
+)
+from ragkv.service.parts import Parts
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate
 from tests.support.over_http import Client, assert_problem, serving, upload, wait_until
 

@@ -17,19 +17,19 @@ from sqlalchemy import Connection, event, text, update
 from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import document_view, store_document
-from ragkv.db.database import Database
-from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.files_io import MIB
-from ragkv.outages import is_outage
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.outages import is_outage
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.checks.check import WHILE_STOPPED
+from ragkv.service.checks.fsck import examine
+from ragkv.service.documents.documents import document_view, store_document
+from ragkv.service.health import condition
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.upkeep import condition
-from ragkv.upkeep.check import WHILE_STOPPED
-from ragkv.upkeep.fsck import examine
 from tests.conftest import copy_template, ingest_over, lend_models
 from tests.support.over_http import HERE, assert_problem, upload
 

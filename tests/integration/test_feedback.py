@@ -10,16 +10,16 @@ from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from bench.export import export
+from bench.known_questions import read_questions
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.questions import evaluation_set
-from ragkv.db.tables import QuestionRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import utc_now
-from ragkv.known_questions import read_questions
-from ragkv.parts import Parts
-from ragkv.redis_client import is_there
-from ragkv.upkeep.pruning import prune
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.redis import is_there
+from ragkv.service.base.tables import QuestionRow
+from ragkv.service.checks.pruning import prune
+from ragkv.service.parts import Parts
+from ragkv.service.questions.questions import evaluation_set
 from tests.support.over_http import Client, assert_problem, events_of
 
 QUESTION = "Who wrote the first program?"
@@ -169,7 +169,7 @@ def test_rated_questions_are_an_evaluation_set_that_fidelity_reads(client: Clien
 
 @pytest.mark.usefixtures("answerable")
 def test_an_evaluation_set_is_read_a_page_at_a_time(client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ragkv.catalog.questions.MAX_PAGE", 2)
+    monkeypatch.setattr("ragkv.service.questions.questions.MAX_PAGE", 2)
     monkeypatch.setattr("api.http.download.MAX_PAGE", 2)
     rated = [ask(client, f"{QUESTION} {word}") for word in ("one", "two", "three", "four", "five")]
     for answer_id in rated:
@@ -204,11 +204,11 @@ def test_deleting_a_document_takes_recent_answers_of_its_collection_out_of_redis
 @pytest.mark.usefixtures("answerable")
 def test_recent_answers_take_bounded_memory(client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch):
     """The oldest of a collection go first, and one that is too long is not kept."""
-    monkeypatch.setattr("ragkv.answer_cache.recent.MAX_OF_COLLECTION", 2)
+    monkeypatch.setattr("ragkv.service.answer_cache.recent.MAX_OF_COLLECTION", 2)
     answers = [ask(client) for _ in range(3)]
 
     assert [rate(client, answer_id).status_code for answer_id in answers] == [404, 200, 200]
-    monkeypatch.setattr("ragkv.answer_cache.recent.MAX_BYTES", 10)
+    monkeypatch.setattr("ragkv.service.answer_cache.recent.MAX_BYTES", 10)
     assert rate(client, ask(client)).status_code == 404
 
 

@@ -17,20 +17,20 @@ from ingest.page_views import PageViews
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.question import Answer, Delta, Question
-from ragkv.answer_cache.ring import GONE, AnswerRing, AnswerRoom, RingName, record_type
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import accept_document, delete_document
-from ragkv.catalog.forgetting import MemoryKeeper, forget_stale_answers
-from ragkv.catalog.requeue import requeue_stuck
-from ragkv.db.database import open_engine
-from ragkv.db.tables import QuestionRow
-from ragkv.embedded_redis import BESIDE_ANSWERS_BYTES, EmbeddedRedis
 from ragkv.errors import Unavailable
-from ragkv.parts import Parts
-from ragkv.queue import QUEUE
-from ragkv.redis_client import connect
 from ragkv.retrieve.retriever import Retriever
-from ragkv.tenancy import CollectionRef
+from ragkv.service.answer_cache.ring import GONE, AnswerRing, AnswerRoom, RingName, record_type
+from ragkv.service.base.database import open_engine
+from ragkv.service.base.embedded_redis import BESIDE_ANSWERS_BYTES, EmbeddedRedis
+from ragkv.service.base.queue import QUEUE
+from ragkv.service.base.redis import connect
+from ragkv.service.base.tables import QuestionRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.changes import replace_document
+from ragkv.service.documents.documents import accept_document, delete_document
+from ragkv.service.documents.forgetting import MemoryKeeper, forget_stale_answers
+from ragkv.service.documents.requeue import requeue_stuck
+from ragkv.service.parts import Parts
 from tests.conftest import lend_models
 from tests.support.over_http import ADA, Client, upload
 from workers.sweep import Sweeper
@@ -299,7 +299,7 @@ class TestRoom:
         assert ring.collections() == [("d", "c"), ("e", "c"), ("f", "c")]
 
     def test_the_same_place_again_counts_once(self, ring: AnswerRing, parts: Parts, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr("ragkv.answer_cache.ring.MAX_ENTRIES", 3)
+        monkeypatch.setattr("ragkv.service.answer_cache.ring.MAX_ENTRIES", 3)
         fill(ring, "t", "a", 8)
 
         assert noted_bytes(parts, "tenant:t") == bytes_in_redis(parts) == 3 * 1056

@@ -14,20 +14,20 @@ from sqlalchemy import delete, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import document_view, store_document
-from ragkv.catalog.requeue import stuck_ids
 from ragkv.cli.fsck import fsck
-from ragkv.db.file_tables import FileRow
-from ragkv.db.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
 from ragkv.retrieve.index import Held
 from ragkv.retrieve.vectors import Point
+from ragkv.service.base.file_tables import FileRow
+from ragkv.service.base.status import JobStatus, Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
+from ragkv.service.checks.check import WHILE_RUNNING, WHILE_STOPPED
+from ragkv.service.checks.fsck import examine, repair
+from ragkv.service.checks.points import renew_points
+from ragkv.service.documents.documents import document_view, store_document
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import JobStatus, Status
-from ragkv.upkeep.check import WHILE_RUNNING, WHILE_STOPPED
-from ragkv.upkeep.fsck import examine, repair
-from ragkv.upkeep.points import renew_points
 from tests.conftest import ingest_over, lend_models
 from tests.support.qdrant_server import QdrantServer
 

@@ -15,18 +15,18 @@ from sqlalchemy import update
 from api.app import create_app
 from api.v1 import probes
 from api.v1.health import Readiness
-from ragkv.catalog.documents import accept_document
-from ragkv.db.backlog import Backlog, Waiting
-from ragkv.db.database import Database
-from ragkv.db.migrate import migrate
-from ragkv.db.tables import DocumentRow, JobRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import utc_now
-from ragkv.observe.heartbeats import this_worker
-from ragkv.parts import Parts
-from ragkv.status import JobStatus
-from ragkv.upkeep import condition
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.migrate import migrate
+from ragkv.service.base.status import JobStatus
+from ragkv.service.base.tables import DocumentRow, JobRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.backlog import Backlog, Waiting
+from ragkv.service.documents.documents import accept_document
+from ragkv.service.health import condition
+from ragkv.service.observe.heartbeats import this_worker
+from ragkv.service.parts import Parts
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import HERE, Client, wait_until
 from workers.alive import trouble

@@ -13,9 +13,9 @@ from ingest.progress import Interrupted
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
-from ragkv.catalog.documents import delete_document, document_view, store_document
-from ragkv.db.tables import DocumentRow
-from ragkv.parts import Parts
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.documents.documents import delete_document, document_view, store_document
+from ragkv.service.parts import Parts
 from tests.support.hostile_files import docxs, forms, html
 
 SLOW = b"> * a\n" * 1_000_000

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from ingest.parts import IngestParts
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.support.echo_engine import EchoEngine

@@ -10,11 +10,11 @@ from sqlalchemy import select, text, update
 
 from ingest.local import IngestTally, ingest_files
 from ingest.parts import IngestParts
-from ragkv.catalog.documents import store_document
-from ragkv.db.tables import ChunkRow, DocumentRow
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow
+from ragkv.service.documents.documents import store_document
 from ragkv.settings import Settings
-from ragkv.status import Status
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 import pytest
 
-from ragkv.catalog.jobs import jobs_by_status, list_jobs
-from ragkv.db.database import Database
-from ragkv.db.jobs import INGEST
-from ragkv.db.tables import DocumentRow, JobRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Rejected
-from ragkv.status import JobStatus
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import JobStatus
+from ragkv.service.base.tables import DocumentRow, JobRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.documents.jobs import jobs_by_status, list_jobs
 
 
 @pytest.fixture

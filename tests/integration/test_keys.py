@@ -12,21 +12,21 @@ from click.testing import CliRunner
 from sqlalchemy import select, update
 
 from api.command import serve
-from ragkv.access.caller import KEY_SCOPES, Caller
-from ragkv.access.gate import Gate
-from ragkv.access.keys import KeyPage, authenticate, issue_key, list_keys, list_valid_keys_first, revoke_key
-from ragkv.access.rate import RateLimit
 from ragkv.cli.keys import keys as keys_command
-from ragkv.db.database import Database
-from ragkv.db.tables import ApiKeyRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, Throttled, Unauthorised, Unavailable
 from ragkv.ids import utc_now
 from ragkv.observe import metrics
-from ragkv.page import all_pages
-from ragkv.parts import Parts
-from ragkv.redis_client import connect
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.base.caller import KEY_SCOPES, Caller
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.page import all_pages
+from ragkv.service.base.redis import connect
+from ragkv.service.base.tables import ApiKeyRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.keys.keys import KeyPage, authenticate, issue_key, list_keys, list_valid_keys_first, revoke_key
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import ADA, Client, assert_problem, client_of, upload

@@ -15,21 +15,21 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import accept_document
-from ragkv.catalog.requeue import refresh_outdated, stuck_ids
-from ragkv.db.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.errors import Unavailable
 from ragkv.ids import utc_now
 from ragkv.kv.file import load_kv
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv.store import KVStore
-from ragkv.kv_use import KVUse
-from ragkv.parts import Parts
-from ragkv.tenancy import KVOwner
-from ragkv.upkeep.eviction import NOTHING, collect_garbage, evict
-from ragkv.upkeep.room import make_room
-from ragkv.upkeep.verify import verify as verify_kv
+from ragkv.service.base.tables import ChunkRow, JobRow, KVEntryRow
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.documents.documents import accept_document
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage, evict
+from ragkv.service.kv_admin.room import make_room
+from ragkv.service.kv_admin.verify import verify as verify_kv
+from ragkv.service.parts import Parts
+from ragkv.service.questions.kv_use import KVUse
 from tests.conftest import ingest_over, lend_models
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import Client, assert_problem, events_of, upload
@@ -84,7 +84,7 @@ def test_after_an_upgrade_to_another_layout_all_kv_is_made_again(
 
     with closing(Parts(parts.settings, parts.engine)) as upgraded:
         lend_models(upgraded, loaded)
-        assert refresh_outdated(upgraded) == 1
+        assert upgraded.refresh_outdated() == 1
         ingest_document(document_id, ingest_over(upgraded, loaded))
         after = {*files_of(upgraded, document_id), *map(upgraded.kv_store.path, upgraded.prefixes())}
 
@@ -306,7 +306,7 @@ class TestVerification:
         assert verify(client, "/v1/kv")["missing"] == 0
 
     def test_a_file_that_was_made_again_meanwhile_stays(self, answerable: str, parts: Parts, monkeypatch):
-        monkeypatch.setattr("ragkv.upkeep.pace.SPEAK_EVERY_S", 0.0)
+        monkeypatch.setattr("ragkv.service.base.pace.SPEAK_EVERY_S", 0.0)
         [file, *_] = files_of(parts, answerable)
         content = file.read_bytes()
         file.write_bytes(content[:-8] + b"gremlins")
@@ -323,7 +323,7 @@ class TestVerification:
         assert file.read_bytes() == content
 
     def test_kv_that_is_evicted_meanwhile_is_not_lost(self, answerable: str, other: str, parts: Parts, monkeypatch):
-        monkeypatch.setattr("ragkv.upkeep.pace.SPEAK_EVERY_S", 0.0)
+        monkeypatch.setattr("ragkv.service.base.pace.SPEAK_EVERY_S", 0.0)
         owner = KVOwner(parts.default_collection.tenant_id)
         verified = verify_kv(owner, parts.database, parts.kv_store, parts.kv_remote, parts.layout)
         assert next(verified).checked == 1

@@ -7,16 +7,16 @@ from click.testing import CliRunner, Result
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.collection import make_collection
-from ragkv.catalog.documents import document_view, store_document
 from ragkv.cli.kv import kv
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound
-from ragkv.page import MAX_PAGE
-from ragkv.parts import Parts
-from ragkv.status import Status
-from ragkv.tenancy import KVOwner
-from ragkv.upkeep.admin import held_kv
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.status import Status
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.collections.collections import make_collection
+from ragkv.service.documents.documents import document_view, store_document
+from ragkv.service.kv_admin.usage import held_kv
+from ragkv.service.parts import Parts
 from tests.support.over_http import ADA
 
 NOBODY = "0" * 32

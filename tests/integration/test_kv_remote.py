@@ -21,30 +21,30 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
-from ragkv.catalog.collection import make_collection
-from ragkv.catalog.documents import delete_document, document_view, store_document
-from ragkv.db.kv_rules import BACK_AFTER
-from ragkv.db.kv_tiers import DISK, REMOTE
-from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
-from ragkv.db.tenants import collection_ref, ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import OutOfSpace
 from ragkv.ids import utc_now
 from ragkv.kv.remote import ObjectStore
-from ragkv.kv_disk import lose_object
 from ragkv.object_store import StoreLocation
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.kv_disk import lose_object
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow, KVEntryRow
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.base.tenants import collection_ref, ensure_collection
+from ragkv.service.checks.check import WHILE_STOPPED
+from ragkv.service.checks.fsck import examine, repair
+from ragkv.service.collections.collections import make_collection
+from ragkv.service.documents.documents import delete_document, document_view, store_document
+from ragkv.service.kv_admin.eviction import collect_garbage, evict, evict_entries
+from ragkv.service.kv_admin.rule_statements import BACK_AFTER
+from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
+from ragkv.service.kv_admin.tier_statements import DISK, REMOTE
+from ragkv.service.kv_admin.upload import Uploader, has_room_on_disk
+from ragkv.service.kv_admin.usage import overview, rebuild_document
+from ragkv.service.kv_admin.verify import verify
+from ragkv.service.kv_admin.warm import warm
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.tenancy import KVOwner
-from ragkv.upkeep.admin import overview, rebuild_document
-from ragkv.upkeep.check import WHILE_STOPPED
-from ragkv.upkeep.eviction import collect_garbage, evict, evict_entries
-from ragkv.upkeep.fsck import examine, repair
-from ragkv.upkeep.rules import KVRulePatch, change_rule
-from ragkv.upkeep.upload import Uploader, has_room_on_disk
-from ragkv.upkeep.verify import verify
-from ragkv.upkeep.warm import warm
 from tests.conftest import ingest_over, lend_models
 from tests.support.documents import LONG, kv_files, use
 from tests.support.echo_engine import EchoEngine
@@ -309,7 +309,7 @@ def test_objects_of_kv_that_was_evicted_while_the_store_was_away_are_found_and_r
     found = {finding.check: set(finding.found) for finding in examine(WHILE_STOPPED, worker) if finding.found}
     assert found == {"unnamed_objects": left}
 
-    monkeypatch.setattr("ragkv.upkeep.eviction.FILE_GRACE", timedelta(0))
+    monkeypatch.setattr("ragkv.service.kv_admin.eviction.FILE_GRACE", timedelta(0))
     collect_garbage(worker)
     assert objects(worker) == set()
     assert worker.kv_remote is not None
@@ -431,7 +431,7 @@ def test_a_damaged_object_is_recomputed_and_uploaded_again(hosts: Hosts):
 
 
 def test_a_damaged_prefix_is_uploaded_again_though_no_other_kv_waits(hosts: Hosts, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ragkv.upkeep.upload.PREFIXES_S", 0.0)
+    monkeypatch.setattr("ragkv.service.kv_admin.upload.PREFIXES_S", 0.0)
     worker, ingest, api = hosts
     ready(ingest)
     uploader = Uploader(worker)

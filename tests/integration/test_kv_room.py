@@ -11,18 +11,18 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document, take_next, work_on
-from ragkv.catalog.documents import DocumentView, delete_document, document_view, store_document
-from ragkv.catalog.listing import list_chunks
-from ragkv.db.kv_entries import kv_bytes_by_tenant, used
-from ragkv.db.tables import ChunkRow, KVEntryRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Conflict, OutOfSpace
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
-from ragkv.status import Status
-from ragkv.tenancy import CollectionRef, KVOwner
-from ragkv.upkeep.admin import pin
-from ragkv.upkeep.room import check_pins, make_room
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import ChunkRow, KVEntryRow
+from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.documents import DocumentView, delete_document, document_view, store_document
+from ragkv.service.documents.listing import list_chunks
+from ragkv.service.kv_admin.entry_statements import kv_bytes_by_tenant, used
+from ragkv.service.kv_admin.room import check_pins, make_room
+from ragkv.service.kv_admin.usage import pin
+from ragkv.service.parts import Parts
 from tests.integration.filled import add_documents, add_files
 from tests.support.over_http import ADA, Client, assert_problem, upload
 
@@ -269,7 +269,7 @@ class TestPins:
                     pinned.append(others.submit(pin_one, "d1"))
                     wait(pinned, timeout=2)
 
-            monkeypatch.setattr("ragkv.upkeep.admin.check_pins", overtaken)
+            monkeypatch.setattr("ragkv.service.kv_admin.usage.check_pins", overtaken)
             pin_one("d0")
             with pytest.raises(Conflict, match="RAGKV_MAX_TENANT_KV_BYTES"):
                 pinned[0].result()

@@ -11,21 +11,21 @@ from sqlalchemy import event, select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.documents import DocumentView, document_view, store_document
-from ragkv.catalog.requeue import refresh_outdated_kv
-from ragkv.compression import Compression, CompressionMethod
-from ragkv.db.chunks import to_chunk
-from ragkv.db.jobs import KEEP
-from ragkv.db.tables import ChunkRow, JobRow
 from ragkv.errors import Unavailable
-from ragkv.kv_format import KVFormat
-from ragkv.kv_rule import KVWhen
-from ragkv.parts import Parts
-from ragkv.status import Status
-from ragkv.tenancy import KVOwner
-from ragkv.upkeep.admin import held_kv, rebuild_document
-from ragkv.upkeep.eviction import evict
-from ragkv.upkeep.rules import KVRulePatch, change_rule, keep_hot, rule_view
+from ragkv.kv.compression import Compression, CompressionMethod
+from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import KVWhen
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import ChunkRow, JobRow
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.documents.chunk_statements import to_chunk
+from ragkv.service.documents.documents import DocumentView, document_view, store_document
+from ragkv.service.documents.job_statements import KEEP
+from ragkv.service.documents.requeue import refresh_outdated_kv
+from ragkv.service.kv_admin.eviction import evict
+from ragkv.service.kv_admin.rules import KVRulePatch, change_rule, keep_hot, rule_view
+from ragkv.service.kv_admin.usage import held_kv, rebuild_document
+from ragkv.service.parts import Parts
 from tests.support.documents import LONG, use
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import Client, assert_problem

@@ -9,12 +9,17 @@ from datetime import UTC, timedelta
 import pytest
 from sqlalchemy import delete, func, select, text, update
 
-from ragkv.answer_cache.cache import CacheRule
-from ragkv.db.collections import cache_rule
-from ragkv.db.database import Database
-from ragkv.db.documents import ids_of, stuck_documents
-from ragkv.db.ingestion import KeptKV
-from ragkv.db.kv_entries import (
+from ragkv.ids import utc_now
+from ragkv.kv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, known_policy, warmer
+from ragkv.service.answer_cache.cache import CacheRule
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
+from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.collections.statements import cache_rule
+from ragkv.service.documents.lease import KeptKV
+from ragkv.service.documents.statements import ids_of, stuck_documents
+from ragkv.service.kv_admin.entry_statements import (
     chunks_by_kv,
     documents_using,
     entries_of,
@@ -32,14 +37,9 @@ from ragkv.db.kv_entries import (
     used,
     used_in_the_future,
 )
-from ragkv.db.kv_rules import used_without_kv
-from ragkv.db.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, known_policy, warmer
-from ragkv.ids import utc_now
-from ragkv.kv_use import KVUse
-from ragkv.tenancy import CollectionRef, KVOwner
-from ragkv.upkeep.eviction import forget
+from ragkv.service.kv_admin.eviction import forget
+from ragkv.service.kv_admin.rule_statements import used_without_kv
+from ragkv.service.questions.kv_use import KVUse
 from tests.integration.test_db import add_document, store
 
 KEYS = {"a": ("1" * 64, "2" * 64), "b": ("2" * 64, "3" * 64)}

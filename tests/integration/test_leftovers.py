@@ -14,21 +14,21 @@ from sqlalchemy import event
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import delete_document, document_file, store_document
-from ragkv.catalog.originals import discard_unnamed
-from ragkv.catalog.uploads import keep_file
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_question
 from ragkv.retrieve.index import Held
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Point
-from ragkv.upkeep import leftovers
-from ragkv.upkeep.cleaning import Cleaned, clean
-from ragkv.upkeep.points import missing_points, renew_points, write_points
-from ragkv.upkeep.prefixes import request_lost_prefixes
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.checks import leftovers
+from ragkv.service.checks.cleaning import Cleaned, clean
+from ragkv.service.checks.points import missing_points, renew_points, write_points
+from ragkv.service.documents.changes import replace_document
+from ragkv.service.documents.documents import delete_document, document_file, store_document
+from ragkv.service.documents.originals import discard_unnamed
+from ragkv.service.files.uploads import keep_file
+from ragkv.service.kv_admin.prefixes import request_lost_prefixes
+from ragkv.service.parts import Parts
 from tests.support.over_http import ADA, wait_until
 from workers.sweep import Sweeper
 

@@ -12,9 +12,9 @@ import pytest
 from litestar.testing import TestClient
 
 from api.app import create_app
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.loading import FAILED
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.loading import FAILED
+from ragkv.service.parts import Parts
 from tests.support.over_http import HERE, wait_until
 
 SEARCHES = [("/v1/search", {"question": "Who?"}), ("/v1/vector_stores/default/search", {"query": "Who?"})]

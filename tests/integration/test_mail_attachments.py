@@ -13,19 +13,19 @@ from sqlalchemy import select
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog import mail_attachments
-from ragkv.catalog.attachments import Attach, attach_files, detach_file
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.data_sources import add_data_source
-from ragkv.catalog.documents import document_view
-from ragkv.catalog.mail_attachments import MAX_DEPTH, settle_attachments
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.catalog.syncing import sync_now
-from ragkv.catalog.uploads import keep_file
-from ragkv.db.tables import DocumentRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Conflict
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.data_sources.data_sources import add_data_source
+from ragkv.service.data_sources.syncing import sync_now
+from ragkv.service.documents import mail_attachments
+from ragkv.service.documents.changes import replace_document
+from ragkv.service.documents.documents import document_view
+from ragkv.service.documents.mail_attachments import MAX_DEPTH, settle_attachments
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.files.attachments import Attach, attach_files, detach_file
+from ragkv.service.files.uploads import keep_file
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.over_http import Client, upload
 
@@ -334,13 +334,13 @@ def test_attachments_go_with_a_mail_that_a_data_source_lost(
     source = add_data_source(ref.tenant_id, ref.collection_id, str(inbox), 15, parts.database, parts.settings)
     (inbox / "bridge.eml").write_bytes(mail("bridges", plan__md=PLAN).as_bytes())
     for _ in range(2):
-        sync_now(source.id, parts, lambda tally: True)
+        sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
         read_all(ingest)
     assert in_database(parts) == {"bridge.eml", "plan.md"}
 
     (inbox / "bridge.eml").unlink()
     (inbox / "other.md").write_bytes(b"# Other\n\nSomething else.\n")
-    sync_now(source.id, parts, lambda tally: True)
+    sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     assert in_database(parts) == {"other.md"}
 
 
@@ -355,17 +355,17 @@ def test_an_attachment_that_is_a_data_sources_file_too_stays_until_both_are_gone
     source = add_data_source(ref.tenant_id, ref.collection_id, str(inbox), 15, parts.database, parts.settings)
     for name, body in (("keep.md", b"# Keep"), ("bridge.eml", mail("bridges", plan__md=PLAN).as_bytes())):
         (inbox / name).write_bytes(body)
-    sync_now(source.id, parts, lambda tally: True)
+    sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     read_all(ingest)
     (inbox / "plan.md").write_bytes(PLAN)
-    sync_now(source.id, parts, lambda tally: True)
+    sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
 
     (inbox / goes_first).unlink()
-    sync_now(source.id, parts, lambda tally: True)
+    sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     assert in_database(parts) == {"keep.md", "bridge.eml", "plan.md"} - {goes_first} | {"plan.md"}
     for left in {"bridge.eml", "plan.md"} - {goes_first}:
         (inbox / left).unlink()
-    sync_now(source.id, parts, lambda tally: True)
+    sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
     assert in_database(parts) == {"keep.md"}
 
 

@@ -19,7 +19,7 @@ from mcp.types import CallToolResult
 
 from api.mcp.server import BODY_BYTES
 from ingest.parts import IngestParts
-from ragkv.catalog.syncing import sync_next
+from ragkv.service.data_sources.syncing import sync_next
 from tests.support.made_files import pdf
 from tests.support.over_http import ADA, assert_problem, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
@@ -137,7 +137,9 @@ def test_the_first_day_of_an_agent(service: OpenAIService):
         connected = await call("add_data_source", location=str(folder), collection="default")
         (source,) = connected.structured_content["data_sources"]
         assert source["status"] == "waiting"
-        await asyncio.to_thread(sync_next, service.parts, lambda tally: True)
+        await asyncio.to_thread(
+            sync_next, service.parts.intake, service.parts.removal, service.parts.worker_counters, lambda tally: True
+        )
         assert "1 waiting" in text_of(await call("data_sources", id=source["id"]))
         service.read_all()
         read = await call("data_sources", id=source["id"])

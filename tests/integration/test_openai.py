@@ -15,7 +15,7 @@ from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMes
 from openai.types.vector_stores import VectorStoreFile
 
 from ingest.parts import IngestParts
-from ragkv.access.rate import RateLimit
+from ragkv.service.access.rate import RateLimit
 from tests.support.over_http import ADA, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 

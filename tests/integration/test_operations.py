@@ -11,12 +11,12 @@ from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.keys import issue_key
-from ragkv.db.tables import JobRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.observe import logs
 from ragkv.observe.cause import CAUSE_HEADER
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import JobRow
+from ragkv.service.keys.keys import issue_key
+from ragkv.service.parts import Parts
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import ADA, Client, upload
 

@@ -16,22 +16,22 @@ from sqlalchemy import make_url, text, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
-from ragkv.catalog.documents import document_view, store_document
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.db.database import Database, open_engine
-from ragkv.db.ingestion import Lease
-from ragkv.db.tables import DocumentRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Unavailable
 from ragkv.ids import utc_now
 from ragkv.kv.file import write_kv
-from ragkv.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
-from ragkv.parts import Parts
-from ragkv.queue import INGEST
+from ragkv.service.base.database import Database, open_engine
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
+from ragkv.service.base.queue import INGEST
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.checks.check import WHILE_RUNNING
+from ragkv.service.checks.fsck import repair
+from ragkv.service.documents.documents import document_view, store_document
+from ragkv.service.documents.lease import Lease
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
-from ragkv.upkeep.check import WHILE_RUNNING
-from ragkv.upkeep.fsck import repair
 from tests.conftest import lend_models
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import ADA, Client, upload

@@ -14,15 +14,15 @@ from sqlalchemy import select
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.db.tables import DocumentRow
-from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.service.backup.backup import backup
+from ragkv.service.backup.restore import restore
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.checks.check import WHILE_STOPPED
+from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.fsck import examine, repair
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.upkeep.backup import backup
-from ragkv.upkeep.check import WHILE_STOPPED
-from ragkv.upkeep.cleaning import clean
-from ragkv.upkeep.fsck import examine, repair
-from ragkv.upkeep.restore import restore
 from tests.conftest import lend_models
 from tests.support.made_files import pdf
 from tests.support.over_http import ADA, Client, upload

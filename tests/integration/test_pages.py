@@ -21,8 +21,8 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
 from ragkv.chunk import MIN_CHUNK_TOKENS
-from ragkv.kv_rule import KVWhen
-from ragkv.parts import Parts
+from ragkv.kv.rule import KVWhen
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.hostile_files import FONTS, forms, page, stream
 from tests.support.issued_keys import issue_key_by_name

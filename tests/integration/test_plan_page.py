@@ -2,10 +2,10 @@
 
 import pytest
 
-from ragkv.catalog.collection import num_documents
-from ragkv.db.tables import CollectionRow
-from ragkv.page import MAX_PAGE
-from ragkv.parts import Parts
+from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.tables import CollectionRow
+from ragkv.service.collections.collections import num_documents
+from ragkv.service.parts import Parts
 from tests.support.over_http import Client, upload
 
 

@@ -6,24 +6,24 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from ragkv.access.caller import KEY_SCOPES
-from ragkv.access.gate import Gate
-from ragkv.access.keys import Maker, authenticate, issue_key, list_keys, recognise, revoke_key
-from ragkv.access.rate import RateLimit
-from ragkv.db.database import Database
-from ragkv.db.jobs import INGEST
-from ragkv.db.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unauthorised
 from ragkv.ids import BATCH, utc_now
-from ragkv.parts import Parts
-from ragkv.redis_client import connect
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.base.caller import KEY_SCOPES
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.redis import connect
+from ragkv.service.base.status import JobStatus
+from ragkv.service.base.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.checks.pruning import JOBS_KEPT, Pruned, prune
+from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.keys.keys import Maker, authenticate, issue_key, list_keys, recognise, revoke_key
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.summary import latest, summary
 from ragkv.settings import Settings
-from ragkv.statistics.summary import latest, summary
-from ragkv.status import JobStatus
-from ragkv.tenancy import CollectionRef
-from ragkv.upkeep.pruning import JOBS_KEPT, Pruned, prune
 from tests.integration.test_statistics import MODEL, question
 from tests.support.wrong_clock import clock_ahead
 from workers.sweep import Sweeper

@@ -10,10 +10,10 @@ from sqlalchemy import select
 
 from bench.tiers.command import TiersReport, tiers
 from bench.tiers.question_log import Asked, Log, exported_log, logged, retrieved
-from ragkv.db.tables import ChunkRow
 from ragkv.errors import NotFound, Rejected
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
+from ragkv.service.base.tables import ChunkRow
+from ragkv.service.parts import Parts
 from tests.integration.test_feedback import ask, rate
 from tests.support.over_http import Client
 

@@ -6,7 +6,7 @@ import pytest
 
 from ragkv.answer.question import Question
 from ragkv.errors import NotFound
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from tests.support.echo_engine import EchoEngine
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unavailable
-from ragkv.queue import Queue, celery_url, make_celery
-from ragkv.redis_client import connect, ping, redis_url, socket_path
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.queue import Queue, celery_url, make_celery
+from ragkv.service.base.redis import connect, ping, redis_url, socket_path
 from ragkv.settings import Settings
 
 OWNER = """
 import sys, time
 from pathlib import Path
-from ragkv.embedded_redis import EmbeddedRedis
+from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.settings import Settings
 server = EmbeddedRedis(Settings(data_dir=Path(sys.argv[1])))
 server.start()

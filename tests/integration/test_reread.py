@@ -13,19 +13,19 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document, take_next, work_on
 from ingest.progress import Interrupted
-from ragkv.catalog.changes import replace_document
-from ragkv.catalog.documents import DocumentView, document_view, store_document
-from ragkv.catalog.requeue import refresh_outdated
-from ragkv.db import postgres
-from ragkv.db.tables import ChunkRow, DocumentRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound
-from ragkv.parts import Parts
+from ragkv.service.base import postgres
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.status import REREAD, Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.checks.points import missing_points
+from ragkv.service.documents.changes import replace_document
+from ragkv.service.documents.documents import DocumentView, document_view, store_document
+from ragkv.service.documents.requeue import refresh_outdated
+from ragkv.service.kv_admin.usage import rebuild_document
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import REREAD, Status
-from ragkv.upkeep.admin import rebuild_document
-from ragkv.upkeep.points import missing_points
 from tests.conftest import lend_models
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import client_of
@@ -124,7 +124,7 @@ def test_a_service_whose_worker_has_not_come_yet_answers_from_what_was_read_befo
 ) -> None:
     kept = kv_keys(of_before)
     after = change(of_before, loaded)
-    assert refresh_outdated(after) == 1
+    assert after.refresh_outdated() == 1
     with client_of(after) as client:
         shown = client.get(f"/v1/documents/{document_id}").json()
         assert (shown["status"], shown["stage"], shown["error"]) == ("searchable", REREAD, None)
@@ -156,7 +156,7 @@ def test_the_re_read_replaces_it_and_search_finds_the_document_at_every_step(
     of_before: Parts, loaded: IngestParts, document_id: str, change: Callable[[Parts, IngestParts], Parts]
 ) -> None:
     after = change(of_before, loaded)
-    assert refresh_outdated(after) == 1
+    assert after.refresh_outdated() == 1
     seen: list[tuple[Status, bool]] = []
 
     def look(stage: str, done: int, total: int) -> None:
@@ -168,7 +168,7 @@ def test_the_re_read_replaces_it_and_search_finds_the_document_at_every_step(
     assert set(seen) == {(Status.SEARCHABLE, True)}
     assert row(after, document_id).index_fingerprint == after.index_fingerprint
     assert any("Engine number 41 " in text for text in found(after))
-    assert refresh_outdated(after) == 0
+    assert after.refresh_outdated() == 0
     if after.server_index is not None:
         assert missing_points(after.database, after.server_index) == []
     after.close()
@@ -209,14 +209,14 @@ def test_a_re_read_that_was_stopped_goes_on_and_is_not_begun_anew_by_another_sta
     of_before: Parts, loaded: IngestParts, document_id: str
 ) -> None:
     after = other_chunk_size(of_before, loaded)
-    refresh_outdated(after)
+    after.refresh_outdated()
 
     def stop(stage: str, done: int, total: int) -> None:
         raise Interrupted
 
     with pytest.raises(Interrupted):
         ingest_document(document_id, over(after, loaded), stop)
-    assert refresh_outdated(after) == 0
+    assert after.refresh_outdated() == 0
     assert (view(after, document_id).status, found(after) != []) == (Status.SEARCHABLE, True)
     assert ingest_document(document_id, over(after, loaded)) is IngestOutcome.READY
     after.close()
@@ -230,7 +230,7 @@ def test_if_the_re_read_fails_the_old_chunks_stay_and_the_reason_is_shown_until_
     body = path.read_bytes()
     path.unlink()
     after = change(of_before, loaded)
-    refresh_outdated(after)
+    after.refresh_outdated()
 
     for _ in range(MAX_ATTEMPTS - 1):
         with pytest.raises(NotFound):
@@ -254,7 +254,7 @@ def test_vectors_of_another_encoder_are_compared_with_no_question(
 ) -> None:
     """The document is found by its words alone, then by its meaning again."""
     after = other_encoder(of_before, loaded)
-    refresh_outdated(after)
+    after.refresh_outdated()
     assert found(of_before, "machinery") != []
     assert found(after, "machinery") == []
     assert any("Engine number 41 " in text for text in found(after))
@@ -283,7 +283,7 @@ def test_documents_that_an_earlier_version_left_waiting_with_their_chunks_answer
     after = other_chunk_size(of_before, loaded)
     with of_before.database.writing() as session:
         session.execute(update(DocumentRow).values(status=Status.ACCEPTED))
-    assert refresh_outdated(after) == 0
+    assert after.refresh_outdated() == 0
     assert found(after) != []
     assert ingest_document(document_id, over(after, loaded)) is IngestOutcome.READY
     after.close()

@@ -15,11 +15,11 @@ from api.access.admission import Refusals
 from api.access.tarpit import AT_ONCE
 from api.http.forms import FIELD_BYTES
 from api.http.server import TimedProtocol
-from ragkv.access.rate import RateLimit
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Throttled
-from ragkv.parts import Parts
-from ragkv.redis_client import connect
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.redis import connect
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.echo_engine import EchoEngine
 from tests.support.issued_keys import issue_key_by_name

@@ -22,10 +22,10 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.db.ingestion import Lease
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.documents.lease import Lease
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
 from tests.support.echo_engine import EchoEngine

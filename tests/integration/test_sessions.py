@@ -10,10 +10,10 @@ from api.access.auth import PUBLIC
 from api.access.session import COOKIE, HTTPS_COOKIE
 from api.admin.headers import HEADERS
 from api.app import create_app
-from ragkv.access.keys import issue_key, revoke_key
-from ragkv.access.sessions import csrf_token as csrf_of
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import LOGINS_PER_MINUTE, Parts
+from ragkv.service.access.sessions import csrf_token as csrf_of
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.keys.keys import issue_key, revoke_key
+from ragkv.service.parts import LOGINS_PER_MINUTE, Parts
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import HERE, Client, assert_problem, client_of, upload
 

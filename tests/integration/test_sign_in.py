@@ -16,16 +16,16 @@ from click.testing import CliRunner
 from api.access.session import COOKIE
 from api.admin.sign_in import CALLBACK
 from api.command import serve
-from ragkv.access import provider
-from ragkv.access.provider import CODES_AT_ONCE, TIMEOUT_S, Challenge, Identity, Provider
-from ragkv.access.rights import Rights
 from ragkv.cli.status import status
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Forbidden, RagKVError, Rejected, Unauthorised, Unavailable
-from ragkv.parts import LOGINS_PER_MINUTE, Parts
+from ragkv.service.access import provider
+from ragkv.service.access.provider import CODES_AT_ONCE, TIMEOUT_S, Challenge, Identity, Provider
+from ragkv.service.access.rights import Rights
+from ragkv.service.access.sign_in import read_grants, sign_in_of
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.parts import LOGINS_PER_MINUTE, Parts
 from ragkv.settings import Settings
-from ragkv.sign_in import read_grants, sign_in_of
 from tests.integration.test_sessions import csrf_in, csrf_token
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.oidc_provider import CLIENT_ID, CLIENT_SECRET, OIDCProvider

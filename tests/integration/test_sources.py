@@ -11,20 +11,19 @@ import numpy as np
 import pytest
 from sqlalchemy import event, text
 
-from ragkv.catalog.changes import amend_document, replace_document
-from ragkv.catalog.documents import delete_document, document_view, store_document
-from ragkv.catalog.requeue import refresh_outdated
 from ragkv.chunk import Chunk
-from ragkv.db.database import Database
-from ragkv.db.ingestion import Lease
-from ragkv.db.jobs import REBUILD
-from ragkv.db.tenants import find_collection_ref
-from ragkv.parts import Parts
 from ragkv.retrieve.link_cache import LinkCache
 from ragkv.retrieve.links import TitleLinks
 from ragkv.retrieve.vectors import Vectors
-from ragkv.status import Status
-from ragkv.upkeep.admin import request_kv
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import Status
+from ragkv.service.base.tenants import find_collection_ref
+from ragkv.service.documents.changes import amend_document, replace_document
+from ragkv.service.documents.documents import delete_document, document_view, store_document
+from ragkv.service.documents.job_statements import REBUILD
+from ragkv.service.documents.lease import Lease
+from ragkv.service.kv_admin.usage import request_kv
+from ragkv.service.parts import Parts
 from tests.integration.filled import source_of
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
@@ -118,7 +117,7 @@ def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, foll
                 delete_document(follower.place[0], chosen, parts.removal)
                 waiting.discard(chosen)
             case "restart":
-                refresh_outdated(parts)
+                parts.refresh_outdated()
         if dice.random() < 0.6:
             follower.check()
     follower.check()

@@ -8,8 +8,8 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.documents import store_document
-from ragkv.parts import Parts
+from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.documents import LONG
 from tests.support.echo_engine import EchoEngine

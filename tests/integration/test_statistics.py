@@ -4,14 +4,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ragkv.db.database import Database
-from ragkv.db.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.ids import new_id
-from ragkv.parts import Parts
-from ragkv.statistics.summary import latest, summary, tier_use
-from ragkv.status import JobStatus
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import JobStatus
+from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.parts import Parts
+from ragkv.service.statistics.summary import latest, summary, tier_use
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import Client, assert_problem
 

@@ -17,15 +17,15 @@ from sqlalchemy import update
 from api.access.session import COOKIE
 from api.http.draining import Draining
 from api.v1.watching import POLL_EVERY_S, Update, Watchers
-from ragkv.access.keys import revoke_key
-from ragkv.catalog.watch import MARGIN, CollectionWatch, DocumentProgress
-from ragkv.db.database import Database
-from ragkv.db.tables import DocumentRow
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.documents.watch import MARGIN, CollectionWatch, DocumentProgress
+from ragkv.service.keys.keys import revoke_key
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import Status
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import assert_problem, events_of, serving, upload, wait_until
 
@@ -185,7 +185,7 @@ def test_a_stream_that_needed_no_key_ends_when_there_is_one(served: httpx.Client
 
 
 def test_a_stream_ends_when_its_collection_is_deleted(served: httpx.Client, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ragkv.catalog.watch.WHOLE_EVERY", timedelta())
+    monkeypatch.setattr("ragkv.service.documents.watch.WHOLE_EVERY", timedelta())
     made = served.post("/v1/collections", json={"name": "papers"}).json()["id"]
     reader = Reader(served, "/v1/collections/papers/events")
     upload(served, data={"collection": "papers"})

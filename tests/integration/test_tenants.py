@@ -14,8 +14,8 @@ from api.access.auth import PUBLIC, Requires
 from api.app import create_app
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.access.caller import KEY_SCOPES
-from ragkv.parts import Parts
+from ragkv.service.base.caller import KEY_SCOPES
+from ragkv.service.parts import Parts
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.openai_bodies import openai_bodies, openai_ids
 from tests.support.over_http import Client, upload

@@ -7,11 +7,11 @@ from celery import Celery
 
 from ingest.parts import IngestParts
 from ingest.pipeline import take_next
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Rejected, Unavailable
 from ragkv.observe import logs, traces
-from ragkv.parts import Parts
-from ragkv.queue import INGEST, QUEUE
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.queue import INGEST, QUEUE
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.otlp_receiver import Received, receiving
 from tests.support.over_http import ADA, Client, upload

@@ -14,24 +14,24 @@ from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
 from ingest.progress import READING_PAGES
-from ragkv.catalog.changes import Queued, retry_failed
-from ragkv.catalog.documents import accept_document, document_view, store_document
-from ragkv.catalog.requeue import requeue_stuck, stuck_ids
-from ragkv.db.database import Database
-from ragkv.db.ingestion import Lease
-from ragkv.db.migrate import migrate
-from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.ids import new_id
-from ragkv.kv_rule import KVWhen
+from ragkv.kv.rule import KVWhen
 from ragkv.observe import logs
 from ragkv.observe.cause import CAUSE_HEADER
-from ragkv.parts import Parts
-from ragkv.queue import INGEST, QUEUE
-from ragkv.status import Status
-from ragkv.tenancy import KVOwner
-from ragkv.upkeep.admin import rebuild_evicted
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.migrate import migrate
+from ragkv.service.base.queue import INGEST, QUEUE
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.changes import Queued, retry_failed
+from ragkv.service.documents.documents import accept_document, document_view, store_document
+from ragkv.service.documents.lease import Lease
+from ragkv.service.documents.requeue import requeue_stuck, stuck_ids
+from ragkv.service.kv_admin.usage import rebuild_evicted
+from ragkv.service.parts import Parts
 from tests.integration.filled import add_documents
 from tests.support.scans import DRAGON, GEESE, picture, scanned_pdf
 from workers.pulse import Pulse

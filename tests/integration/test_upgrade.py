@@ -10,15 +10,15 @@ from sqlalchemy import Connection, select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.listing import DocumentFilter, matching_ids
-from ragkv.catalog.requeue import refresh_outdated, stuck_ids
-from ragkv.db.dump import reflected, replacing, snapshot
-from ragkv.db.migrate import check_drift, downgrade, migrate
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.parts import Parts
+from ragkv.service.backup.backup import backup
+from ragkv.service.backup.dump import reflected, replacing, snapshot
+from ragkv.service.backup.restore import restore
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.migrate import check_drift, downgrade, migrate
+from ragkv.service.documents.listing import DocumentFilter, matching_ids
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.upkeep.backup import backup
-from ragkv.upkeep.restore import restore
 from tests.conftest import lend_models
 from tests.support import version_0_1_0 as old
 from tests.support.echo_engine import EchoEngine
@@ -109,7 +109,7 @@ def test_the_service_answers_from_what_was_read_before_and_reads_what_was_waitin
         assert listed[old.READY]["metadata"] == {"year": 1843, "tags": ["a", "ö"]}
         assert client.get(f"/v1/documents/{old.READY}/file").content == old.BODIES[old.READY]
 
-        refresh_outdated(parts)
+        parts.refresh_outdated()
         outcomes = {document_id: ingest_document(document_id, ingest) for document_id in stuck_ids(parts.database)}
         assert outcomes[old.WAITING] is IngestOutcome.READY and set(outcomes.values()) == {IngestOutcome.READY}
         found = client.post("/v1/search", json={"question": "analytical engine", "filter": {"year": 1843}}).json()

@@ -15,35 +15,15 @@ import pytest
 from sqlalchemy import event, func, select, update
 from sqlalchemy.orm import Session
 
-from ragkv.access.keys import issue_key, revoke_key
 from ragkv.answer.question import Answer, Question, Timings, Usage
-from ragkv.catalog.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
-from ragkv.catalog.changes import retry_document
-from ragkv.catalog.collection import amend_collection, make_collection
-from ragkv.catalog.data_sources import (
-    add_data_source,
-    change_data_source,
-    remove_data_source,
-    request_sync,
-    retry_files,
-)
-from ragkv.catalog.documents import delete_document, document_file, label, store_document
-from ragkv.catalog.feedback import give_feedback
-from ragkv.catalog.file_batches import attach_batch, cancel_batch
-from ragkv.catalog.listing import DocumentFilter, matching_ids
-from ragkv.catalog.mail_attachments import document_detail, settle_attachments
-from ragkv.catalog.metadata import Metadata
-from ragkv.catalog.stores import list_stores
-from ragkv.catalog.syncing import sync_now
-from ragkv.catalog.uploads import keep_file
-from ragkv.catalog.webhooks import make_webhook
-from ragkv.db.base import Base
-from ragkv.db.collections import collection_changed
-from ragkv.db.documents import document_by_id, forget_documents, locked, start_over
-from ragkv.db.feedback import add_feedback
-from ragkv.db.questions import record_question
-from ragkv.db.syncing import SyncLease
-from ragkv.db.tables import (
+from ragkv.errors import Conflict, NotFound, Unavailable
+from ragkv.ids import new_id, utc_now
+from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.service.base.page import PageRequest
+from ragkv.service.base.status import Status
+from ragkv.service.base.table_base import Base
+from ragkv.service.base.tables import (
     ApiKeyRow,
     CollectionRow,
     DataSourceRow,
@@ -53,19 +33,39 @@ from ragkv.db.tables import (
     FeedbackRow,
     JobRow,
 )
-from ragkv.errors import Conflict, NotFound, Unavailable
-from ragkv.evaluation.outcome import GivenQuestion
-from ragkv.evaluation.runs import RunRequest, cancel_run, start_run
-from ragkv.ids import new_id, utc_now
-from ragkv.page import PageRequest
-from ragkv.parts import Parts
-from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.vectors import Point, Vectors
-from ragkv.status import Status
-from ragkv.tenancy import CollectionRef, KVOwner
-from ragkv.upkeep.admin import pin
-from ragkv.upkeep.cleaning import clean
-from ragkv.upkeep.rules import KVRulePatch, change_rule
+from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.checks.cleaning import clean
+from ragkv.service.collections.collections import amend_collection, make_collection
+from ragkv.service.collections.statements import collection_changed
+from ragkv.service.data_sources.data_sources import (
+    add_data_source,
+    change_data_source,
+    remove_data_source,
+    request_sync,
+    retry_files,
+)
+from ragkv.service.data_sources.sync_lease import SyncLease
+from ragkv.service.data_sources.syncing import sync_now
+from ragkv.service.documents.changes import retry_document
+from ragkv.service.documents.documents import delete_document, document_file, label, store_document
+from ragkv.service.documents.listing import DocumentFilter, matching_ids
+from ragkv.service.documents.mail_attachments import document_detail, settle_attachments
+from ragkv.service.documents.metadata import Metadata
+from ragkv.service.documents.statements import document_by_id, forget_documents, locked, start_over
+from ragkv.service.evaluations.outcome import GivenQuestion
+from ragkv.service.evaluations.runs import RunRequest, cancel_run, start_run
+from ragkv.service.files.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
+from ragkv.service.files.file_batches import attach_batch, cancel_batch
+from ragkv.service.files.stores import list_stores
+from ragkv.service.files.uploads import keep_file
+from ragkv.service.keys.keys import issue_key, revoke_key
+from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
+from ragkv.service.kv_admin.usage import pin
+from ragkv.service.parts import Parts
+from ragkv.service.questions.feedback import give_feedback
+from ragkv.service.questions.feedback_statements import add_feedback
+from ragkv.service.questions.statements import record_question
+from ragkv.service.webhooks.webhooks import make_webhook
 from tests.support.qdrant_server import QdrantServer
 
 MOST_TRANSACTIONS = 40
@@ -223,10 +223,12 @@ def test_a_document_that_is_uploaded_while_a_sync_deletes_it_stays(parts: Parts,
     def attempt(number: int) -> bool:
         body, uploaded = b"file %d" % number, list[str]()
         (inbox / "a.md").write_bytes(body)
-        sync_now(source.id, parts, lambda tally: True)
+        sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
         (inbox / "a.md").unlink()
         with before_transaction(number, lambda: uploaded.append(stored("a.md", body, parts)), parts) as acted:
-            assert sync_now(source.id, parts, lambda tally: True).deleted == 1
+            assert (
+                sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, lambda tally: True).deleted == 1
+            )
         assert [content(document_id, parts) for document_id in uploaded] == [body] * acted[0]
         return acted[0]
 

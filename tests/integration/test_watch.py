@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from ragkv.catalog.watch import CollectionWatch
-from ragkv.db.database import Database
-from ragkv.db.documents import start_over
-from ragkv.db.ingestion import Lease
-from ragkv.db.tables import DocumentRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.tenancy import CollectionRef
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import DocumentRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.lease import Lease
+from ragkv.service.documents.statements import start_over
+from ragkv.service.documents.watch import CollectionWatch
 from tests.support.wrong_clock import clock_ahead
 
 

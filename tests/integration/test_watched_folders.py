@@ -10,19 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ragkv.catalog.data_sources import (
+from ragkv.errors import Rejected
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.tables import DataSourceRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.data_sources.data_sources import (
     DataSourceView,
     add_data_source,
     change_data_source,
     data_source_view,
     folder_changed,
 )
-from ragkv.catalog.syncing import sync_next, sync_now
-from ragkv.db.tables import DataSourceRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.errors import Rejected
-from ragkv.parts import Parts
+from ragkv.service.data_sources.syncing import sync_next, sync_now
+from ragkv.service.parts import Parts
 from tests.support.over_http import Client, wait_until
 from workers.data_sources import DataSources
 from workers.watching import Watching
@@ -98,9 +98,9 @@ def test_a_change_during_a_sync_makes_another_due(parts: Parts, inbox: Path):
         folder_changed(source.id, parts.database)
         return True
 
-    sync_now(source.id, parts, change)
-    assert sync_next(parts, lambda tally: True) is not None
-    assert sync_next(parts, lambda tally: True) is None
+    sync_now(source.id, parts.intake, parts.removal, parts.worker_counters, change)
+    assert sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True) is not None
+    assert sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True) is None
 
 
 def test_it_ends_when_it_is_switched_off_paused_or_removed(parts: Parts, inbox: Path):

@@ -24,19 +24,19 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ragkv.catalog.changes import retry_document
-from ragkv.catalog.webhooks import MAX_WEBHOOKS, make_webhook
-from ragkv.db.database import Database
-from ragkv.db.tables import DocumentRow, WebhookDeliveryRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.db.webhooks import READY_EVENT, announce
 from ragkv.errors import Conflict, Rejected
 from ragkv.ids import utc_now
-from ragkv.parts import Parts
-from ragkv.upkeep.pruning import prune
-from ragkv.webhooks import delivery
-from ragkv.webhooks.address import Target, resolve, target_of
-from ragkv.webhooks.delivery import AT_ONCE, DELAYS_S, OF_TENANT, Courier
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import DocumentRow, WebhookDeliveryRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.checks.pruning import prune
+from ragkv.service.documents.changes import retry_document
+from ragkv.service.parts import Parts
+from ragkv.service.webhooks import delivery
+from ragkv.service.webhooks.address import Target, resolve, target_of
+from ragkv.service.webhooks.delivery import AT_ONCE, DELAYS_S, OF_TENANT, Courier
+from ragkv.service.webhooks.statements import READY_EVENT, announce
+from ragkv.service.webhooks.webhooks import MAX_WEBHOOKS, make_webhook
 from tests.support.over_http import Client, assert_problem, upload
 
 HERE = frozenset({"127.0.0.1", "localhost"})

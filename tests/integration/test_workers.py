@@ -15,18 +15,24 @@ from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
 from ingest.progress import Interrupted
-from ragkv.catalog.documents import DocumentView, accept_document, delete_document, document_view, store_document
-from ragkv.catalog.requeue import refresh_outdated, requeue_stuck
-from ragkv.db.ingestion import LEASE, Lease
-from ragkv.db.tables import ChunkRow, DocumentRow, KVEntryRow
-from ragkv.db.tenants import ensure_collection
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
-from ragkv.kv_format import KVFormat
-from ragkv.parts import Parts
+from ragkv.kv.format import KVFormat
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.status import REREAD, Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow, KVEntryRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.documents import (
+    DocumentView,
+    accept_document,
+    delete_document,
+    document_view,
+    store_document,
+)
+from ragkv.service.documents.lease import LEASE, Lease
+from ragkv.service.documents.requeue import requeue_stuck
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.status import REREAD, Status
 from tests.conftest import ingest_over, lend_models
 from tests.support.documents import LONG, kv_files
 from tests.support.hostile_files import pdfs
@@ -201,10 +207,10 @@ class TestIngesting:
 
         other = Parts(msgspec.structs.replace(settings, chunk_tokens=128))
         lend_models(other, ingest)
-        assert refresh_outdated(other) == 1
+        assert other.refresh_outdated() == 1
         assert ingest_document(document_id, ingest_over(other, ingest)) is IngestOutcome.READY
         assert view(other, document_id).chunks < before
-        assert refresh_outdated(other) == 0
+        assert other.refresh_outdated() == 0
         other.close()
 
     def test_another_tokenizer_or_encoder_in_the_same_place_has_documents_read_again(
@@ -219,10 +225,10 @@ class TestIngesting:
                 True,
                 parts.model_fingerprint,
             )
-            assert refresh_outdated(other) == 1
+            assert other.refresh_outdated() == 1
             assert view(parts, document_id).stage == REREAD
             ingest_document(document_id, ingest_over(other, ingest))
-            refresh_outdated(parts)
+            parts.refresh_outdated()
             ingest_document(document_id, ingest)
 
     def test_other_weights_in_the_same_place_have_only_the_kv_made_again(
@@ -240,7 +246,7 @@ class TestIngesting:
             parts.index_fingerprint,
             True,
         )
-        assert refresh_outdated(other) == 1
+        assert other.refresh_outdated() == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
         ingest_document(document_id, ingest_over(other, ingest))
         assert len(kv_files(other) - before) == view(parts, document_id).chunks
@@ -255,7 +261,7 @@ class TestIngesting:
         other = Parts(settings)
         lend_models(other, ingest)
 
-        assert refresh_outdated(other) == 1
+        assert other.refresh_outdated() == 1
         place = other.default_collection
         assert list(other.source.indexed_documents(place.tenant_id, place.collection_id)) == [document_id]
         ingest_document(document_id, ingest_over(other, ingest))
@@ -271,7 +277,7 @@ class TestIngesting:
 
         other = Parts(msgspec.structs.replace(settings, instructions="Answer in one word."))
         lend_models(other, ingest)
-        assert refresh_outdated(other) == 1
+        assert other.refresh_outdated() == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
         stages: list[str] = []
         ingest_document(document_id, ingest_over(other, ingest), lambda stage, *_: stages.append(stage))
@@ -288,7 +294,7 @@ class TestIngesting:
         before = kv_files(parts)
         other = Parts(msgspec.structs.replace(settings, kv_format=kv_format))
 
-        assert refresh_outdated(other) == 1
+        assert other.refresh_outdated() == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
         worker = IngestParts(other)
         assert ingest_document(document_id, worker) is IngestOutcome.READY

@@ -10,15 +10,15 @@ import pytest
 from click.testing import CliRunner, Result
 from transformers import LlamaConfig
 
-from ingest.writer.corpus import chunks_of_files
-from ingest.writer.division import digest_of, read_record
-from ingest.writer.run import STATE, Plan, Run
-from ingest.writer.samples import Sample
-from ingest.writer.train import Course
+from bench.writer.corpus import chunks_of_files
+from bench.writer.division import digest_of, read_record
+from bench.writer.run import STATE, Plan, Run
+from bench.writer.samples import Sample
+from bench.writer.train import Course
 from ragkv.cli import main
-from ragkv.parts import Parts
+from ragkv.prefill.writer import ADAPTER, read_card, write_card
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.writer import ADAPTER, read_card, write_card
 from tests.engine.tiny import TINY, save_tiny
 
 ROOT = Path(__file__).parents[2]
@@ -122,7 +122,7 @@ def test_passages_of_known_questions_are_trained_on_and_never_held_out(parts: Pa
 def test_a_training_that_is_broken_off_between_two_validations_is_kept_to_its_last_update(
     parts: Parts, documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("ingest.writer.run.SAVE_AFTER_S", 0.0)
+    monkeypatch.setattr("bench.writer.run.SAVE_AFTER_S", 0.0)
     folder = tmp_path / "writer"
 
     def break_off(samples: int, kl: float) -> None:

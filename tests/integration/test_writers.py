@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from ingest.parts import IngestParts
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Unavailable
-from ragkv.parts import Parts
-from ragkv.writer import ADAPTER, CONFIG, Gate, read_card, write_card
+from ragkv.prefill.writer import ADAPTER, CONFIG, Gate, read_card, write_card
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.parts import Parts
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.made_writers import GOOD, card
 from tests.support.over_http import Client, assert_problem, client_of

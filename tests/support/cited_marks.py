@@ -20,8 +20,8 @@ from ragkv.answer.cite import cite
 from ragkv.answer.question import Citation
 from ragkv.answer.sentences import sentences
 from ragkv.chunk import Passage
-from ragkv.db.chunks import CHUNK_KEYS, chunks_of, to_chunk
-from ragkv.db.database import Database
+from ragkv.service.base.database import Database
+from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, to_chunk
 from ragkv.text import page_label, scrub
 from tests.integration.test_pages import text_under, words
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from ragkv.access.caller import KeyScope
-from ragkv.access.keys import IssuedKey, issue_key
-from ragkv.db.database import Database
-from ragkv.db.tenants import ensure_collection
+from ragkv.service.base.caller import KeyScope
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.keys.keys import IssuedKey, issue_key
 
 
 def issue_key_by_name(

@@ -1,7 +1,7 @@
 """Cards of writers that were trained, and the figures of one that passed its evaluation."""
 
 from ragkv.ids import utc_now
-from ragkv.writer import Card, Gate
+from ragkv.prefill.writer import Card, Gate
 
 GOOD = Gate(contexts=32, kl=0.05, plain_kl=0.16, kl_ratio_upper=0.6, nll=1.0, plain_nll=1.1, one_chunk_kl=0.03)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.requeue import stuck_ids
+from ragkv.service.documents.requeue import stuck_ids
 from tests.support.over_http import Client
 
 SERVED = "SmolLM2-135M-Instruct"

@@ -21,7 +21,7 @@ from api.app import create_app
 from api.command import listen
 from api.http.draining import Draining
 from api.http.server import Server
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"
 HERE = "http://127.0.0.1"

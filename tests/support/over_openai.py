@@ -10,10 +10,10 @@ from openai import OpenAI
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
-from ragkv.catalog.requeue import stuck_ids
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.models import public_name
-from ragkv.parts import Parts
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.documents.requeue import stuck_ids
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
 from tests.support.echo_engine import EchoEngine

@@ -8,9 +8,9 @@ import msgspec
 import numpy as np
 from sqlalchemy import Connection, insert
 
-from ragkv.db.dump import reflected
-from ragkv.parts import Parts
 from ragkv.retrieve.embed import embed_chunks
+from ragkv.service.backup.dump import reflected
+from ragkv.service.parts import Parts
 
 REVISION = "0007"
 TENANT, OTHER, COLLECTION, ATTIC = "1" * 32, "2" * 32, "3" * 32, "4" * 32

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from ragkv.answer.question import Answer, Question, Timings, Turn, Usage
-from ragkv.answer_cache.cache import AnswerCache, CacheRule, Look
-from ragkv.answer_cache.ring import AnswerRing, AnswerRoom
 from ragkv.chunk import Chunk
-from ragkv.embedded_redis import EmbeddedRedis
-from ragkv.redis_client import connect
 from ragkv.retrieve.vectors import Vectors
+from ragkv.service.answer_cache.cache import AnswerCache, CacheRule, Look
+from ragkv.service.answer_cache.ring import AnswerRing, AnswerRoom
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.redis import connect
 from ragkv.settings import Settings
 
 ASKED = Question("t", "c", "Who wrote the first program?")

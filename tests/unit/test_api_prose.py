@@ -7,7 +7,7 @@ import pytest
 
 from api.app import create_app
 from api.schema.document import Json, document_of
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 VERBS = frozenset({

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ragkv.catalog.attribute_filter import Comparison, Compound, predicate_of
+from ragkv.service.documents.attribute_filter import Comparison, Compound, predicate_of
 
 FACTS = {"year": 2024, "title": "Annual report", "draft": False, "tags": ["a", "b"], "size": 1.5}
 

@@ -24,7 +24,7 @@ from bench.gpu.streams import StreamRow
 from bench.serving.report import ServeRow
 from bench.ttft import TtftRow
 from ragkv.errors import Rejected
-from ragkv.kv_format import KVFormat
+from ragkv.kv.format import KVFormat
 
 TOOL = """#!/bin/sh
 echo "NVIDIA H200, NVL, 570.86.15, 143771, 2048"

@@ -16,7 +16,7 @@ from bench.ttft import _passages
 from ragkv.chunk import Chunk
 from ragkv.cli import main
 from ragkv.errors import Rejected
-from ragkv.parts import Parts
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 LOAD = Plan(clients=1, rate=None, context=64, answer=2, questions=1, rounds=1, modes=("stitched",))

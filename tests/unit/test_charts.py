@@ -8,8 +8,8 @@ import pytest
 from api.admin.charts import BOTTOM, TOP, AxisScale, Measurement, first_token_chart, history_chart, origin_chart
 from api.admin.evaluations import DRAWN, fidelity_chart, retrieval_chart
 from api.admin.format import duration, faster, number, percent
-from ragkv.evaluation.outcome import EvaluationRun, FidelityFigures, RetrievalFigures
-from ragkv.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
+from ragkv.service.evaluations.outcome import EvaluationRun, FidelityFigures, RetrievalFigures
+from ragkv.service.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 

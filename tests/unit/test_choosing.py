@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ragkv.choosing import DEFAULT_CHOICE, Choice
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
+from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
 from ragkv.stitch.select import attention_weights
 
 

@@ -6,17 +6,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
-from ingest.compress.compressor import Compressor, rows_of
-from ingest.compress.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, WINDOW, kept_tokens
-from ingest.compress.view import Watcher
-from ingest.precompute import precompute
-from ingest.prefill import Prefiller
 from ragkv.chunk import Chunk
-from ragkv.compression import COMPRESSING, Compression, CompressionMethod
+from ragkv.kv.compression import COMPRESSING, Compression, CompressionMethod
+from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import QCACHE_BLOCK
+from ragkv.prefill.compressor import Compressor, rows_of
+from ragkv.prefill.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, WINDOW, kept_tokens
+from ragkv.prefill.precompute import precompute
+from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.view import Watcher
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,

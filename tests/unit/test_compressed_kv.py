@@ -10,14 +10,14 @@ from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk, Passage
-from ragkv.compression import Compression, CompressionMethod
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import PARAM, plan_to_wire, planned_of
 from ragkv.errors import Corrupt, Rejected
+from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.file import PlainKV, read_kv
+from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
 from ragkv.span import Span, tokens_within
 from ragkv.stitch.located import LocatedPassage, locate
 from ragkv.stitch.plan import StitchPlan

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from api.access.concurrency import ConcurrencyLimits
-from ragkv.access.caller import Caller
 from ragkv.errors import Throttled
+from ragkv.service.base.caller import Caller
 from ragkv.settings import Settings
 
 

@@ -5,8 +5,8 @@ from functools import partial
 import pytest
 from obstore.store import from_url
 
-from ragkv.data_sources.location import allowed_locations, location_of, root_of
 from ragkv.errors import Forbidden, Rejected
+from ragkv.service.data_sources.location import allowed_locations, location_of, root_of
 
 CONFIG = {
     "s3": {},

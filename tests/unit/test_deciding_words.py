@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.answer_cache.guards import differ_in_one_word, may_share_answer, same_deciding_words
+from ragkv.service.answer_cache.guards import differ_in_one_word, may_share_answer, same_deciding_words
 
 SAME = [
     ("दुख क्या है?", "दुख क्या है"),

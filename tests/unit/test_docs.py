@@ -8,7 +8,7 @@ import click
 import pytest
 
 from ragkv.cli import main
-from ragkv.writer import SUFFICIENT_KL
+from ragkv.prefill.writer import SUFFICIENT_KL
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

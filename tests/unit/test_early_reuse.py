@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from ingest.announce import AHEAD_TOKENS, Announcer
 from ragkv.answer.incoming import Coming, IncomingKV, worth_awaiting
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.chunk import Chunk, Passage
@@ -22,6 +21,7 @@ from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import FOLDER, AnnouncedBatch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
+from ragkv.prefill.announce import AHEAD_TOKENS, Announcer
 from ragkv.stitch.located import locate
 from tests.support.made_kv import some_kv
 

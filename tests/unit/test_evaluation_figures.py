@@ -2,9 +2,9 @@
 
 import pytest
 
-from ragkv.evaluation.figures import fidelity_figures, retrieval_figures
-from ragkv.evaluation.known import supporting
-from ragkv.evaluation.outcome import FidelityOutcome, GivenPassage, RetrievalOutcome
+from ragkv.service.evaluations.figures import fidelity_figures, retrieval_figures
+from ragkv.service.evaluations.known import supporting
+from ragkv.service.evaluations.outcome import FidelityOutcome, GivenPassage, RetrievalOutcome
 
 
 def outcome(**given: object) -> FidelityOutcome:

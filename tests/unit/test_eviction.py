@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import Rejected
-from ragkv.eviction import EVICTION, Entry, known_policy, warmer
+from ragkv.kv.eviction import EVICTION, Entry, known_policy, warmer
 from ragkv.settings import Settings
 
 HALF_LIFE_S = 100.0

@@ -33,15 +33,18 @@ from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.rivals import RIVALS
 from bench.fidelity.run import padded
 from bench.fidelity.table import table_of
+from bench.known_questions import KnownQuestion, read_questions
 from bench.records import Records, digest_of
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.service import in_prompt_order
-from ragkv.choosing import Choice
 from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.engine.protocol import Generate, Output
 from ragkv.errors import Rejected
-from ragkv.evaluation.metrics import (
+from ragkv.ids import utc_now
+from ragkv.kv.key import KeyMaker
+from ragkv.prefill.writer import ADAPTER, Card, Gate, write_card
+from ragkv.service.evaluations.metrics import (
     best_f1,
     exact_match,
     gain_kept,
@@ -53,15 +56,12 @@ from ragkv.evaluation.metrics import (
     normalised,
     resamples,
 )
-from ragkv.ids import utc_now
-from ragkv.known_questions import KnownQuestion, read_questions
-from ragkv.kv.key import KeyMaker
-from ragkv.parts import Parts
-from ragkv.policies import POLICIES
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from ragkv.span import Span
+from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
-from ragkv.writer import ADAPTER, Card, Gate, write_card
+from ragkv.stitch.policies import POLICIES
 from tests.support.echo_engine import EchoEngine
 
 ROOT = Path(__file__).parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import OutOfSpace
-from ragkv.files import FileStore
+from ragkv.service.base.file_store import FileStore
 from tests.support.synced import synced
 
 

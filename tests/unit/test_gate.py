@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.access.caller import KEY_SCOPES
-from ragkv.access.gate import Gate
-from ragkv.access.rate import RateLimit
-from ragkv.db.database import Database
 from ragkv.errors import Unauthorised
-from ragkv.redis_client import connect
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.base.caller import KEY_SCOPES
+from ragkv.service.base.database import Database
+from ragkv.service.base.redis import connect
 from ragkv.settings import Settings
 from tests.conftest import copy_template
 from tests.support.issued_keys import issue_key_by_name

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from ragkv.kv.format import KVFormat
 from ragkv.kv.host import HostCache
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
 from tests.support.made_kv import LAYOUT, some_kv
 
 HEADER = 1024

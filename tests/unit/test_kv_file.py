@@ -18,10 +18,10 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.ids import utc_now
 from ragkv.kv import pieces
 from ragkv.kv.file import PARTIAL, load_kv, read_kept, read_kv, read_qcache, read_shape, write_kv
+from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
 from tests.support.made_kv import KEY, LAYOUT, some_kv
 from tests.support.synced import synced
 
@@ -192,7 +192,7 @@ import os, sys, torch
 from pathlib import Path
 from ragkv.kv.host import HostCache
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
+from ragkv.kv.format import KVFormat
 from tests.support.made_kv import KEY, LAYOUT, some_kv
 from tests.support.synced import synced
 

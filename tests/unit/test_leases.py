@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from ragkv.db.database import Database
-from ragkv.db.ingestion import LATELY, Lease
-from ragkv.db.tables import DocumentRow, JobRow
-from ragkv.db.tenants import ensure_collection
 from ragkv.errors import Conflict
 from ragkv.ids import new_id, utc_now
+from ragkv.service.base.database import Database
+from ragkv.service.base.tables import DocumentRow, JobRow
+from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.lease import LATELY, Lease
 from tests.conftest import copy_template
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ragkv.answer.sentences import sentences
-from ragkv.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.retrieve.links import TitledChunk, TitleLinks, names
 from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents
+from ragkv.service.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.text import MAX_MARKS, normalised
 from tests.support.growth import QUADRATIC, growth
 

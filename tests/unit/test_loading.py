@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ragkv.errors import Rejected, Unavailable
-from ragkv.loading import Loading
+from ragkv.service.base.loading import Loading
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from bench.measured_code import code_digest, modules_of, package_versions
 def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A command that imports a module, which imports another inside a function, and parts, which have all."""
     files = {
-        "bench/command.py": "from ragkv import figures\nfrom ragkv.parts import Parts\n",
+        "bench/command.py": "from ragkv import figures\nfrom ragkv.service.parts import Parts\n",
         "ragkv/__init__.py": "",
         "ragkv/figures.py": "def mean():\n    from ragkv.numbers import add\n",
         "ragkv/numbers.py": "import ragkv.figures\n",
-        "ragkv/parts.py": "import ragkv.database\n",
+        "ragkv/service/parts.py": "import ragkv.database\n",
         "ragkv/database.py": "",
         "ragkv/connector/__init__.py": "",
         "ragkv/connector/worker.py": "",
@@ -47,9 +47,9 @@ def test_what_parts_bring_with_them_does_not(tree: Path):
 
 def test_figures_of_fidelity_depend_on_all_that_computes_them():
     needed = {
-        "bench.fidelity.methods", "bench.fidelity.report", "bench.retrieval", "ingest.capture", "ingest.precompute",
-        "ingest.compress.methods", "ingest.writer.adapter", "ragkv.answer.planner", "ragkv.kv.layout", "ragkv.chunk",
-        "ragkv.connector.worker", "ragkv.engine.local", "ragkv.evaluation.fidelity", "ragkv.evaluation.metrics",
+        "bench.fidelity.methods", "bench.fidelity.report", "bench.retrieval", "ragkv.prefill.capture", "ragkv.prefill.precompute",
+        "ragkv.prefill.methods", "ragkv.prefill.adapter", "ragkv.answer.planner", "ragkv.kv.layout", "ragkv.chunk",
+        "ragkv.connector.worker", "ragkv.engine.local", "ragkv.service.evaluations.fidelity", "ragkv.service.evaluations.metrics",
         "ragkv.kv.store", "ragkv.retrieve.retriever", "ragkv.span", "ragkv.stitch.select", "ragkv.tokenizer",
     }  # fmt: skip
     found = modules_of("bench.fidelity.evaluate")

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.upkeep.gauges import Gauges, RowCounts, WorkerLoad, render
+from ragkv.service.health.gauges import Gauges, RowCounts, WorkerLoad, render
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)

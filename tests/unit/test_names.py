@@ -2,8 +2,8 @@
 
 import pytest
 
-from ragkv.access.caller import KEY_SCOPES, Caller
 from ragkv.errors import Rejected
+from ragkv.service.base.caller import KEY_SCOPES, Caller
 from ragkv.text import clean_name
 from ragkv.urls import is_loopback
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from ragkv.errors import Rejected
-from ragkv.page import Id, Moment, from_cursor, to_cursor
+from ragkv.service.base.page import Id, Moment, from_cursor, to_cursor
 
 ID = "0" * 32
 PLACE = tuple[Moment, Id]

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from ragkv.cli.status import status
-from ragkv.db.migrate import migrate
 from ragkv.errors import RagKVError
-from ragkv.parts import Parts
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.retrieve.vectors import Vectors
+from ragkv.service.base.migrate import migrate
+from ragkv.service.base.shown_settings import shown_settings
+from ragkv.service.health import condition
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.shown_settings import shown_settings
-from ragkv.upkeep import condition
 
 SECRET = "hunter2"
 NOBODY = f"svc:{SECRET}@127.0.0.1:9"

@@ -19,9 +19,20 @@ from bench.plan import measured_bandwidths, measured_prefill
 from bench.plan import plan as plan_command
 from ragkv.errors import NotFound, Rejected
 from ragkv.kv.file import PlainKV, block_means, write_kv
-from ragkv.kv_format import KVFormat, qcache_layers, share_of
-from ragkv.planning.plan import CHUNK_TOKENS, DISK, MEMORY, TIERS, CostPlan, Device, Load, by_name, plan, prefill_rate
-from ragkv.planning.shape import known_models, shape_of
+from ragkv.kv.format import KVFormat, qcache_layers, share_of
+from ragkv.service.planning.plan import (
+    CHUNK_TOKENS,
+    DISK,
+    MEMORY,
+    TIERS,
+    CostPlan,
+    Device,
+    Load,
+    by_name,
+    plan,
+    prefill_rate,
+)
+from ragkv.service.planning.shape import known_models, shape_of
 from ragkv.settings import Settings
 
 # Bytes a token in KiB, and on H100s of 989 TFLOPS at 50%, 8,192 tokens: tokens a second, seconds, GB/s where loading

@@ -1,11 +1,11 @@
 import pytest
 
 from api.v1.ask import AskBody
-from ragkv.access.caller import Caller
-from ragkv.policies import ALIASES, POLICIES, policy_name
+from ragkv.service.base.caller import Caller
+from ragkv.service.base.tenancy import CollectionRef
 from ragkv.settings import BLOCK_SIZES
+from ragkv.stitch.policies import ALIASES, POLICIES, policy_name
 from ragkv.stitch.select import block_size_of
-from ragkv.tenancy import CollectionRef
 
 
 @pytest.mark.parametrize("policy", POLICIES)

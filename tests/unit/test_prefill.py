@@ -15,10 +15,10 @@ from transformers import (
     StableLmConfig,
 )
 
-from ingest.capture import modules_with_rotation
-from ingest.prefill import QCACHE_VIEW, Prefiller
+from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.layout import layout_of
-from ragkv.kv_format import QCACHE_BLOCK
+from ragkv.prefill.capture import modules_with_rotation
+from ragkv.prefill.prefill import QCACHE_VIEW, Prefiller
 
 TINY = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.statistics.prefill_cost import CostModel, PrefillRun, fit
+from ragkv.service.statistics.prefill_cost import CostModel, PrefillRun, fit
 
 TRUE = CostModel(per_prompt=20.0, per_token=0.3, per_pair=0.0001)
 

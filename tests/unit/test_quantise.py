@@ -10,10 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.kv.file import PackedKV, PlainKV, read_kv, read_qcache, read_shape, write_kv
+from ragkv.kv.format import GRIDS, KVFormat, share_of
 from ragkv.kv.layout import Layout
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import GRIDS, KVFormat, share_of
 
 LAYOUT = Layout(layers=12, q_heads=9, kv_heads=3, head_dim=64, dtype=torch.bfloat16)
 QUANTISED = [KVFormat.INT8, KVFormat.INT4]

@@ -8,13 +8,13 @@ import pytest
 
 from ragkv.answer.question import Question
 from ragkv.answer.recompute import DEFAULT_RATIO, Recomputing
-from ragkv.compression import Compression, CompressionMethod
+from ragkv.kv.compression import Compression, CompressionMethod
+from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.store import KVStore
-from ragkv.kv_format import KVFormat
+from ragkv.prefill.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
 from ragkv.settings import Settings
 from ragkv.stitch.located import locate
-from ragkv.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
 from tests.support.made_kv import chunk_kv
 from tests.support.made_writers import GOOD, card
 from tests.unit.test_compressed_kv import PASSAGES, some_of

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 
-from ragkv.kv_format import QCACHE_BLOCK
+from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.select import (
     SELECTORS,

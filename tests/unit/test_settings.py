@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import Rejected
-from ragkv.policies import ALIASES
 from ragkv.settings import CLIENT_KEY, PREFIX, SETTINGS_FILE, Settings
+from ragkv.stitch.policies import ALIASES
 
 ROOT = Path(__file__).parents[2]
 SETTINGS_PAGE = ROOT / "docs" / "SETTINGS.md"

@@ -2,8 +2,8 @@
 
 import pytest
 
+from ragkv.service.base.shown_settings import shown_settings
 from ragkv.settings import Settings
-from ragkv.shown_settings import shown_settings
 from ragkv.urls import HIDDEN, without_secrets
 
 

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.access.caller import KEY_SCOPES, Person, TenantName
-from ragkv.access.gate import Gate
-from ragkv.access.rate import RateLimit
-from ragkv.access.rights import Rights
-from ragkv.access.sessions import SignedIn
-from ragkv.db.database import Database
-from ragkv.embedded_redis import EmbeddedRedis
 from ragkv.errors import Forbidden, Rejected, Throttled, Unauthorised
-from ragkv.redis_client import connect
+from ragkv.service.access.gate import Gate
+from ragkv.service.access.rate import RateLimit
+from ragkv.service.access.rights import Rights
+from ragkv.service.access.sessions import SignedIn
+from ragkv.service.access.sign_in import Grant, read_grants, sign_in_of
+from ragkv.service.base.caller import KEY_SCOPES, Person, TenantName
+from ragkv.service.base.database import Database
+from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.redis import connect
+from ragkv.service.base.shown_settings import shown_settings
 from ragkv.settings import Settings
-from ragkv.shown_settings import shown_settings
-from ragkv.sign_in import Grant, read_grants, sign_in_of
 from ragkv.urls import is_private_transport
 
 RIGHT = {

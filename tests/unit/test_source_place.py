@@ -3,7 +3,7 @@
 import pytest
 
 from api.admin.source import TextRange, mark
-from ragkv.catalog.listing import ChunkKV, ChunkView
+from ragkv.service.documents.listing import ChunkKV, ChunkView
 
 CHUNK = ChunkView(
     id="x:0",

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ragkv.choosing import Choice
 from ragkv.span import Span, merge, split, tokens_within, total_tokens
+from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 from tests.support.hash_seeds import results_by_seed
 

@@ -15,9 +15,9 @@ from bench.tiers.costs import Bandwidths, Costs, Read
 from bench.tiers.replay import Replay, Tier
 from bench.tiers.workload import Request, Workload, zipf
 from ragkv.errors import Rejected
-from ragkv.eviction import EVICTION, Entry, known_policy
-from ragkv.planning.plan import Device
-from ragkv.planning.shape import shape_of
+from ragkv.kv.eviction import EVICTION, Entry, known_policy
+from ragkv.service.planning.plan import Device
+from ragkv.service.planning.shape import shape_of
 
 HALF_LIFE_S = 5.0
 SEEDS = range(12)

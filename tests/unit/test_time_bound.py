@@ -2,7 +2,7 @@
 
 import pytest
 
-from ragkv.answer_cache.guards import is_time_bound
+from ragkv.service.answer_cache.guards import is_time_bound
 
 BOUND = [
     "What is on the menu today?",

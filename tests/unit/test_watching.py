@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.data_sources import watching
-from ragkv.data_sources.folder import FolderFiles
 from ragkv.errors import Unavailable
+from ragkv.service.data_sources import watching
+from ragkv.service.data_sources.folder import FolderFiles
 from tests.support.over_http import wait_until
 
 QUIET_MS = 50
@@ -144,8 +144,8 @@ def test_a_kernel_without_a_watch_left_is_the_reason(tmp_path: Path):
     script = """
         import os, resource, sys, threading
         from pathlib import Path
-        from ragkv.data_sources import watching
-        from ragkv.data_sources.folder import FolderFiles
+        from ragkv.service.data_sources import watching
+        from ragkv.service.data_sources.folder import FolderFiles
         from ragkv.errors import Unavailable
 
         real = watching._refuse_network

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ragkv.choosing import Choice
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import (
     MAX_NAME_CHARS,
@@ -20,6 +19,7 @@ from ragkv.engine.wire import (
 )
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
+from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PLAN = StitchPlan(

@@ -8,22 +8,20 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from ingest.prefill import Prefiller
-from ingest.writer.division import read_record, write_record
-from ingest.writer.evaluate import evaluate, ratio_upper
-from ingest.writer.reading import Reader, Tail, distances, grouped
-from ingest.writer.samples import Sample, Samples
-from ingest.writer.settle import STRENGTHS, settle
-from ingest.writer.train import HIDDEN_WEIGHT, Course, Trainer
-from ingest.writer.trainable import TrainableAdapter
+from bench.writer.division import read_record, write_record
+from bench.writer.evaluate import evaluate, ratio_upper
+from bench.writer.reading import Reader, Tail, distances, grouped
+from bench.writer.samples import Sample, Samples
+from bench.writer.settle import STRENGTHS, settle
+from bench.writer.train import HIDDEN_WEIGHT, Course, Trainer
+from bench.writer.trainable import TrainableAdapter
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
 from ragkv.models import Fingerprints
-from ragkv.span import Span
-from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.writer import (
+from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.writer import (
     ADAPTER,
     CONFIG,
     MAX_ONE_CHUNK_KL,
@@ -35,6 +33,8 @@ from ragkv.writer import (
     write_card,
     writer_before,
 )
+from ragkv.span import Span
+from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from tests.support.made_writers import GOOD, card
 
 TINY = {
@@ -169,8 +169,8 @@ class TestTraining:
         self, model, monkeypatch, at_once: int, kept: int
     ):
         """Merged weights and a second writing save work and memory, and change nothing."""
-        monkeypatch.setattr("ingest.writer.train.TOKENS_AT_ONCE", at_once)
-        monkeypatch.setattr("ingest.writer.train.KEPT_BYTES", kept)
+        monkeypatch.setattr("bench.writer.train.TOKENS_AT_ONCE", at_once)
+        monkeypatch.setattr("bench.writer.train.KEPT_BYTES", kept)
         beside = self.trainer(copy.deepcopy(model), Course(samples=2, seconds=1e9))
         ours = self.trainer(model, Course(samples=2, seconds=1e9))
         for one in (beside, ours):
@@ -235,14 +235,14 @@ class TestTraining:
         with trainer._adapter.at_strength(STRENGTHS[1]):
             just_passing = trainer.validate(alone=True).kl
             weights = trainer._adapter.merged_weights()
-        monkeypatch.setattr("ingest.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
+        monkeypatch.setattr("bench.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
 
         assert settle(trainer, trainer._adapter) == STRENGTHS[1]
         for name, weight in trainer._adapter.merged_weights().items():
             torch.testing.assert_close(weight, weights[name])
 
     def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
-        monkeypatch.setattr("ingest.writer.settle.MARGIN", -1.0)
+        monkeypatch.setattr("bench.writer.settle.MARGIN", -1.0)
         trainer = self.trainer(model, Course(samples=2, seconds=600))
         trainer.run(Samples(NEAR, 0), lambda done, losses: None)
 

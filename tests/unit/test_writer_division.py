@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ingest.writer.corpus import cut
-from ingest.writer.division import (
+from bench.writer.corpus import cut
+from bench.writer.division import (
     LEAST_NEIGHBOURHOODS,
     NEIGHBOURS,
     Division,
@@ -15,7 +15,7 @@ from ingest.writer.division import (
     read_record,
     write_record,
 )
-from ingest.writer.samples import Sample, Samples
+from bench.writer.samples import Sample, Samples
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
 from ragkv.tokenizer import Tokenizer

@@ -1,0 +1,221 @@
+"""One training run of a writer, from a collection's chunks to an adapter folder with its card."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+import torch
+
+from bench.writer.corpus import cut
+from bench.writer.division import digest_of, divide, read_record, write_record
+from bench.writer.evaluate import evaluate
+from bench.writer.reading import Reader
+from bench.writer.samples import SIZES, Sample, Samples
+from bench.writer.settle import settle
+from bench.writer.train import Course, Tokens, Trainer
+from bench.writer.trainable import RANK, TrainableAdapter
+from ragkv.chunk import Chunk
+from ragkv.errors import NotFound, Rejected
+from ragkv.ids import utc_now
+from ragkv.models import public_name
+from ragkv.prefill.prefixed import load_model
+from ragkv.prefill.writer import Card, Gate, read_whole, write_card
+from ragkv.service.parts import Parts
+from ragkv.settings import Settings
+from ragkv.tokenizer import Tokenizer
+
+VALIDATION = 12
+EVERY = 40
+"""Contexts between two validations, after each of which the run is saved."""
+SAVE_AFTER_S = 300.0
+"""How much of a training is lost at most where it is broken off: with a large model 40 contexts take an hour."""
+CHUNK_TOKENS = 160
+"""Tokens of a chunk that are trained on, at most: more cost more than they teach. It is evaluated as it is ingested."""
+STATE = "training.pt"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A planned training: its course, the number of contexts held out for evaluation, and the folder of the adapter.
+    unanswered: share of the training's questions that the model answers itself. data: what is trained on, in words.
+    float32: compute in it, whatever the model's dtype."""
+
+    folder: Path
+    course: Course
+    held_out: int
+    seed: int
+    unanswered: float = 0.0
+    data: str = ""
+    float32: bool = False
+
+
+class Run:
+    """A run that goes on where it was broken off, if its folder says so."""
+
+    def __init__(self, parts: Parts, chunks: Sequence[Chunk], plan: Plan, questions: Sequence[Sample] = ()) -> None:
+        """chunks: of many documents, those of one document in a row. questions: questions to train on as well. Raises
+        Rejected for too few chunks, and for a folder with another model's writer or with a part of one."""
+        torch.manual_seed(plan.seed)
+        self.plan = plan
+        asked_about = {digest_of(chunk) for sample in questions for chunk in sample.chunks}
+        self._division = divide(chunks, read_record(plan.folder) | asked_about)
+        shortened = (_shortened(near, parts.tokenizer) for near in self._division.training)
+        self._training = [near for near in shortened if near]
+        self._seen = [*self._division.training, *(sample.chunks for sample in questions)]
+        self._known = [
+            replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in questions
+        ]
+        card = _card_to_go_on_with(parts.model_fingerprint, plan)
+        model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
+        if card is None:
+            self._adapter = TrainableAdapter.new(model)
+        else:
+            self._adapter = TrainableAdapter.load(model, plan.folder, trainable=True)
+        self._card = card or _new_card(parts.settings, parts.model_fingerprint, plan)
+        self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
+        self._tokens = Tokens(parts.prompts)
+        validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
+        self._trainer = Trainer(self._reader, self._adapter, self._tokens, plan.course, validation)
+
+    @property
+    def samples(self) -> int:
+        """Contexts that it was trained on, as of the last save."""
+        return self._card.samples
+
+    def train(
+        self,
+        progress: Callable[[int, float], None],
+        validated: Callable[[int, float], None],
+        settling: Callable[[float], None],
+    ) -> Card:
+        """Train to the end of the plan. `progress` and `validated` are told contexts and KL, `settling` what is
+        tried. Raises Rejected for a folder whose training cannot go on so, and for a training that diverges."""
+        self._go_on()
+        sizes = (1, *SIZES)  # one chunk must stay as it was
+        samples = Samples(self._training, self.plan.seed, sizes, questions=self._known, unanswered=self.plan.unanswered)
+        samples.skip(self._trainer.samples)
+        curve = list(self._card.curve)
+        saved_at = self._trainer.seconds
+
+        def after(done: int, kl: float) -> None:
+            nonlocal saved_at
+            progress(done, kl)
+            if done % EVERY == 0:
+                curve.append((done, self._validated()))
+                validated(*curve[-1])
+            elif self._trainer.seconds - saved_at < SAVE_AFTER_S or done % self.plan.course.batch:
+                return
+            self._save(curve)
+            saved_at = self._trainer.seconds
+
+        if not curve:
+            curve.append((self._trainer.samples, self._validated()))
+            validated(*curve[0])
+        self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
+        if curve[-1][0] != self._trainer.samples:
+            curve.append((self._trainer.samples, self._validated()))
+            validated(*curve[-1])
+            self._save(curve)
+        return self._settled(settling)
+
+    def _go_on(self) -> None:
+        """Take up the training that the folder holds, if there is one."""
+        self.plan.folder.mkdir(parents=True, exist_ok=True)
+        state = self.plan.folder / STATE
+        if state.is_file():
+            self._trainer.resume(torch.load(state, map_location="cpu", weights_only=True))
+        elif self._card.samples:
+            raise Rejected(
+                f"{self.plan.folder} holds a writer without the state of its training ({STATE}), so training cannot be resumed: "
+                "choose another folder"
+            )
+
+    def _validated(self) -> float:
+        """KL on the validation contexts. Raises Rejected for none."""
+        kl = self._trainer.validate().kl
+        if not math.isfinite(kl):
+            raise Rejected(
+                f"the training has diverged after {self._trainer.samples} contexts: give a lower --learning-rate, "
+                "and another folder"
+            )
+        return kl
+
+    def _settled(self, settling: Callable[[float], None]) -> Card:
+        """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
+        state stays that of the training, which goes on at full strength."""
+        strength = settle(self._trainer, self._adapter, settling)
+        self._adapter.round()
+        self._adapter.save(self.plan.folder)
+        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
+        write_card(self.plan.folder, self._card)
+        return self._card
+
+    def evaluated(self, card: Card, progress: Callable[[int], None]) -> Card:
+        """The card with the figures of held-out contexts, also on the disk."""
+        card = msgspec.structs.replace(card, gate=self.gate(progress))
+        write_card(self.plan.folder, card)
+        return card
+
+    def gate(self, progress: Callable[[int], None]) -> Gate:
+        """Figures over held-out contexts. `progress` is told how many are done."""
+        held_out = _taken(self._division.evaluation, self.plan.held_out, self.plan.seed + 2)
+        return evaluate(self._reader, self._adapter, self._tokens, held_out, progress)
+
+    def _save(self, curve: Sequence[tuple[int, float]]) -> Card:
+        folder = self.plan.folder
+        write_record(folder, self._seen)  # before the weights that have seen them
+        self._adapter.save(folder)
+        partial = folder / f".{STATE}.partial"
+        torch.save(self._trainer.state(), partial)
+        partial.rename(folder / STATE)
+        data = (self._card.data, self.plan.data)
+        self._card = msgspec.structs.replace(
+            self._card,
+            data=", ".join(dict.fromkeys(name for names in data for name in names.split(", ") if name)),
+            samples=self._trainer.samples,
+            seconds=self._trainer.seconds,
+            curve=tuple(curve),
+            made_at=utc_now(),
+            strength=1.0,
+            gate=None,
+        )
+        write_card(folder, self._card)
+        return self._card
+
+
+def _card_to_go_on_with(model_fingerprint: str, plan: Plan) -> Card | None:
+    """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model or
+    seed, and for one without its weights."""
+    try:
+        card = read_whole(plan.folder)
+    except NotFound:
+        return None
+    if (card.model_fingerprint, card.seed) != (model_fingerprint, plan.seed):
+        raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
+    return card
+
+
+def _new_card(settings: Settings, model_fingerprint: str, plan: Plan) -> Card:
+    return Card(
+        model=public_name(settings),
+        model_fingerprint=model_fingerprint,
+        made_at=utc_now(),
+        seed=plan.seed,
+        rank=RANK,
+        samples=0,
+        seconds=0.0,
+        curve=(),
+    )
+
+
+def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:
+    """The chunks, cut to CHUNK_TOKENS. Those of which the title takes all are left out."""
+    shortened = (cut(chunk, CHUNK_TOKENS, tokenizer) for chunk in chunks)
+    return [chunk for chunk in shortened if chunk.text]
+
+
+def _taken(near: Sequence[Sequence[Chunk]], count: int, seed: int) -> list[Sample]:
+    supply = Samples(near, seed)
+    return [supply.next() for _ in range(count)]

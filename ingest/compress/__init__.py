@@ -1,1 +1,0 @@
-"""Compression inside a chunk: which of its tokens keep their KV."""

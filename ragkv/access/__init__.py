@@ -1,1 +1,0 @@
-"""API keys, people who sign in, sessions, and limits of use."""

@@ -1,1 +1,0 @@
-"""Documents, collections and files of a tenant, and operations on them."""

@@ -1,0 +1,1 @@
+"""KV of chunks under Transformers: prefill, writers, compression."""

@@ -1,0 +1,153 @@
+"""KV files for a document's chunks: existing ones are kept, missing ones computed in batches."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from ragkv.chunk import Chunk
+from ragkv.kv.format import KVFormat
+from ragkv.kv.key import KeyMaker, Making
+from ragkv.kv.store import KVStore
+from ragkv.prefill.compressor import Compressor
+from ragkv.prefill.prefill import Prefiller
+
+TokenProgress = Callable[[int, int], None]
+Batch = Sequence[tuple[str, Chunk]]
+"""Chunks that run through the model together, each with the key of its KV."""
+
+
+@dataclass(frozen=True, slots=True)
+class KVEntry:
+    """One KV file: its key, the chunk's tokens, the file's bytes."""
+
+    key: str
+    tokens: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Precomputed:
+    """The result of a run. `is_whole`: no chunk was left out."""
+
+    entries: tuple[KVEntry, ...]
+    is_whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Callbacks of a run.
+
+    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store, and whether it was
+    computed, not quantised. Either may raise: what is in the store stays there, and the next run goes on from it.
+    has_room: for so many tokens; where there is none for a batch, its half is tried, and the rest is left out.
+    under_way: these batches are computed and stored now, one after the other; it is told before each, and of none at
+    the end. elsewhere: bytes of those among the keys that the object store has: their files may go from this disk to
+    make room.
+    """
+
+    progress: TokenProgress = lambda done, total: None
+    kept: Callable[[Sequence[KVEntry], bool], None] = lambda entries, is_computed: None
+    has_room: Callable[[int], bool] = lambda tokens: True
+    under_way: Callable[[Sequence[Batch]], None] = lambda batches: None
+    elsewhere: Callable[[Sequence[str]], Mapping[str, int]] = lambda keys: {}
+
+
+_NO_HOOKS = Hooks()
+
+
+def precompute(
+    chunks: Sequence[Chunk],
+    keys: KeyMaker,
+    prefiller: Callable[[], Prefiller],
+    store: KVStore,
+    batch_tokens: int,
+    hooks: Hooks = _NO_HOOKS,
+    compressor: Compressor | None = None,
+) -> Precomputed:
+    """Make sure that every chunk and the prefix have a KV file, or a chunk's KV a copy elsewhere, in the format and of
+    the tokens of the keys: quantised from one in bf16 if there is one, computed otherwise.
+
+    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. compressor:
+    needed for keys with a compression.
+    """
+    named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
+    absent = [key for key in named if key not in store]
+    copied = hooks.elsewhere(absent)
+    todo = {key: named[key] for key in absent if key not in copied}
+    total = sum(chunk.num_tokens for chunk in named.values())
+    done = total - sum(chunk.num_tokens for chunk in todo.values())
+    hooks.progress(done, total)
+    for key, chunk in _quantised(todo, keys, store, hooks.has_room):
+        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))], False)
+        del todo[key]
+        done += chunk.num_tokens
+        hooks.progress(done, total)
+    if not todo and keys.prefix() not in store:
+        _compute([], keys, prefiller(), store, compressor)
+    batches = list(_batches(todo, len(keys.prefix_ids), batch_tokens))
+    try:
+        for number, batch in enumerate(batches):
+            if not (fitting := _fitting(batch, hooks.has_room)):
+                break
+            model = prefiller()
+            hooks.under_way([fitting, *batches[number + 1 :]])
+            _compute(fitting, keys, model, store, compressor)
+            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting], True)
+            done += _tokens(fitting)
+            hooks.progress(done, total)
+            if len(fitting) < len(batch):
+                break
+    finally:
+        hooks.under_way(())
+    here = {key: size for key in named if (size := store.bytes_of(key))}
+    # Asked after the look at the files: one that went to make room has a copy.
+    sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
+    entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
+    return Precomputed(entries, is_whole=len(entries) == len(named))
+
+
+def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
+    """The beginning of a batch that there is room for, to within a half: a tenant's share may be less than a batch."""
+    while batch and not has_room(_tokens(batch)):
+        batch = batch[: len(batch) // 2]
+    return batch
+
+
+def _tokens(batch: Batch) -> int:
+    return sum(chunk.num_tokens for _, chunk in batch)
+
+
+def _quantised(
+    todo: dict[str, Chunk], keys: KeyMaker, store: KVStore, has_room: Callable[[int], bool]
+) -> Iterator[tuple[str, Chunk]]:
+    """Store in another format what the store has as the model computed it."""
+    if keys.kv_format is KVFormat.BF16 or keys.prefix() not in store:
+        return
+    for key, chunk in tuple(todo.items()):
+        if not has_room(chunk.num_tokens):
+            return
+        plain = Making(keys.writer, compression=keys.compression)
+        if store.convert(keys.chunk(chunk.token_ids, plain), key, keys.kv_format):
+            yield key, chunk
+
+
+def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore, compressor: Compressor | None) -> None:
+    token_ids = [chunk.token_ids for _, chunk in batch]
+    prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, token_ids)
+    if keys.compression is not None:
+        assert compressor is not None, "needed to leave tokens out"
+        chunk_kvs = compressor.compressed(token_ids, chunk_kvs, keys.compression)
+    if keys.prefix() not in store:
+        store.put(keys.prefix(), prefix_kv)
+    store.put_all({key: kv for (key, _), kv in zip(batch, chunk_kvs, strict=True)}, keys.kv_format)
+
+
+def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> Iterator[list[tuple[str, Chunk]]]:
+    """Chunks of similar length together, each batch at most `batch_tokens` with prefix and padding."""
+    batch: list[tuple[str, Chunk]] = []
+    for key, chunk in sorted(todo.items(), key=lambda item: item[1].num_tokens):
+        if batch and (len(batch) + 1) * (prefix_tokens + chunk.num_tokens) > batch_tokens:
+            yield batch
+            batch = []
+        batch.append((key, chunk))
+    if batch:
+        yield batch

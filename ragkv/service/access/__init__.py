@@ -1,0 +1,1 @@
+"""Callers: who they are, what they may do, and how much."""

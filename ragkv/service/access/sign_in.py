@@ -1,0 +1,130 @@
+"""Sign-in by OpenID Connect as configured: the provider, and the rights that its groups grant."""
+
+import re
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from ragkv.errors import Rejected
+from ragkv.service.base.caller import KEY_SCOPES, KeyScope
+from ragkv.settings import PREFIX, Settings
+from ragkv.text import clean_name
+from ragkv.urls import is_loopback, is_private_transport
+
+SESSION_S = range(300, 12 * 3600 + 1)
+"""Allowed lifetimes of a person's session."""
+KEY_DAYS = range(1, 3650 + 1)
+"""Allowed longest lifetimes of API keys that people create."""
+_SYNTAX = "RAGKV_OIDC_GROUPS must be a list of GROUP=TENANT:SCOPE, separated by semicolons, like `rag-admins=default:admin; /team/red=red:admin`"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """The members of the provider's group have the scope in the tenant."""
+
+    group: str
+    tenant: str
+    scope: KeyScope
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """The provider and what its groups may do. `public_url`: the origin of the dashboard as browsers see it; None on
+    this machine alone."""
+
+    issuer: str
+    client_id: str
+    client_secret: str | None = field(repr=False)
+    scopes: str
+    groups_claim: str
+    grants: tuple[Grant, ...]
+    session_s: int
+    public_url: str | None
+
+    def __post_init__(self) -> None:
+        """Check the configuration. Raises Rejected for what no sign-in could work with."""
+        _checked_url("RAGKV_OIDC_ISSUER", self.issuer)
+        if self.public_url is not None and _checked_url("RAGKV_PUBLIC_URL", self.public_url).path.strip("/"):
+            raise Rejected("RAGKV_PUBLIC_URL must be an origin, like https://rag.example.com, without a path")
+        if "openid" not in self.scopes.split():
+            raise Rejected("RAGKV_OIDC_SCOPES must contain the scope openid")
+        if self.session_s not in SESSION_S:
+            raise Rejected(f"RAGKV_OIDC_SESSION_S must be between {SESSION_S[0]} and {SESSION_S[-1]}")
+        if not any(grant.scope == "admin" for grant in self.grants):
+            raise Rejected("RAGKV_OIDC_GROUPS gives no group the scope admin, which the dashboard needs")
+
+    @property
+    def provider(self) -> str:
+        """The provider's host, as people know it."""
+        return urlsplit(self.issuer).netloc
+
+    @property
+    def summary(self) -> str:
+        """One line for people who run the service."""
+        tenants = ", ".join(dict.fromkeys(grant.tenant for grant in self.grants))
+        groups = len({grant.group for grant in self.grants})
+        return f"by API key, and by OpenID Connect at {self.provider}: {groups} group(s), for tenants {tenants}"
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether the provider runs on this machine, where it may speak plain HTTP."""
+        return is_loopback(urlsplit(self.issuer).hostname or "")
+
+
+def sign_in_of(settings: Settings) -> SignIn | None:
+    """Sign-in as the settings configure it; None without a provider. Raises Rejected for what it could not work
+    with."""
+    if settings.oidc_key_days not in KEY_DAYS:
+        raise Rejected(f"{PREFIX}OIDC_KEY_DAYS must be between {KEY_DAYS[0]} and {KEY_DAYS[-1]}")
+    if settings.oidc_issuer is None:
+        for name in ("oidc_client_id", "oidc_client_secret", "oidc_groups"):
+            if getattr(settings, name):
+                raise Rejected(f"{PREFIX}{name.upper()} has no effect without {PREFIX}OIDC_ISSUER: set both")
+        return None
+    if not settings.oidc_client_id:
+        raise Rejected(f"{PREFIX}OIDC_ISSUER needs {PREFIX}OIDC_CLIENT_ID, the name of this service at the provider")
+    return SignIn(
+        issuer=settings.oidc_issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=settings.oidc_client_secret,
+        scopes=settings.oidc_scopes,
+        groups_claim=settings.oidc_groups_claim,
+        grants=read_grants(settings.oidc_groups or ""),
+        session_s=settings.oidc_session_s,
+        public_url=None if settings.public_url is None else settings.public_url.rstrip("/"),
+    )
+
+
+def read_grants(text: str) -> tuple[Grant, ...]:
+    """The grants of `GROUP=TENANT:SCOPE` entries between semicolons or on lines of their own, in their order.
+
+    A group's name may hold anything but those two. Raises Rejected, naming the entry.
+    """
+    entries = filter(None, (entry.strip() for entry in re.split(r"[;\n]", text)))
+    grants = tuple(map(_read_grant, entries))
+    if not grants:
+        raise Rejected(_SYNTAX)
+    return grants
+
+
+def _read_grant(entry: str) -> Grant:
+    group, equals, right = entry.rpartition("=")
+    tenant, colon, scope = right.rpartition(":")
+    group, tenant, scope = group.strip(), tenant.strip(), scope.strip()
+    if not (equals and colon and group and tenant):
+        raise Rejected(f"{_SYNTAX}; this is not: {entry[:80]!r}")
+    for key_scope in KEY_SCOPES:
+        if scope == key_scope:
+            return Grant(group, clean_name(tenant), key_scope)
+    raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is not a scope: use {', '.join(KEY_SCOPES)}")
+
+
+def _checked_url(name: str, url: str) -> SplitResult:
+    """The parts of a URL. Raises Rejected for a URL that is not https, or http on this machine."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises for one that is no number
+    except ValueError:
+        raise Rejected(f"{name} is not a URL: {url[:80]!r}") from None
+    if not is_private_transport(url) or parts.username is not None or parts.query or parts.fragment:
+        raise Rejected(f"{name} must begin with https:// (http:// only on this machine) and name a host: {url[:80]!r}")
+    return parts

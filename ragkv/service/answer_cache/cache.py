@@ -1,0 +1,216 @@
+"""Answers that can be reused: for a question with the same meaning, if the collection has not changed since.
+
+Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, and for
+one whose answer depends on the day. Redis being away is a miss.
+"""
+
+import dataclasses
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+from ragkv.answer.question import Answer, CachedAnswer, Citation, Question, Timings, Usage
+from ragkv.chunk import Chunk, Passage
+from ragkv.errors import Unavailable
+from ragkv.observe import metrics
+from ragkv.retrieve.vectors import Vectors
+from ragkv.service.answer_cache.guards import is_time_bound, may_share_answer
+from ragkv.service.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
+
+log = logging.getLogger(__name__)
+
+MAX_QUESTION_CHARACTERS = 1000
+"""About as much of a question as its vector knows of. Of a longer one nothing is kept, and nothing serves it."""
+CANDIDATES = 8
+"""Kept questions, the nearest first, whose words are compared with the question's."""
+WHOLE = frozenset({"stop", "length"})
+"""How an answer ends that is worth keeping."""
+_NOT_ASKED_FOR = frozenset(
+    {"tenant_id", "collection_id", "text", "history", "answer_cache", "sees_kept_question", "id"}
+)
+_NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRule:
+    """Rule of a collection's kept answers: they serve again from this cosine on, for so many seconds,
+    within one generation."""
+
+    threshold: float
+    ttl_s: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look into the cache. `vectors`: the question's, by which answers are compared and kept."""
+
+    vectors: Vectors
+    name: RingName
+    rule: CacheRule
+    hit: "KeptAnswer | None" = None
+    may_keep: bool = True
+
+
+class _PassageOf(msgspec.Struct, frozen=True, array_like=True):
+    chunk_id: str
+    score: float
+    hop: int
+
+
+class _AnswerBody(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """The kept part of an answer. Text of documents stays in the database, quotations aside."""
+
+    id: bytes
+    at: float
+    question: str
+    answer: str
+    finish_reason: str
+    citations: tuple[Citation, ...]
+    passages: tuple[_PassageOf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeptAnswer:
+    """A cached answer with its passages."""
+
+    body: _AnswerBody
+    similarity: float
+    passages: tuple[Passage, ...]
+
+    def as_answer(self, question: Question, took_ms: float) -> Answer:
+        """The cached answer as the last event of a stream. No token ran through the model."""
+        earlier = self.body.question if question.sees_kept_question else None
+        age_s = max(time.time() - self.body.at, 0.0)
+        return Answer(
+            id=question.id,
+            text=self.body.answer,
+            finish_reason=self.body.finish_reason,
+            citations=self.body.citations,
+            passages=self.passages,
+            timings=Timings(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms),
+            usage=_NOTHING_RAN,
+            cached_answer=CachedAnswer(earlier, self.similarity, age_s),
+        )
+
+
+class AnswerCache:
+    """Looks for answers and keeps them. Every call blocks; none raises because of Redis.
+
+    rule_of: a collection's rule, by tenant and collection; None where answers are not kept.
+    chunks_of: a tenant's chunks by their ids, without those that are gone.
+    index_fingerprint: names the encoder. basis: names whatever else of the service answers depend on.
+    """
+
+    def __init__(
+        self,
+        ring: AnswerRing,
+        rule_of: Callable[[str, str], CacheRule | None],
+        chunks_of: Callable[[str, list[str]], list[Chunk]],
+        embed: Callable[[str], Vectors],
+        index_fingerprint: str,
+        basis: str,
+    ) -> None:
+        self._ring = ring
+        self._rule_of = rule_of
+        self._chunks_of = chunks_of
+        self._embed = embed
+        self._index_fingerprint = index_fingerprint
+        self._basis = basis
+        self._lock = threading.Lock()
+        self.unavailable = 0
+
+    def look(self, question: Question) -> Look | None:
+        """None for a question that is never cached."""
+        rule = self._rule_of(question.tenant_id, question.collection_id)
+        is_comparable = bool(question.text.strip()) and len(question.text) <= MAX_QUESTION_CHARACTERS
+        if rule is None or not question.answer_cache or question.history or not is_comparable:
+            return None
+        if is_time_bound(question.text):
+            self._count(question, "skipped")
+            return None
+        name = RingName(question.tenant_id, question.collection_id, self._index_fingerprint, rule.generation)
+        look = Look(self._embed(question.text), name, rule)
+        try:
+            look = dataclasses.replace(look, hit=self._find(question, look))
+        except Unavailable as error:
+            self._note_absence(error)
+            look = dataclasses.replace(look, may_keep=False)
+        metrics.answer_cache(hit=look.hit is not None)
+        self._count(question, "hits" if look.hit else "misses")
+        return look
+
+    def keep(self, question: Question, look: Look, answer: Answer) -> None:
+        """Keep an answer for later, unless the collection has changed since the look."""
+        if not (look.may_keep and answer.text and answer.finish_reason in WHOLE):
+            return
+        body = _AnswerBody(
+            id=new_record_id(),
+            at=time.time(),
+            question=question.text,
+            answer=answer.text,
+            finish_reason=answer.finish_reason,
+            citations=answer.citations,
+            passages=tuple(_PassageOf(p.chunk.id, p.score, p.hop) for p in answer.passages),
+        )
+        packed = msgspec.msgpack.encode(body)
+        if len(packed) > MAX_BODY_BYTES:
+            return
+        record = np.zeros(1, record_type(len(look.vectors.dense)))
+        record["id"], record["asked"] = np.void(body.id), np.void(self._asked(question))
+        record["at"], record["vector"] = body.at, look.vectors.dense
+        try:
+            self._ring.put(look.name, record.tobytes(), packed, look.rule.ttl_s)
+        except Unavailable as error:
+            self._note_absence(error)
+
+    def _find(self, question: Question, look: Look) -> KeptAnswer | None:
+        records = self._ring.records(look.name, len(look.vectors.dense))
+        fresh = records["at"] >= time.time() - look.rule.ttl_s
+        slots = np.flatnonzero(fresh & (records["asked"] == np.void(self._asked(question))))
+        cosines = records["vector"][slots] @ look.vectors.dense
+        nearest = [i for i in np.argsort(-cosines)[:CANDIDATES] if cosines[i] >= look.rule.threshold]
+        near = [(int(slots[i]), float(cosines[i])) for i in nearest]
+        bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
+        for (slot, similarity), packed in zip(near, bodies, strict=True):
+            body = None if packed is None else msgspec.msgpack.decode(packed, type=_AnswerBody)
+            if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
+                return self._with_passages(question.tenant_id, body, similarity)
+        return None
+
+    def _with_passages(self, tenant_id: str, body: _AnswerBody, similarity: float) -> KeptAnswer | None:
+        """None if a passage is gone."""
+        chunks = {c.id: c for c in self._chunks_of(tenant_id, [p.chunk_id for p in body.passages])}
+        if any(p.chunk_id not in chunks for p in body.passages):
+            return None
+        passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
+        return KeptAnswer(body, similarity, passages)
+
+    def _asked(self, question: Question) -> bytes:
+        """Digest of the question's options and of the service's basis: answers with another digest do not serve."""
+        wishes = {
+            field.name: getattr(question, field.name)
+            for field in dataclasses.fields(question)
+            if field.name not in _NOT_ASKED_FOR
+        }
+        stated = msgspec.json.encode([self._basis, wishes], order="deterministic")
+        return hashlib.sha256(stated).digest()[:ID_BYTES]
+
+    def _count(self, question: Question, outcome: str) -> None:
+        try:
+            self._ring.count(question.tenant_id, question.collection_id, outcome)
+        except Unavailable as error:
+            self._note_absence(error)
+
+    def _note_absence(self, error: Unavailable) -> None:
+        with self._lock:
+            self.unavailable += 1
+        log.warning(
+            "the answer cache is away (%d times so far), its answers are made again: %s", self.unavailable, error
+        )

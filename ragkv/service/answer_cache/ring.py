@@ -1,0 +1,159 @@
+"""Kept answers in Redis: the newest ones of each collection, as a ring of fixed-size records with a hash of bodies."""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ragkv.service.answer_cache.ring_scripts import FORGET, PUT
+from ragkv.service.base.redis import reporting
+
+if TYPE_CHECKING:
+    import redis
+
+MAX_ENTRIES = 1000
+"""Answers of one collection. The next one takes the place of the oldest."""
+MAX_BODY_BYTES = 64 * 1024
+ID_BYTES = 16
+GONE = 2**53
+"""The generation of a deleted collection: later than any other."""
+LATE_S = 24 * 3600
+"""Longer than any answer is in the making."""
+_PREFIX = "ragkv:answers:"
+_PARTS = ("head", "records", "bodies")
+_USED = f"{_PREFIX}used"
+
+Records = NDArray[np.void]
+"""Rows of `record_type`."""
+
+
+@dataclass(frozen=True, slots=True)
+class RingName:
+    """Name of a ring: a tenant's collection in one generation, with vectors of one encoder."""
+
+    tenant_id: str
+    collection_id: str
+    index_fingerprint: str
+    generation: int
+
+    @property
+    def base(self) -> str:
+        return f"{_of(self.tenant_id, self.collection_id)}{self.index_fingerprint}"
+
+    def keys(self) -> list[str]:
+        return [f"{self.base}:{part}" for part in _PARTS]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRoom:
+    """Bytes that kept answers may take: of one tenant, and of all together."""
+
+    tenant: int
+    all: int
+
+
+class AnswerRing:
+    """All answers of all collections, within `room`: beyond it the collections go that were not asked for the longest.
+
+    Every method raises Unavailable when Redis is away.
+    """
+
+    def __init__(self, client: "redis.Redis", room: AnswerRoom) -> None:
+        self._client = client
+        self._room = room
+        self._put = client.register_script(PUT)
+        self._forget = client.register_script(FORGET)
+
+    def records(self, name: RingName, dim: int) -> Records:
+        """Kept records, in no order: none if it is of another generation."""
+        head, records, _ = name.keys()
+        with reporting(), self._client.pipeline() as pipeline:
+            pipeline.hget(head, "generation")
+            pipeline.get(records)
+            for used in (_USED, f"{_PREFIX}{name.tenant_id}:used"):
+                pipeline.zadd(used, {name.base: time.time()}, xx=True)
+            generation, packed, *_ = pipeline.execute()
+        if generation is None or int(generation) != name.generation or packed is None:
+            return np.zeros(0, record_type(dim))
+        return np.frombuffer(packed, record_type(dim))
+
+    def bodies(self, name: RingName, slots: Sequence[int]) -> list[bytes | None]:
+        """Bodies by the places of their records. A newer one may have taken the place meanwhile: compare ids."""
+        with reporting():
+            bodies: list[bytes | None] = self._client.hmget(name.keys()[2], [str(slot) for slot in slots])  # type: ignore[assignment]
+        return bodies
+
+    def put(self, name: RingName, record: bytes, body: bytes, ttl_s: int) -> bool:
+        """Keep an answer. False if the collection has changed since, or if there is no room for its answers."""
+        keys = [*name.keys(), floor_key(name.tenant_id, name.collection_id)]
+        values: list[Any] = [name.base, name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]
+        with reporting():
+            return bool(self._put(keys=keys, args=[*values, time.time(), self._room.tenant, self._room.all]))
+
+    def count(self, tenant_id: str, collection_id: str, outcome: str) -> None:
+        with reporting():
+            self._client.hincrby(_counts(tenant_id, collection_id), outcome, 1)
+
+    def counts(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
+        with reporting():
+            counted: dict[bytes, bytes] = self._client.hgetall(_counts(tenant_id, collection_id))  # type: ignore[assignment]
+        return {outcome.decode(): int(number) for outcome, number in counted.items()}
+
+    def collections(self) -> list[tuple[str, str]]:
+        """(tenant, collection) of everything that is kept."""
+        with reporting():
+            bases: list[bytes] = self._client.zrange(_USED, 0, -1)  # type: ignore[assignment]
+        return sorted({(parts[2], parts[3]) for parts in (base.decode().split(":") for base in bases)})
+
+    def drop_unlisted(self) -> int:
+        """Remove rings that were kept by a version which listed none. Returns how many."""
+        with reporting():
+            heads = [head.decode() for head in self._client.scan_iter(f"{_PREFIX}*:head", count=1000)]
+            bases = [
+                base
+                for base in (head.removesuffix(":head") for head in heads)
+                if self._client.zscore(_USED, base) is None
+            ]
+            for base in bases:
+                self._client.delete(*(f"{base}:{part}" for part in _PARTS))
+        return len(bases)
+
+    def forget(self, tenant_id: str, collection_id: str, generation: int) -> int:
+        """Remove the answers of generations before `generation`, and take none of these for a day. Returns how many
+        rings.
+
+        `generation` GONE: the collection is deleted, and its counts go too.
+        """
+        counts = _counts(tenant_id, collection_id) if generation == GONE else ""
+        args: list[Any] = [tenant_id, _of(tenant_id, collection_id), generation, LATE_S, counts]
+        with reporting():
+            return int(self._forget(keys=[floor_key(tenant_id, collection_id)], args=args))
+
+
+def record_type(dim: int) -> np.dtype[Any]:
+    """`asked`: what the question asked for beside its words. `at`: seconds since 1970. Without padding."""
+    return np.dtype(
+        [("id", f"V{ID_BYTES}"), ("asked", f"V{ID_BYTES}"), ("at", "<f8"), ("vector", "<f4", (dim,))]
+    )  # fmt: skip
+
+
+def new_record_id() -> bytes:
+    return secrets.token_bytes(ID_BYTES)
+
+
+def _of(tenant_id: str, collection_id: str) -> str:
+    """Prefix of the names of a collection's keys."""
+    return f"{_PREFIX}{tenant_id}:{collection_id}:"
+
+
+def _counts(tenant_id: str, collection_id: str) -> str:
+    return f"{_of(tenant_id, collection_id)}counts"
+
+
+def floor_key(tenant_id: str, collection_id: str) -> str:
+    """The key of the least generation whose answers are taken, set by `forget`."""
+    return f"{_of(tenant_id, collection_id)}floor"

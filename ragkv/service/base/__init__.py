@@ -1,0 +1,1 @@
+"""What all rooms stand on: database and tables, Redis, the queue, pages of lists."""

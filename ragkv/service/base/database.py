@@ -1,0 +1,87 @@
+"""The database: SQLite embedded, PostgreSQL by URL, behind one pair of verbs."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import Engine, make_url, text
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.orm import Session
+
+from ragkv.errors import Rejected
+from ragkv.service.base.failures import discarding, translated
+from ragkv.service.base.postgres import READS, open_postgres
+from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
+
+BESIDE_NEW_ROWS = {"key_share": True}
+"""How to lock a row for a change (`with_for_update`) that does not keep others from adding rows that refer to it."""
+_POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
+
+
+class Database:
+    """Sessions that read and sessions that write. Both raise Unavailable when the database is away.
+
+    A connection that any exception but ours and the server's own errors went through is closed, not used again.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.engine = open_engine(url)
+        self._reading = self.engine.execution_options(**{READS: True})
+        self._writing = self.engine.execution_options(**{WRITES: True})
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A consistent view: all that is read in it is of one moment. What is changed in it is lost."""
+        with translated(), Session(self._reading) as session, discarding(session):
+            yield session
+
+    @contextmanager
+    def writing(self) -> Iterator[Session]:
+        """One transaction: committed on the way out, rolled back by an exception."""
+        with (
+            translated(),
+            Session(self._writing, expire_on_commit=False) as session,
+            session.begin(),
+            discarding(session),
+        ):
+            yield session
+
+    def ping(self) -> None:
+        """Check the connection. Raises Unavailable unless the database answers."""
+        with self.reading() as session:
+            session.execute(text("SELECT 1"))
+
+    def empty_write_ahead_log(self) -> None:
+        """Empty that of SQLite; that of PostgreSQL is the server's. Raises Unavailable."""
+        if self.engine.dialect.name == "sqlite":
+            empty_write_ahead_log(str(self.engine.url.database))
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+
+def advisory_lock(session: Session, name: str) -> None:
+    """Hold a named lock until this transaction ends.
+    On SQLite every writing transaction holds the one lock there is."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))"), {"name": name})
+
+
+def lift_time_limits(session: Session) -> None:
+    """End the limits that guard requests, up to the end of this transaction: it may read or change whole tables, and do
+    other work between two statements. That on waiting for locks stays."""
+    if session.get_bind().dialect.name == "postgresql":
+        for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
+            session.execute(text(f"SET LOCAL {limit} = 0"))
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for a SQLite or PostgreSQL URL; a missing SQLite folder is made. Raises Rejected for any other URL."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise Rejected("RAGKV_DATABASE_URL is not a database URL: use sqlite:///path or postgresql://...") from None
+    if parsed.drivername == "sqlite":
+        return open_sqlite(parsed)
+    if parsed.drivername in _POSTGRES:
+        return open_postgres(parsed)
+    raise Rejected(f"RAGKV_DATABASE_URL: {parsed.drivername} is not supported; use sqlite:/// or postgresql://")

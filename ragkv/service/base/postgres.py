@@ -1,0 +1,95 @@
+"""PostgreSQL by URL, through pg8000: connecting, limits, and the check that a connection is in sync."""
+
+import secrets
+import socket
+import ssl
+from typing import Any
+
+import msgspec
+from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
+from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from ragkv.errors import Rejected
+from ragkv.service.base.failures import discard_broken
+
+CONNECT_TIMEOUT_S = 10
+LIMITS = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "5min"}
+"""Enforced by the server, whatever becomes of this process. Migrations have their own."""
+DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
+"""A commit is on disk when it returns, though the server, role or database says `off`. The other values stay: they are
+about standby servers."""
+READS = "ragkv_reads"
+"""The execution option of connections that read."""
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""Seconds and probes after which a peer that is gone without a word is noticed: a minute."""
+
+
+def open_postgres(url: URL) -> Engine:
+    """An engine whose connections are limited, and never used again once they are out of step."""
+    query = dict(url.query)
+    connect_args: dict[str, Any] = {"timeout": CONNECT_TIMEOUT_S, "tcp_keepalive": True}
+    if folder := query.pop("host", None):
+        query["unix_sock"] = f"{folder}/.s.PGSQL.{url.port or 5432}"
+    connect_args["ssl_context"] = _ssl_context(str(query.pop("sslmode", "disable")))
+    url = url.set(drivername="postgresql+pg8000", query=query)
+    engine = create_engine(
+        url,
+        connect_args=connect_args,
+        pool_size=10,
+        pool_timeout=30,
+        hide_parameters=True,
+        json_deserializer=msgspec.json.decode,
+    )
+    event.listen(engine, "do_connect", _connect)
+    event.listen(engine, "checkout", _refuse_out_of_step)
+    event.listen(engine, "begin", _begin)
+    discard_broken(engine)
+    return engine
+
+
+def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: dict[str, Any]) -> Any:
+    """A connection with the limits and DURABLE. Its own timeout is for connecting: a statement may take longer."""
+    assert dialect.loaded_dbapi is not None
+    try:
+        connection: Any = dialect.connect(*args, **options)
+        sock: socket.socket = connection._usock  # noqa: SLF001 - pg8000 hands its socket out no other way
+        sock.settimeout(None)
+        supported = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
+        for name in supported if sock.family != socket.AF_UNIX else ():
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
+        connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()) + DURABLE)
+    except OSError as error:
+        raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
+    return connection
+
+
+def _begin(connection: Connection) -> None:
+    # Every statement that reads would see another moment by default. One that writes is to see what others committed.
+    if connection.get_execution_options().get(READS):
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def _refuse_out_of_step(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+    """Before each use: the answer must be that to this question, not the rest of an earlier one."""
+    nonce = secrets.token_hex(8)
+    try:
+        answered = connection.execute_simple(f"SELECT '{nonce}'").rows
+    except Exception as error:
+        raise DisconnectionError("the connection broke while it was idle") from error
+    if answered != [[nonce]]:
+        raise DisconnectionError("the connection is out of step")
+
+
+def _ssl_context(mode: str) -> ssl.SSLContext | None:
+    """libpq's sslmode, for a driver that does not know it."""
+    if mode in ("disable", "allow", "prefer"):
+        return None
+    context = ssl.create_default_context()
+    if mode == "require":
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    elif mode == "verify-ca":
+        context.check_hostname = False
+    elif mode != "verify-full":
+        raise Rejected(f"RAGKV_DATABASE_URL: unknown sslmode={mode}")
+    return context

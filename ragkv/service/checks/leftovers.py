@@ -1,0 +1,147 @@
+"""Finds inconsistencies: files without rows, rows without files, KV, points.
+
+A crash between two steps leaves it, or a restored backup. Every function here only looks, and may be called at any time
+beside a running service. What was written after `before` may belong to work that is under way and is never named; what
+is named then can be removed. Removal: `kv_admin.eviction.collect_garbage`, `cleaning`.
+
+All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragkv.ids import batched
+from ragkv.service.base.database import Database
+from ragkv.service.base.file_statements import named_files, named_files_among
+from ragkv.service.base.file_store import FileStore, StoredFile
+from ragkv.service.base.kv_disk import sizes_of_remote
+from ragkv.service.documents.statements import ids_among
+from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries, orphans
+from ragkv.service.kv_admin.tier_statements import DISK, REMOTE, keys_of_tier
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
+    from ragkv.kv.remote import ObjectStore
+    from ragkv.kv.store import KVStore
+    from ragkv.retrieve.qdrant import QdrantIndex
+
+_Naming = Callable[[Sequence[str]], "Select[Any]"]
+"""A statement of those among some keys that are named."""
+
+
+def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
+    """Uploads that were never finished: their process was killed."""
+    return list(files.unfinished(before))
+
+
+def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
+    """Uploaded files that no document and no file of their tenant names."""
+    stored = list(files.stored(before))
+    with database.reading() as session:
+        statements = (named_files_among([file.sha256 for file in batch]) for batch in batched(stored))
+        named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}
+    return [file for file in stored if file not in named]
+
+
+def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
+    """Uploaded files that a document or a file names and that are not there:
+    they cannot be downloaded or read again."""
+    with database.reading() as session:
+        named = [StoredFile(*row) for row in session.execute(named_files())]
+    return [file for file in named if not files.path(*file).is_file()]
+
+
+def unnamed_kv(
+    before: datetime, database: Database, kv_store: "KVStore", prefixes: Callable[[], set[str]]
+) -> list[str]:
+    """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
+    return unnamed(kv_store.older_than(before), database, prefixes)
+
+
+def unnamed_objects(
+    before: datetime, database: Database, kv_remote: "ObjectStore | None", prefixes: Callable[[], set[str]]
+) -> list[str]:
+    """Keys of objects without an entry, if there is an object store: they are never loaded, whether or not a chunk
+    names them. The present prefixes have none, and are left out."""
+    if kv_remote is None:
+        return []
+    keys = (copy.key for copy in kv_remote.objects() if copy.modified < before)
+    return _named_by_none(keys, (keys_with_entries,), database, prefixes)
+
+
+def unnamed(keys: Iterable[str], database: Database, prefixes: Callable[[], set[str]]) -> list[str]:
+    """The keys among these that nothing names now."""
+    return _named_by_none(keys, (keys_with_entries, keys_in_use), database, prefixes)
+
+
+def _named_by_none(
+    keys: Iterable[str], statements: Sequence[_Naming], database: Database, prefixes: Callable[[], set[str]]
+) -> list[str]:
+    prefix_keys = prefixes()
+    candidates = [key for key in keys if key not in prefix_keys]
+    with database.reading() as session:
+        named = {key for batch in batched(candidates) for names in statements for key in session.scalars(names(batch))}
+    return [key for key in candidates if key not in named]
+
+
+def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]:
+    """(key, bytes) of KV entries with neither a file nor an object: their chunks are recomputed with each question.
+
+    With an object store, what was not uploaded and is not on this disk may be on another host's: it is not missing. Nor
+    is what was uploaded to one that has no object at all: more likely it is not mounted (`missing_objects` names it).
+    """
+    with database.reading() as session:
+        absent = {key: int(size) for key, size in session.execute(all_entries()) if key not in kv_store}
+    if kv_store.remote is None or not absent:
+        return list(absent.items())
+    uploaded = sizes_of_remote(database, list(absent))
+    copied = {copy.key for copy in kv_store.remote.objects()}
+    return [(key, absent[key]) for key in uploaded if key not in copied] if copied else []
+
+
+def missing_objects(database: Database, kv_remote: "ObjectStore | None") -> list[str]:
+    """Keys that the object store should have and does not."""
+    if kv_remote is None:
+        return []
+    with database.reading() as session:
+        expected = session.scalars(keys_of_tier(REMOTE)).all()
+    copied = {copy.key for copy in kv_remote.objects()} if expected else set()
+    return [key for key in expected if key not in copied]
+
+
+def unrecorded_copies(database: Database, kv_store: "KVStore", kv_remote: "ObjectStore | None") -> list[str]:
+    """Keys of KV that is not recorded to be in the object store, is there all the same, and is not on this disk: the
+    object store said for a while that it had no such object."""
+    if kv_remote is None:
+        return []
+    with database.reading() as session:
+        absent = [key for key in session.scalars(keys_of_tier(DISK)) if key not in kv_store]
+    copied = {copy.key for copy in kv_remote.objects()} if absent else set()
+    return [key for key in absent if key in copied]
+
+
+def unused_kv(before: datetime, database: Database) -> Sequence[str]:
+    """Keys of KV entries that no chunk uses: replaced documents, other instructions."""
+    with database.reading() as session:
+        return session.scalars(orphans(before)).all()
+
+
+def partial_kv(before: datetime, kv_store: "KVStore") -> list[Path]:
+    """KV files that were never finished: their worker was killed."""
+    return list(kv_store.partial(before))
+
+
+def stray_points(database: Database, server_index: "QdrantIndex | None") -> list[str]:
+    """Ids of documents that the index server has points of and the database knows nothing of.
+
+    None without an index server: the index in memory mirrors the database.
+    """
+    if server_index is None:
+        return []
+    document_ids = sorted({held.document_id for held in server_index.held()})
+    with database.reading() as session:
+        stored = {row_id for batch in batched(document_ids) for row_id in session.scalars(ids_among(batch))}
+    return [document_id for document_id in document_ids if document_id not in stored]

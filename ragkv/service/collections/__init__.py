@@ -1,0 +1,1 @@
+"""Collections: named sets of a tenant's documents."""

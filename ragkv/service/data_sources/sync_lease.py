@@ -1,0 +1,203 @@
+"""A process's lease on one data source, and everything it may write while it holds it."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ragkv.errors import Conflict, NotFound
+from ragkv.service.base.database import Database
+from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.leases import RELEASED, num_changed
+from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
+from ragkv.service.collections.statements import collection_changed
+from ragkv.service.data_sources.statements import (
+    attribute,
+    claim_data_source,
+    confirmed_since,
+    documents_synced,
+    documents_without_source_file,
+    due_data_source,
+    files_missing,
+    files_named,
+    files_seen,
+    forget_files,
+    forget_version,
+    held_data_source,
+    is_due,
+    number_of_files,
+    other_files_of,
+    schedule_of,
+)
+from ragkv.service.documents.attachment_statements import leave_to_mails
+
+PAUSED = "the data source is paused: resume it first"
+LEASE = timedelta(seconds=120)
+"""Longer than an object may take to come."""
+
+
+class SyncLease:
+    """One owner's hold on one data source. Every write raises Conflict once it is lost: taken over, paused or
+    removed."""
+
+    def __init__(self, database: Database, source: DataSourceRow, owner: str) -> None:
+        self.database = database
+        self.source = source
+        self._owner = owner
+        self._held_at = time.monotonic()
+
+    @classmethod
+    def take(cls, database: Database, data_source_id: str, owner: str) -> "SyncLease | None":
+        """None while another process holds it. Raises NotFound if it is gone, Conflict while it is paused."""
+        with database.writing() as session:
+            moment = now_of(session)
+            claimed = num_changed(session, claim_data_source(data_source_id, owner, moment, moment + LEASE))
+            source = session.get(DataSourceRow, data_source_id, populate_existing=True)
+            if source is None:
+                raise NotFound("the data source was removed in the meantime")
+            if source.paused:
+                raise Conflict(PAUSED)
+        return cls(database, source, owner) if claimed else None
+
+    @classmethod
+    def take_next(cls, database: Database, owner: str) -> "SyncLease | None":
+        """A hold on the data source whose sync is due. None when none is, or where it was paused, removed or taken by
+        another process just now."""
+        with database.reading() as session:
+            due = session.scalars(due_data_source(now_of(session)).limit(1)).first()
+        if due is None:
+            return None
+        with database.writing() as session:
+            moment = now_of(session)
+            claim = claim_data_source(due, owner, moment, moment + LEASE).where(is_due(moment))
+            source = session.get_one(DataSourceRow, due) if num_changed(session, claim) else None
+        return None if source is None else cls(database, source, owner)
+
+    def known(self, keys: Sequence[str]) -> dict[str, DataSourceFileRow]:
+        """Known files, by key."""
+        with self.database.reading() as session:
+            return {row.key: row for row in session.scalars(files_named(self.source.id, keys))}
+
+    def renew(self) -> None:
+        """Hold on to it, where the last write is a while ago."""
+        if time.monotonic() - self._held_at > LEASE.total_seconds() / 4:
+            with self.database.writing() as session:
+                self._hold_on(session)
+
+    def saw(self, keys: Sequence[str], *, listed: int, skipped: int) -> None:
+        """Note files that did not change, and how far the listing has come."""
+        with self.database.writing() as session:
+            self._hold_on(session, listed=listed, skipped=skipped)
+            num_changed(session, files_seen(self.source.id, keys, self.source.syncs))
+
+    def record(self, key: str, version: str, num_bytes: int, document_id: str | None, error: str | None) -> None:
+        """Note what became of a file that is new or changed."""
+        values = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
+        with self.database.writing() as session:
+            self._hold_on(session)
+            row = session.get(DataSourceFileRow, (self.source.id, key))
+            if row is None:
+                row = DataSourceFileRow(data_source_id=self.source.id, key=key, tenant_id=self.source.tenant_id)
+                session.add(row)
+            row.seen_in = self.source.syncs
+            for name, value in values.items():
+                setattr(row, name, value)
+
+    def distrust(self, key: str) -> None:
+        """Let the next sync read a file again, whichever process holds the data source now."""
+        with self.database.writing() as session:
+            num_changed(session, forget_version(self.source.id, key))
+
+    def missing(self) -> tuple[int, int]:
+        """(files that were not listed, all files)."""
+        with self.database.reading() as session:
+            missing = session.scalar(number_of_files(self.source.id, seen_before=self.source.syncs))
+            return missing or 0, session.scalar(number_of_files(self.source.id)) or 0
+
+    def some_missing(self, behind: str, limit: int) -> list[DataSourceFileRow]:
+        """Files that were not listed, in the order of their keys, behind one."""
+        with self.database.reading() as session:
+            missing = files_missing(self.source.id, self.source.syncs)
+            position = (behind,) if behind else None
+            return [row for (row,) in rows_behind(session, missing, (_KEY,), limit, position).items]
+
+    def documents_to_delete(self, documents: Mapping[str, str | None]) -> list[str]:
+        """Ids of the documents that go with these files, given by the files' keys: those that no other file and no mail
+        has and that were not uploaded. One that stays for another file comes from there from now on, and is called like
+        it unless it was renamed."""
+        going: list[str] = []
+        is_renamed = False
+        with self.database.writing() as session:
+            self._hold_on(session)
+            ids = sorted({document_id for document_id in documents.values() if document_id is not None})
+            for document in session.scalars(documents_synced(ids)).all():
+                other = session.scalars(other_files_of(document.id, self.source.id, list(documents)).limit(1)).first()
+                if other is None:
+                    going.append(document.id)
+                else:
+                    location = session.get_one(DataSourceRow, other.data_source_id).location
+                    is_renamed |= attribute(document, other, location)
+            unneeded = _without_those_of_mails(session, going)
+            if is_renamed:
+                session.flush()
+                session.execute(collection_changed(self.source.collection_id))
+            return unneeded
+
+    def strays(self, limit: int) -> list[str]:
+        """Documents made from files that were never noted: the process was killed, and the file is gone since."""
+        with self.database.writing() as session:
+            self._hold_on(session)
+            statement = documents_without_source_file(self.source.collection_id, self.source.id).limit(limit)
+            return _without_those_of_mails(session, session.scalars(statement).all())
+
+    def is_shared(self, document_id: str, key: str) -> bool:
+        """Whether the document is not this file's alone: another file has its bytes, or they were uploaded."""
+        with self.database.reading() as session:
+            is_synced = session.scalars(documents_synced([document_id])).first() is not None
+            other = session.scalars(other_files_of(document_id, self.source.id, [key]).limit(1)).first()
+            return not is_synced or other is not None
+
+    def forget(self, keys: Sequence[str]) -> None:
+        with self.database.writing() as session:
+            self._hold_on(session)
+            session.execute(forget_files(self.source.id, keys))
+
+    def end(self, *, is_whole: bool, **changes: Any) -> None:
+        """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one
+        began. is_whole: the listing came to its end. Deletions that were confirmed before it are so no longer."""
+        with self.database.writing() as session:
+            moment = now_of(session)
+            interval, next_at = session.execute(schedule_of(self.source.id)).one_or_none() or (0, None)
+            if next_at is None or next_at <= (self.source.next_at or moment):
+                next_at = moment + timedelta(minutes=interval) if interval else None
+            if is_whole:
+                changes |= {
+                    "synced_at": moment,
+                    "confirmed_deletions": confirmed_since(self.source.confirmed_deletions),
+                }
+            self._change(session, next_at=next_at, **changes, **RELEASED)
+
+    def give_back(self) -> None:
+        """Release it in the middle of a sync, which another process continues."""
+        with self.database.writing() as session:
+            self._change(session, **RELEASED)
+
+    def _hold_on(self, session: Session, **changes: Any) -> None:
+        self._change(session, lease_until=now_of(session) + LEASE, **changes)
+        self._held_at = time.monotonic()
+
+    def _change(self, session: Session, **changes: Any) -> None:
+        if not num_changed(session, held_data_source(self.source.id, self._owner).values(**changes)):
+            raise Conflict("the data source was paused or removed, or another process is syncing it")
+
+
+_KEY = DataSourceFileRow.key.expression
+
+
+def _without_those_of_mails(session: Session, document_ids: Sequence[str]) -> list[str]:
+    """Documents that a data source lost, but for those that go with their mails from now on."""
+    session.execute(leave_to_mails(document_ids))
+    return [document.id for document in session.scalars(documents_synced(document_ids))]

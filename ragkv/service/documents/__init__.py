@@ -1,0 +1,1 @@
+"""Documents: accept, read, change, list, remove; their chunks as rows."""

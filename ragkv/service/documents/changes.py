@@ -1,0 +1,239 @@
+"""Changes to a document: new name, metadata or file; and a retry after a failure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from ragkv.errors import Conflict
+from ragkv.ids import batched
+from ragkv.service.base.batches import in_batches
+from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.file_store import Readable, Received
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow, JobRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.collections.statements import collection_changed, mark_changed_document
+from ragkv.service.documents.documents import DocumentView, document_view, find_document, relabel, view_of
+from ragkv.service.documents.forgetting import forget_answers
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.documents.metadata import Metadata, checked, patched
+from ragkv.service.documents.originals import discard_unnamed, uploads_lock
+from ragkv.service.documents.path_statements import forget_paths_of
+from ragkv.service.documents.quotas import check_byte_quota
+from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.requeue import QUEUED_AT_ONCE, enqueue
+from ragkv.service.documents.statements import (
+    NOT_REPLACED,
+    among,
+    document_by_hash,
+    documents_where,
+    ids_of,
+    locked,
+    number_of,
+    start_over,
+)
+from ragkv.service.files.statements import forget_attachments_of
+from ragkv.text import clean_file_name
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Select, Update
+    from sqlalchemy.orm import Session
+
+
+class Queued(msgspec.Struct, frozen=True):
+    """The result of queueing documents."""
+
+    documents: Annotated[int, "Number of documents that were queued."]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanged:
+    """A document with another file. is_new: the bytes are others than before."""
+
+    view: DocumentView
+    is_new: bool
+
+
+def amend_document(
+    tenant_id: str, document_id: str, database: Database, name: str | None = None, patch: Metadata | None = None
+) -> DocumentView:
+    """Rename a document, merge a patch into its metadata and that of its attachments (`relabel`). Raises NotFound,
+    Rejected for too much metadata."""
+    with database.writing() as session:
+        if patch is not None:
+            advisory_lock(session, uploads_lock(tenant_id))
+        document = find_document(session, tenant_id, document_id, lock=True)
+        if name is not None:
+            document.name = clean_file_name(name)
+        if patch is not None:
+            relabel(session, document, checked(patched(document.labels, patch)))
+        session.flush()
+        session.execute(collection_changed(document.collection_id))
+        return view_of(document)
+
+
+def replace_document(
+    tenant_id: str,
+    document_id: str,
+    name: str,
+    body: Readable,
+    intake: Intake,
+    removal: Removal,
+    when_changed: Callable[[], None] = lambda: None,
+) -> DocumentView:
+    """`exchange_file`, by an upload: the document no longer goes with the mails, files, paths or data source that it
+    came from."""
+    return exchange_file(tenant_id, document_id, name, body, intake, removal, when_changed=when_changed).view
+
+
+def exchange_file(
+    tenant_id: str,
+    document_id: str,
+    name: str | None,
+    body: Readable,
+    intake: Intake,
+    removal: Removal,
+    still: "ColumnElement[bool] | None" = None,
+    when_changed: Callable[[], None] = lambda: None,
+) -> Exchanged:
+    """`store_exchange`, then queue the document."""
+    exchanged = store_exchange(tenant_id, document_id, name, body, intake, removal, still, when_changed)
+    if exchanged.is_new:
+        enqueue(document_id, intake.queue)
+    return exchanged
+
+
+def store_exchange(
+    tenant_id: str,
+    document_id: str,
+    name: str | None,
+    body: Readable,
+    intake: Intake,
+    removal: Removal,
+    still: "ColumnElement[bool] | None" = None,
+    when_changed: Callable[[], None] = lambda: None,
+) -> Exchanged:
+    """Give a document another file, to be ingested by the caller or once it is queued. It answers from the old file,
+    which is kept as long, until the new one is searchable.
+
+    name: that of an upload; None for a file of a data source or path, whose document keeps its name. still: a condition
+    on the document, asked under the lock that uploads hold. when_changed: called after the commit. The same bytes are
+    not read again.
+    Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
+    `accept_document` Rejected and TooLarge.
+    """
+    receiving = intake.files.receive(body, intake.settings.max_upload_bytes)
+    with receiving as received, intake.database.writing() as session:
+        advisory_lock(session, uploads_lock(tenant_id))
+        document = find_document(session, tenant_id, document_id)
+        if still is not None:
+            this = among(documents_where(tenant_id, document.collection_id), [document_id])
+            if session.scalars(this.where(still)).one_or_none() is None:
+                raise Conflict("the document changed in the meantime")
+        old_name = document.name
+        if name is not None:
+            document.name = clean_file_name(name)
+            document.is_attachment, document.was_uploaded, document.data_source_id = False, True, None
+            session.execute(forget_paths_of(document_id))
+        old = document.sha256
+        is_new = old != received.sha256
+        if is_new:
+            _exchange(session, document, received, old_name, intake)
+        if is_new or document.name != old_name:
+            session.execute(collection_changed(document.collection_id))
+        if is_new:
+            session.execute(mark_changed_document(document_id))
+    when_changed()
+    view = document_view(tenant_id, document_id, intake.database)
+    if is_new:
+        discard_unnamed(tenant_id, old, intake.database, intake.files)  # unless the text is of it
+        forget_answers(tenant_id, view.collection_id, removal)
+    return Exchanged(view, is_new)
+
+
+def retry_document(tenant_id: str, document_id: str, database: Database, intake: Intake) -> DocumentView:
+    """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
+    with database.writing() as session:
+        document = find_document(session, tenant_id, document_id, lock=True)
+        if document.status is not Status.FAILED:
+            raise Conflict(f"the document is {document.status}: only failed documents can be retried")
+        _begin_again(session, document)
+    enqueue(document_id, intake.queue)
+    return document_view(tenant_id, document_id, database)
+
+
+def retry_failed(ref: CollectionRef, database: Database, intake: Intake) -> Queued:
+    """Queue every failed document of a collection again, with fresh attempts."""
+    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, database, intake)
+
+
+def queue_again(
+    documents: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, database: Database, intake: Intake
+) -> Queued:
+    """Queue documents again, each with a job of a kind. again: the statement that changes those with these ids, which
+    `documents` then matches no more.
+
+    QUEUED_AT_ONCE messages are sent now, the others by the next sweep.
+    """
+    with database.reading() as session:
+        batches = batched(session.scalars(ids_of(documents)).all())
+    queued: list[str] = []
+
+    def batch() -> int:
+        if not (ids := next(batches, ())):
+            return 0
+        with database.writing() as session:
+            still = locked(among(documents, ids))
+            owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
+            session.execute(again(*owners))
+            session.add_all(
+                JobRow(tenant_id=owners[document_id], document_id=document_id, kind=kind) for document_id in owners
+            )
+        queued.extend(owners)
+        return len(ids)
+
+    in_batches(batch)
+    for document_id in queued[:QUEUED_AT_ONCE]:
+        enqueue(document_id, intake.queue)
+    return Queued(len(queued))
+
+
+def failures(ref: CollectionRef, database: Database) -> int:
+    """The number of a collection's failed documents."""
+    with database.reading() as session:
+        return session.scalar(number_of(_failed(ref.tenant_id, ref.collection_id))) or 0
+
+
+def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
+    return documents_where(tenant_id, collection_id, Status.FAILED)
+
+
+def _exchange(session: "Session", document: DocumentRow, received: Received, old_name: str, intake: Intake) -> None:
+    twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
+    if twin is not None:
+        raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
+    if document.earlier_sha256 == received.sha256:
+        _set(document, NOT_REPLACED)
+    elif document.num_chunks and not document.is_replaced:
+        earlier = {"earlier_sha256": document.sha256, "earlier_num_bytes": document.num_bytes, "earlier_name": old_name}
+        _set(document, {"is_replaced": True} | earlier)
+    document.sha256, document.num_bytes = received.sha256, received.num_bytes
+    check_byte_quota(session, document.tenant_id, received.num_bytes, intake.settings)
+    session.execute(forget_attachments_of(document.id))
+    _begin_again(session, document)
+    intake.files.keep(document.tenant_id, received)
+
+
+def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:
+    for name, value in values.items():
+        setattr(document, name, value)
+
+
+def _begin_again(session: "Session", document: DocumentRow) -> None:
+    """Queue a document from the start. A worker that holds its lease loses it."""
+    session.flush()
+    session.execute(start_over(document.id))
+    session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))

@@ -1,0 +1,168 @@
+"""Indexed documents, their points, and chunks by id, as retrieval reads them from the database."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from ragkv.chunk import Chunk, prompt_text
+from ragkv.ids import batched
+from ragkv.retrieve.links import TitledChunk
+from ragkv.retrieve.vectors import Point
+from ragkv.service.base.database import Database
+from ragkv.service.base.status import outdated
+from ragkv.service.collections.statements import changes_of
+from ragkv.service.documents.chunk_statements import (
+    chunks_by_id,
+    points_of,
+    ready_chunks,
+    titles_of,
+    titles_of_documents,
+    to_chunk,
+    to_point,
+)
+from ragkv.service.documents.statements import versions_of_documents, written_since
+from ragkv.threads import RecentlyUsed
+
+REMEMBERED_COLLECTIONS = 64
+
+
+class MadeWith(NamedTuple):
+    """Names of the models and settings that chunks and vectors are made with, and of the encoder among them."""
+
+    index_fingerprint: str
+    encoder_fingerprint: str
+
+
+class DatabaseSource:
+    """Points and chunks as the database holds them at the moment of the call.
+
+    Chunks that were made otherwise than `present` says are there until their document is read again: token ids are then
+    those of `encode`, the present tokenizer; a vector of another encoder is left out.
+    """
+
+    def __init__(self, database: Database, present: MadeWith, encode: Callable[[list[str]], list[list[int]]]) -> None:
+        self._database = database
+        self.present = present
+        self._encode = encode
+        self._remembered = RecentlyUsed[tuple[str, str], _Versions](_Versions, REMEMBERED_COLLECTIONS)
+
+    def indexed_documents(self, tenant_id: str, collection_id: str) -> dict[str, int]:
+        """Version by document id. A version changes whenever the document's chunks are written again.
+
+        The same object for as long as none does, which is one row to read. Not to be changed.
+        """
+        return self._versions_of(tenant_id, collection_id).by_document
+
+    def of_other_encoders(self, tenant_id: str, collection_id: str) -> frozenset[str]:
+        """The indexed documents whose vectors another encoder made."""
+        return self._versions_of(tenant_id, collection_id).of_other_encoders
+
+    def outdated(self, tenant_id: str, collection_id: str) -> frozenset[str]:
+        """The indexed documents whose text is of a file that another has replaced."""
+        return self._versions_of(tenant_id, collection_id).outdated
+
+    def points(self, document_ids: Sequence[str]) -> list[Point]:
+        """The points of these documents; those of another encoder have an empty dense vector."""
+        with self._database.reading() as session:
+            statements = [points_of(ids, *self.present) for ids in batched(document_ids)]
+            rows = [row for statement in statements for row in session.execute(statement)]
+            return [to_point(row, of_encoder=of_encoder) for row, of_encoder in rows]
+
+    def ready_chunks(self, tenant_id: str, collection_id: str) -> list[Chunk]:
+        """A collection's chunks that have KV, in document order."""
+        with self._database.reading() as session:
+            rows = session.scalars(ready_chunks(tenant_id, collection_id, self.present.index_fingerprint))
+            return [to_chunk(row) for row in rows]
+
+    def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
+        """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
+        with self._database.reading() as session:
+            statements = [chunks_by_id(tenant_id, ids) for ids in batched(chunk_ids)]
+            rows = [row for statement in statements for row in session.execute(statement)]
+            chunks = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
+            present = self.present.index_fingerprint
+            otherwise = [chunks[row[0].id] for row in rows if row.index_fingerprint != present]
+            chunks |= self._encoded_anew(otherwise)
+        return [chunks[chunk_id] for chunk_id in chunk_ids if chunk_id in chunks]
+
+    def titles(
+        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+    ) -> list[TitledChunk]:
+        """The titles of the collection's chunks, or of those of some documents."""
+        place = tenant_id, collection_id
+        if document_ids is None:
+            statements = [titles_of(*place)]
+        else:
+            statements = [titles_of_documents(*place, ids) for ids in batched(document_ids)]
+        with self._database.reading() as session:
+            return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
+
+    def _versions_of(self, tenant_id: str, collection_id: str) -> "_Versions":
+        with self._database.reading() as session:
+            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+        if changes is None:
+            return _Versions()
+        versions = self._remembered.of((tenant_id, collection_id))
+        with versions.lock:  # of several that find a change, one reads
+            if versions.changes != tuple(changes):
+                self._catch_up(versions, tenant_id, collection_id)
+        return versions
+
+    def _catch_up(self, versions: "_Versions", tenant_id: str, collection_id: str) -> None:
+        documents = versions_of_documents(tenant_id, collection_id, *self.present)
+        with self._database.reading() as session:
+            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+            generation, marked = changes or (0, 0)
+            if (since := versions.since(generation, marked)) is None:
+                versions.update(_Versions(), session.execute(documents).all())
+            elif written := session.execute(written_since(documents, since)).all():
+                versions.update(versions, written)
+        versions.changes = generation, marked  # of before: what is committed meanwhile is read again
+
+    def _encoded_anew(self, chunks: Sequence[Chunk]) -> dict[str, Chunk]:
+        if not chunks:
+            return {}
+        encoded = self._encode([prompt_text(chunk.title, chunk.text) for chunk in chunks])
+        pairs = zip(chunks, encoded, strict=True)
+        return {chunk.id: replace(chunk, token_ids=tuple(token_ids)) for chunk, token_ids in pairs}
+
+
+class _Versions:
+    """Versions of one collection's documents after `changes`, (generation, marked changes);
+    None before they are read."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.changes: tuple[int, int] | None = None
+        self.by_document: dict[str, int] = {}
+        self.of_other_encoders: frozenset[str] = frozenset()
+        self.outdated: frozenset[str] = frozenset()
+
+    def update(self, earlier: "_Versions", written: Iterable[tuple[str, int, bool, bool, bool]]) -> None:
+        """Take over `earlier` with what was written since; in copies, because other threads read those handed out."""
+        by_document, replaced = dict(earlier.by_document), set(earlier.outdated)
+        of_other_encoders = set(earlier.of_other_encoders)
+        for document_id, version, is_indexed, of_encoder, is_replaced in written:
+            by_document.pop(document_id, None)
+            of_other_encoders.discard(document_id)
+            replaced.discard(document_id)
+            if is_indexed:
+                by_document[document_id] = version
+            if is_indexed and not of_encoder:
+                of_other_encoders.add(document_id)
+            if is_indexed and is_replaced:
+                replaced.add(document_id)
+        self.by_document, self.of_other_encoders, self.outdated = (
+            by_document,
+            frozenset(of_other_encoders),
+            frozenset(replaced),
+        )
+
+    def since(self, generation: int, marked: int) -> int | None:
+        """The generation since which all changes are marked;
+        None if others are among them: all documents must be read."""
+        if self.changes is None:
+            return None
+        ours, our_marked = self.changes
+        return ours if generation > ours and generation - ours == marked - our_marked else None

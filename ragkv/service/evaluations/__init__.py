@@ -1,0 +1,1 @@
+"""Evaluations of the running service on a tenant's own questions."""

@@ -1,0 +1,95 @@
+"""Files that are attached to a collection together, and their progress."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from ragkv.errors import NotFound
+from ragkv.ids import is_id, new_id, utc_now
+from ragkv.service.base.database import Database
+from ragkv.service.base.file_tables import FileBatchMemberRow, FileBatchRow
+from ragkv.service.base.page import Page, PageRequest
+from ragkv.service.base.status import UNREAD, Status
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.removal import Removal
+from ragkv.service.files.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among
+from ragkv.service.files.statements import batch_by_id, count_members, entries_of_batch
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """Files by the state of their documents; `num_missing` are no longer in the collection."""
+
+    id: str
+    collection_id: str
+    created_at: datetime
+    cancelled: bool
+    statuses: Counter[Status]
+    num_missing: int
+
+
+def attach_batch(ref: CollectionRef, files: Sequence[Attach], intake: Intake) -> BatchProgress:
+    """Attach all files, or none. Raises like `attach_files`."""
+    batch_id, file_ids = new_id(), dict.fromkeys(file.file_id for file in files)
+
+    def keep(session: "Session") -> None:
+        session.add(FileBatchRow(id=batch_id, collection_id=ref.collection_id, created_at=utc_now()))
+        session.flush()
+        session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
+
+    attach_files(ref, files, intake, keep)
+    return batch_of(ref, batch_id, intake.database)
+
+
+def batch_of(ref: CollectionRef, batch_id: str, database: Database) -> BatchProgress:
+    """A batch with the progress of its files. Raises NotFound."""
+    with database.reading() as session:
+        row = _find(session, ref, batch_id)
+        documents = session.execute(entries_of_batch(ref.tenant_id, row)).all()
+        statuses = Counter(document.status for document, *_ in documents)
+        num_missing = (session.scalar(count_members(row.id)) or 0) - len(documents)
+        return BatchProgress(row.id, row.collection_id, row.created_at, row.cancelled, statuses, num_missing)
+
+
+def list_batch(
+    ref: CollectionRef, batch_id: str, page: PageRequest, statuses: Sequence[Status] | None, database: Database
+) -> Page[StoreEntry]:
+    """The batch's files that are still in the collection. Raises NotFound for the batch or the one to begin at."""
+    with database.reading() as session:
+        listed = entries_of_batch(ref.tenant_id, _find(session, ref, batch_id), statuses)
+        return entries_among(session, ref, listed, page)
+
+
+def cancel_batch(
+    ref: CollectionRef, batch_id: str, removal: Removal, when_changed: Callable[[], None]
+) -> BatchProgress:
+    """Take out of the collection those of the batch's files that are not searchable yet.
+
+    `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
+    """
+    with removal.database.writing() as session:
+        row = _find(session, ref, batch_id, lock=True)
+        was_cancelled, row.cancelled = row.cancelled, True
+        unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
+    if not was_cancelled:
+        when_changed()
+    for file_id in unread:
+        detach_if_there(ref, file_id, removal, when_changed)
+    return batch_of(ref, batch_id, removal.database)
+
+
+def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
+    """The row of a batch, for the transaction to change alone with `lock`. Raises NotFound."""
+    statement = batch_by_id(ref.tenant_id, ref.collection_id, batch_id)
+    if lock:
+        statement = statement.with_for_update(of=FileBatchRow)
+    row = session.scalars(statement).one_or_none() if is_id(batch_id) else None
+    if row is None:
+        raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")
+    return row

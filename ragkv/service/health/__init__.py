@@ -1,0 +1,1 @@
+"""Condition of the service's components, and its gauges."""

@@ -1,0 +1,1 @@
+"""Stored KV of tenants: usage, rules, pins, eviction, upload, verification."""

@@ -1,0 +1,295 @@
+"""KV of a tenant, its collections and documents: usage, pinning, eviction and rebuild."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from ragkv.errors import Conflict, NotFound
+from ragkv.kv.resident import resident_bytes
+from ragkv.observe.metrics import engine_cache_use
+from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, advisory_lock
+from ragkv.service.base.page import MAX_PAGE, all_pages
+from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.queue import Queue
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow
+from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.collections.collections import position_by_name
+from ragkv.service.collections.statements import BY_NAME, pins_of_collections
+from ragkv.service.documents.changes import Queued, queue_again
+from ragkv.service.documents.documents import DocumentView, document_view, find_document
+from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.job_statements import REBUILD
+from ragkv.service.documents.requeue import enqueue
+from ragkv.service.documents.statements import number_of, precompute_again
+from ragkv.service.kv_admin.entry_statements import (
+    chunks_by_kv,
+    evicted_documents,
+    kv_by_collection,
+    kv_by_document,
+    kv_by_tenant,
+    kv_of,
+    sizes_of,
+)
+from ragkv.service.kv_admin.room import check_pins, limit_now
+from ragkv.service.kv_admin.tier_statements import REMOTE
+from ragkv.service.statistics.summary import tier_use
+from ragkv.service.statistics.views import HitRate, TierLoads
+from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+    from ragkv.kv.store import KVStore
+
+MAX_LOOKED_AT = 20_000
+"""Files of one tenant whose share of memory is worth the time to look."""
+GIB = 2**30
+
+
+class KVAmount(msgspec.Struct, frozen=True):
+    """An amount of stored KV."""
+
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
+
+
+class HostTier(msgspec.Struct, frozen=True):
+    """The part of the tenant's KV files in the page cache of the operating system, which need no disk access."""
+
+    bytes: Annotated[
+        int | None, "Size in bytes; null if the operating system does not report it, or if there are too many files."
+    ]
+
+
+class DeviceTier(msgspec.Struct, frozen=True):
+    """The KV cache of the engine, shared by all tenants. Values are null for an engine behind a URL."""
+
+    capacity_bytes: Annotated[int | None, "Size of the engine's KV cache in bytes."]
+    used_bytes: Annotated[
+        int | None, "Bytes in use by prompts that are being answered; null until the engine has reported it."
+    ]
+
+
+class KVTiers(msgspec.Struct, frozen=True):
+    """KV by tier. What is in host memory is also on disk; what is in the object store may be on this disk too."""
+
+    device: Annotated[DeviceTier, "KV cache of the engine."]
+    host: Annotated[HostTier, "KV files in host memory."]
+    disk: Annotated[KVAmount, "KV files on disk."]
+    remote: Annotated[KVAmount | None, "KV files in the object store; null without one."]
+
+
+class CollectionKV(msgspec.Struct, frozen=True):
+    """The KV of one collection. KV that two collections share counts in both."""
+
+    id: str
+    name: Annotated[str, "Name of the collection."]
+    pinned: Annotated[bool, "Whether the collection's KV is pinned."]
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
+
+
+class CollectionKVPage(msgspec.Struct, frozen=True):
+    """A page of collections with their KV, ordered by name."""
+
+    items: list[CollectionKV]
+    next: str | None
+
+
+NO_COLLECTIONS = CollectionKVPage([], None)
+
+
+class TenantKV(msgspec.Struct, frozen=True):
+    """The KV of one tenant."""
+
+    name: Annotated[str, "Name of the tenant."]
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
+
+
+class KVOverview(msgspec.Struct, frozen=True):
+    """An overview of a tenant's KV."""
+
+    tiers: Annotated[KVTiers, "KV by tier."]
+    collections: Annotated[list[CollectionKV], "KV by collection: a page of collections, ordered by name."]
+    next: str | None
+    tenants: Annotated[
+        list[TenantKV] | None,
+        "KV by tenant; null unless the API key belongs to the default tenant and has the scope `admin`.",
+    ]
+    limit_bytes: Annotated[int | None, "Maximum size of all tenants' KV in bytes; null for no limit."]
+    last_used_at: datetime | None
+    hit_rate: Annotated[
+        HitRate | None, "Origin of prompt tokens in the last 24 hours; null without stitched questions."
+    ]
+    loads: Annotated[
+        list[TierLoads],
+        "Durations of placing KV in the last 24 hours, by the farthest tier that a question's KV came from.",
+    ]
+
+
+class HeldKV(msgspec.Struct, frozen=True, kw_only=True):
+    """The KV of a document or a collection."""
+
+    pinned: Annotated[bool, "Whether the KV is pinned."]
+    files: Annotated[int, "Number of KV files."]
+    bytes: Annotated[int, "Size of the KV files in bytes."]
+    tokens: Annotated[int, "Number of tokens whose KV is stored."]
+    chunks: Annotated[int, "Number of chunks."]
+    stored_chunks: Annotated[int, "Number of chunks whose KV is stored."]
+    evicted_documents: Annotated[
+        int, "Number of documents with evicted KV, which is recomputed when needed until it is rebuilt."
+    ]
+    last_used_at: datetime | None
+
+
+def overview(
+    tenant_id: str,
+    database: Database,
+    settings: Settings,
+    kv_store: "KVStore",
+    default_collection: CollectionRef,
+    collections: CollectionKVPage = NO_COLLECTIONS,
+    *,
+    of_all: bool = True,
+) -> KVOverview:
+    """All of a tenant's KV, with that of these collections. Looks at every file: it may take a second. `of_all`: for
+    the default tenant, with what each tenant has."""
+    with database.reading() as session:
+        files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
+        sees_all = of_all and tenant_id == default_collection.tenant_id
+        tenants = [TenantKV(*facts) for facts in session.execute(kv_by_tenant())] if sees_all else None
+        limit = limit_now(session, settings)
+        has_remote = settings.kv_remote is not None
+        remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
+        entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
+    capacity = used = None
+    if settings.engine_url is None:
+        capacity, share = int(settings.kv_cache_gib * GIB), engine_cache_use()
+        used = None if share is None else int(capacity * share)
+    tiers = KVTiers(
+        DeviceTier(capacity, used),
+        HostTier(None if entries is None else _resident([key for key, *_ in entries], kv_store)),
+        KVAmount(files, size, tokens) if entries is None or not has_remote else _on_disk(entries, kv_store),
+        remote,
+    )
+    hit_rate, loads = tier_use(tenant_id, "24h", database)
+    return KVOverview(tiers, collections.items, collections.next, tenants, limit or None, last_used, hit_rate, loads)
+
+
+def kv_of_collections(tenant_id: str, database: Database) -> Iterator[CollectionKV]:
+    """The KV of every collection of a tenant, by name, read a page at a time."""
+    return all_pages(lambda cursor: kv_of_some_collections(tenant_id, MAX_PAGE, cursor, database))
+
+
+def kv_of_some_collections(tenant_id: str, limit: int, cursor: str | None, database: Database) -> CollectionKVPage:
+    """The KV of a page of a tenant's collections, by name. Raises Rejected for an invalid cursor."""
+    position = position_by_name(cursor)
+    with database.reading() as session:
+        page = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position)
+        sums_of = {
+            collection_id: sums
+            for collection_id, *sums in session.execute(kv_by_collection([row[0] for row in page.items]))
+        }
+    items = [CollectionKV(*row, *sums_of.get(row[0], (0, 0, 0))) for row in page.items]
+    return CollectionKVPage(items, page.next(lambda row: row[1]))
+
+
+def held_kv(owner: KVOwner, database: Database) -> HeldKV:
+    """The KV of a document or a collection that is there."""
+    with database.reading() as session:
+        files, size, tokens, last_used = session.execute(kv_of(owner)).one()
+        chunks, stored = session.execute(chunks_by_kv(owner)).one()
+        evicted = session.scalar(number_of(evicted_documents(owner)))
+        pinned = _row(session, owner).kv_pinned
+    return HeldKV(
+        pinned=pinned,
+        files=files,
+        bytes=size,
+        tokens=tokens,
+        chunks=chunks,
+        stored_chunks=stored,
+        evicted_documents=evicted or 0,
+        last_used_at=last_used,
+    )
+
+
+def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str, KVAmount]:
+    """KV by document. Those without KV are left out."""
+    with database.reading() as session:
+        return {document_id: KVAmount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
+
+
+def pin(owner: KVOwner, database: Database, settings: Settings, *, pinned: bool) -> HeldKV:
+    """Keep the KV of a document or a collection from being evicted to make room, or no longer.
+
+    Raises NotFound, Conflict for more than the tenant may pin.
+    """
+    with database.writing() as session:
+        advisory_lock(session, f"pins of {owner.tenant_id}")  # of two at once, one sees what the other pinned
+        _row(session, owner, lock=True).kv_pinned = pinned
+        session.flush()
+        if pinned:
+            check_pins(session, owner.tenant_id, settings)
+    return held_kv(owner, database)
+
+
+def rebuild_document(tenant_id: str, document_id: str, database: Database, queue: Queue) -> DocumentView:
+    """Queue a document so that its KV is made where it is missing; nothing to do for one that is being read.
+
+    It goes on answering. Raises NotFound, Conflict for a document that failed.
+    """
+    with database.writing() as session:
+        document = find_document(session, tenant_id, document_id)
+        if document.status is Status.FAILED:
+            raise Conflict("the document failed: retry it first; there is nothing to rebuild yet")
+        is_queued = request_kv(session, tenant_id, document_id, REBUILD)
+    if is_queued:
+        enqueue(document_id, queue)
+    return document_view(tenant_id, document_id, database)
+
+
+def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) -> bool:
+    """Have a document's KV made where it is missing, as a job of a kind. Returns False for one that is gone, or that a
+    worker is to read or is at."""
+    if not session.connection().execute(precompute_again(document_id)).rowcount:
+        return False
+    session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=kind))
+    return True
+
+
+def rebuild_evicted(owner: KVOwner, database: Database, intake: Intake) -> Queued:
+    """Queue every document whose KV was evicted."""
+    return queue_again(evicted_documents(owner), precompute_again, REBUILD, database, intake)
+
+
+def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:
+    """The row of a document or a collection, for the transaction to change alone with `lock`. Raises NotFound."""
+    row: DocumentRow | CollectionRow | None
+    for_update = BESIDE_NEW_ROWS if lock else None
+    if owner.document_id is not None:
+        row = session.get(DocumentRow, owner.document_id, with_for_update=for_update)
+    else:
+        row = session.get(CollectionRow, owner.collection_id, with_for_update=for_update)
+    if row is None:
+        raise NotFound("it was deleted in the meantime")
+    return row
+
+
+def _resident(keys: Sequence[str], kv_store: "KVStore") -> int | None:
+    try:
+        return sum(resident_bytes(kv_store.path(key)) for key in keys)
+    except OSError:
+        return None
+
+
+def _on_disk(entries: Sequence[tuple[str, int, int]], kv_store: "KVStore") -> KVAmount:
+    """Sum of these (key, bytes, tokens) over the files on this host's disk."""
+    here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
+    return KVAmount(len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here))

@@ -1,0 +1,91 @@
+"""Warming of KV before questions arrive: from the object store to this disk, and into memory."""
+
+import logging
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ragkv.errors import OutOfSpace, RagKVError
+from ragkv.service.base.kv_disk import KVDisk
+from ragkv.service.base.pace import ProgressInterval
+from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.kv_admin.entry_statements import recent_entries
+from ragkv.service.parts import Parts
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ragkv.kv.remote import ObjectStore
+    from ragkv.kv.store import KVStore
+
+_PIECE = 1 << 20
+
+log = logging.getLogger(__name__)
+
+
+class Warmed(msgspec.Struct, frozen=True):
+    """The progress of warming, or at its end the result: files read into memory, and how many of them were loaded
+    first."""
+
+    looked_at: int
+    total: int
+    files: int = 0
+    bytes: int = 0
+    loaded: int = 0
+    missing: int = 0
+    is_full: bool = False
+
+
+def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
+    """Load the KV of an owner, and of the prefix, that is not on this disk, and read all of it once: the operating
+    system keeps it in memory.
+
+    What was used last comes first, and nothing has to go for it: it ends when the disk's limit is reached. Says how far
+    it is every half second; the last says what was done.
+    """
+    with parts.database.reading() as session:
+        used = [(key, int(size)) for key, size in session.execute(recent_entries(owner))]
+    entries = [(parts.keys_of(owner.tenant_id).prefix(), 0), *used]
+    files = num_bytes = loaded = missing = 0
+    is_full, pace = False, ProgressInterval()
+
+    def so_far() -> Warmed:
+        return Warmed(files + missing, len(entries), files, num_bytes, loaded, missing, is_full)
+
+    for key, size in entries:
+        try:
+            if not parts.kv_store.touch(key):
+                loaded += _load(key, size, parts.kv_store, parts.kv_disk, parts.kv_remote)
+            num_bytes += _read(parts.kv_store.path(key))
+            files += 1
+        except OutOfSpace:
+            is_full = True
+            break
+        except (RagKVError, OSError) as error:
+            log.info("%s stays where it is: %s", key, error)
+            missing += 1
+        if pace.is_due():
+            yield so_far()
+    yield so_far()
+
+
+def _load(key: str, size: int, kv_store: "KVStore", kv_disk: KVDisk, kv_remote: "ObjectStore | None") -> int:
+    """1 once the file is here; 0 without an object store. Raises what `KVStore.fetch` does, OutOfSpace on a full
+    disk."""
+    if kv_remote is None:
+        return 0
+    if not kv_disk.has_room(size):
+        raise OutOfSpace("the limit on KV on this disk is reached")
+    with kv_disk.room(size):
+        kv_store.fetch(key, kv_remote)
+    return 1
+
+
+def _read(path: "Path") -> int:
+    """Bytes of a file, all of which are read. Raises OSError."""
+    num_bytes = 0
+    with path.open("rb", buffering=0) as file:
+        while piece := file.read(_PIECE):
+            num_bytes += len(piece)
+    return num_bytes

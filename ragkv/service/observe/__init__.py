@@ -1,0 +1,1 @@
+"""Heartbeats and counters of the service's processes, in Redis."""

@@ -1,0 +1,135 @@
+"""The log of questions with their feedback, and the evaluation set made of the rated ones."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor
+from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.tables import FeedbackRow
+from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.questions.feedback import Feedback, feedback_view
+from ragkv.service.questions.feedback_statements import QuestionFilter, known_answers, logged_questions, passages_of
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
+
+
+class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """A question that was asked, with the feedback on its answer. The answer's text is kept with feedback alone."""
+
+    id: Annotated[str, "Id of the question and of its answer."]
+    question: Annotated[str, "The question."]
+    asked_at: Annotated[datetime, "Time of the question."]
+    collection_id: str
+    collection: Annotated[str, "Name of the collection."]
+    mode: Annotated[
+        str | None,
+        "Mode of the prompt; null for an answer from the answer cache, or if the record of the question was removed.",
+    ]
+    finish_reason: Annotated[
+        str | None, "`stop`: the answer is complete. `length`: it reached the maximum number of tokens."
+    ]
+    ttft_ms: Annotated[float | None, "Time to the first token in milliseconds."]
+    total_ms: Annotated[float | None, "Time to the whole answer in milliseconds."]
+    feedback: Annotated[Feedback | None, "Feedback on the answer; null without any."]
+
+
+class QuestionPage(msgspec.Struct, frozen=True):
+    """A page of questions, newest first."""
+
+    items: Annotated[list[LoggedQuestion], "Questions, newest first."]
+    next: str | None
+
+
+class SetPassage(msgspec.Struct, frozen=True):
+    """A passage of a question of an evaluation set."""
+
+    title: str
+    text: str
+
+
+class SetQuestion(msgspec.Struct, frozen=True):
+    """A line of an evaluation set, as `ragkv eval fidelity` reads it."""
+
+    id: str
+    question: str
+    answers: tuple[str, ...]
+    passages: tuple[SetPassage, ...]
+
+
+def list_questions(criteria: QuestionFilter, limit: int, cursor: str | None, database: Database) -> QuestionPage:
+    """A page of the question log, newest first. Raises Rejected for an invalid cursor."""
+    after = from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        parts = [
+            rows_behind(session, statement, keys, limit, after, descending=True)
+            for statement, keys in logged_questions(criteria)
+        ]
+        rows = sorted((row for part in parts for row in part.items), key=_position, reverse=True)
+        items = [_view(row) for row in rows[:limit]]
+    more = len(rows) > limit or any(part.more for part in parts)
+    return QuestionPage(items, Page(rows[:limit], more).next(_position))
+
+
+@dataclass(frozen=True, slots=True)
+class _SetPage:
+    items: list[SetQuestion | None]
+    next: str | None
+
+
+def all_questions(criteria: QuestionFilter, database: Database) -> Iterator[LoggedQuestion]:
+    """Every question of the log, newest first, read a page at a time."""
+    return all_pages(lambda cursor: list_questions(criteria, MAX_PAGE, cursor, database))
+
+
+def evaluation_set(ref: CollectionRef, database: Database) -> Iterator[SetQuestion | None]:
+    """A collection's questions with known answers, the oldest first, read a page at a time. None for each left out.
+
+    An answer is known if it was corrected, or rated up. Left out are those with an empty answer, and those without
+    all the passages of their prompt: a document was deleted, or replaced before the feedback.
+    """
+
+    def page_at(cursor: str | None) -> _SetPage:
+        after = from_cursor(cursor, tuple[Moment, str])
+        with database.reading() as session:
+            page = rows_behind(session, known_answers(ref.tenant_id, ref.collection_id), _OLDEST_FIRST, MAX_PAGE, after)
+            questions = [_set_question(row.FeedbackRow, session) for row in page.items]
+            return _SetPage(questions, page.next(lambda row: (row.FeedbackRow.asked_at, row.FeedbackRow.answer_id)))
+
+    return all_pages(page_at)
+
+
+_OLDEST_FIRST = (FeedbackRow.asked_at.expression, FeedbackRow.answer_id.expression)
+
+
+def _set_question(row: FeedbackRow, session: "Session") -> SetQuestion | None:
+    passages = tuple(SetPassage(title, text) for title, text in session.execute(passages_of(row.answer_id)))
+    answer = row.correction or row.answer
+    if answer and passages and len(passages) == row.num_passages:
+        return SetQuestion(row.answer_id, row.question, (answer,), passages)
+    return None
+
+
+def _position(row: Any) -> tuple[datetime, str]:
+    return row.asked_at, row.id
+
+
+def _view(row: Any) -> LoggedQuestion:
+    """View of a row of `logged_questions`."""
+    return LoggedQuestion(
+        id=row.id,
+        question=row.text,
+        asked_at=row.asked_at,
+        collection_id=row.collection_id,
+        collection=row.name,
+        mode=row.mode,
+        finish_reason=row.finish_reason,
+        ttft_ms=row.ttft_ms,
+        total_ms=row.total_ms,
+        feedback=None if row.FeedbackRow is None else feedback_view(row.FeedbackRow),
+    )

@@ -1,0 +1,106 @@
+"""Statements about webhooks and their deliveries. A delivery is written in the same transaction as the event that it
+reports."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from sqlalchemy import Delete, Select, Update, delete, func, or_, select, update
+from sqlalchemy.orm import Session
+
+from ragkv.ids import new_id, utc_now
+from ragkv.service.base.lists import one_of
+from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.status import outdated
+from ragkv.service.base.tables import DocumentRow, WebhookDeliveryRow, WebhookRow
+
+DELIVERY_KEYS: Keys = (WebhookDeliveryRow.created_at.expression, WebhookDeliveryRow.id.expression)
+PENDING, DELIVERED, FAILED = "pending", "delivered", "failed"
+READY_EVENT = "document.ready"
+FAILED_EVENT = "document.failed"
+
+
+def announce(session: Session, document_id: str, event: str) -> None:
+    """Queue a message about a document, as it now is, to every webhook of its collection or tenant."""
+    session.expire_all()
+    row = session.get_one(DocumentRow, document_id)
+    about = or_(WebhookRow.collection_id.is_(None), WebhookRow.collection_id == row.collection_id)
+    webhooks = session.scalars(select(WebhookRow.id).where(WebhookRow.tenant_id == row.tenant_id, about)).all()
+    if not webhooks:
+        return
+    data = {
+        "document_id": row.id,
+        "collection_id": row.collection_id,
+        "name": row.name,
+        "status": row.status,
+        "error": row.error,
+        "outdated": outdated(row),
+        "chunks": row.num_chunks,
+        "tokens": row.num_tokens,
+    }
+    body = msgspec.json.encode({"type": event, "timestamp": utc_now(), "data": data}).decode()
+    session.add_all(
+        WebhookDeliveryRow(
+            id=new_id(), tenant_id=row.tenant_id, webhook_id=webhook_id, document_id=row.id, event=event, body=body
+        )
+        for webhook_id in webhooks
+    )
+
+
+def webhooks_of(tenant_id: str) -> Select[WebhookRow]:
+    """A tenant's webhooks, oldest first."""
+    return select(WebhookRow).where(WebhookRow.tenant_id == tenant_id).order_by(WebhookRow.created_at, WebhookRow.id)
+
+
+def webhook_by_id(tenant_id: str, webhook_id: str) -> Select[WebhookRow]:
+    return select(WebhookRow).where(WebhookRow.tenant_id == tenant_id, WebhookRow.id == webhook_id)
+
+
+def deliveries_of(webhook_id: str) -> Select[WebhookDeliveryRow]:
+    return select(WebhookDeliveryRow).where(WebhookDeliveryRow.webhook_id == webhook_id)
+
+
+def due_deliveries(moment: datetime, of_tenant: int, limit: int) -> Select[WebhookDeliveryRow, WebhookRow]:
+    """(delivery, its webhook) of messages to be sent now, some of each tenant: all tenants' longest due first, then
+    their second."""
+    place = func.row_number().over(
+        partition_by=WebhookDeliveryRow.tenant_id, order_by=(WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
+    )
+    is_due = (WebhookDeliveryRow.status == PENDING, WebhookDeliveryRow.next_at <= moment)
+    ranked = select(WebhookDeliveryRow.id, place.label("place")).where(*is_due).subquery()
+    return (
+        select(WebhookDeliveryRow, WebhookRow)
+        .join(ranked, ranked.c.id == WebhookDeliveryRow.id)
+        .join(WebhookRow, WebhookRow.id == WebhookDeliveryRow.webhook_id)
+        .where(ranked.c.place <= of_tenant)
+        .order_by(ranked.c.place, WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
+        .limit(limit)
+    )
+
+
+def claim_delivery(delivery: WebhookDeliveryRow, until: datetime) -> Update:
+    """Keep other workers from a delivery until the moment. Changes no row if one of them was first."""
+    unchanged = (WebhookDeliveryRow.status == PENDING, WebhookDeliveryRow.next_at == delivery.next_at)
+    return update(WebhookDeliveryRow).where(WebhookDeliveryRow.id == delivery.id, *unchanged).values(next_at=until)
+
+
+def record_attempt(delivery_id: str, **changes: Any) -> Update:
+    counted = WebhookDeliveryRow.attempts + 1
+    return (
+        update(WebhookDeliveryRow)
+        .where(WebhookDeliveryRow.id == delivery_id)
+        .values(attempts=counted, attempted_at=utc_now(), **changes)
+    )
+
+
+def forget_deliveries(cutoff: datetime, limit: int) -> Delete:
+    """Deliveries from before the cutoff that ended."""
+    ended = (WebhookDeliveryRow.status != PENDING, WebhookDeliveryRow.created_at < cutoff)
+    old = select(WebhookDeliveryRow.id).where(*ended).order_by(WebhookDeliveryRow.created_at).limit(limit)
+    return delete(WebhookDeliveryRow).where(WebhookDeliveryRow.id.in_(old))
+
+
+def forget_deliveries_about(document_ids: Sequence[str]) -> Delete:
+    """Messages about the documents, with their names and errors, sent or not. No message tells of a deletion."""
+    return delete(WebhookDeliveryRow).where(one_of(WebhookDeliveryRow.document_id, document_ids))

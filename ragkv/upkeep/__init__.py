@@ -1,1 +1,0 @@
-"""KV overview, pins, eviction, verification; backups; checks and repair of what disagrees."""

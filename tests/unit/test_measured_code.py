@@ -29,7 +29,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", ["bench/command", "ragkv/figures", "ragkv/numbers", "ragkv/parts", "ragkv/connector/worker"]
+    "name", ["bench/command", "ragkv/figures", "ragkv/numbers", "ragkv/service/parts", "ragkv/connector/worker"]
 )
 def test_a_change_of_what_is_imported_or_runs_in_the_engine_changes_the_digest(tree: Path, name: str):
     before = code_digest("bench.command")
@@ -55,7 +55,7 @@ def test_figures_of_fidelity_depend_on_all_that_computes_them():
     found = modules_of("bench.fidelity.evaluate")
 
     assert needed - found == set()
-    assert {name for name in found if name.startswith(("ragkv.db", "ingest.parse", "api", "workers"))} == set()
+    assert {name for name in found if name.startswith(("ragkv.service.base", "ingest.parse", "api", "workers"))} == set()
 
 
 def test_versions_are_of_packages_that_are_installed():

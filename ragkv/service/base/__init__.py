@@ -1,1 +1,1 @@
-"""What all rooms stand on: database and tables, Redis, the queue, pages of lists."""
+"""The ground of all rooms: database and tables, Redis, the queue, pages of lists."""

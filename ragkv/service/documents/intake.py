@@ -1,4 +1,4 @@
-"""What a file is accepted with."""
+"""The stores and limits that accepted files need."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from ragkv.settings import Settings
 
 
 class Intake:
-    """Where accepted files go, within the limits of the settings."""
+    """The stores that accepted files go into, within the limits of the settings."""
 
     def __init__(
         self, database: Database, files: FileStore, settings: Settings, queue: Queue, fingerprint: Callable[[], str]

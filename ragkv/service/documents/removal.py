@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Removal:
-    """Where documents leave something: what their removal needs."""
+    """The stores in which documents leave something, which their removal clears."""
 
     def __init__(
         self,

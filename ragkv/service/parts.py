@@ -178,11 +178,11 @@ class Parts:
 
         tokenizer = self.fingerprints.tokenizer(self.model_folder)
         written = (self.writer_fingerprint,) if self.writer_fingerprint else ()
-        kept = () if rule.format is KVFormat.BF16 else (rule.format,)
+        formatted = () if rule.format is KVFormat.BF16 else (rule.format,)
         shortened = () if rule.compression is None else (rule.compression.name,)
         return _digest(
             self.model_fingerprint, tokenizer, self.settings.dtype, self.settings.instructions, LAYOUT_VERSION,
-            *written, *kept, *shortened,
+            *written, *formatted, *shortened,
         )  # fmt: skip
 
     @cached_property

@@ -68,6 +68,31 @@ ENVIRONMENT = (
     "workers/app.py",
 )
 NO_OPENING = re.compile(r"(Raises|Of|Those|What|Which|Where|How|Who|Whose|Whoever|Nobody|Somebody)\b")
+NO_NOUNS = frozenset(
+    {
+        "asked",
+        "before",
+        "chosen",
+        "each",
+        "first",
+        "found",
+        "given",
+        "gone",
+        "kept",
+        "known",
+        "made",
+        "now",
+        "one",
+        "others",
+        "rest",
+        "some",
+        "taken",
+        "there",
+        "told",
+        "wanted",
+    }
+)
+"""A variable of such a name says neither what it holds nor of which type."""
 BESIDE = ("bench/load/", "bench/measure/")  # measurements for development, like tests
 SOURCES = sorted(
     path
@@ -137,6 +162,35 @@ def test_a_docstring_opens_with_a_verb_or_a_noun_phrase():
         if isinstance(node, kinds) and NO_OPENING.match(text := ast.get_docstring(node) or "")
     ]
     assert opened_otherwise == []
+
+
+def test_the_root_of_the_library_stays_small():
+    assert len([path for path in SOURCES if path.parent == ROOT / "ragkv"]) <= 14
+
+
+def test_few_functions_take_all_parts():
+    """Others name the parts that they use."""
+    takers = [
+        f"{path.relative_to(ROOT)}: {function.name}"
+        for path in SOURCES
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for argument in (*function.args.args, *function.args.kwonlyargs)
+        if argument.annotation is not None and re.search(r"\bParts\b", ast.unparse(argument.annotation))
+    ]
+    assert len(takers) < 80, takers
+
+
+def test_variables_say_their_noun():
+    nameless = [
+        f"{path.relative_to(ROOT)}:{name.lineno}: {name.id}"
+        for path in SOURCES
+        for function in ast.walk(ast.parse(path.read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in ast.walk(function)
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store) and name.id in NO_NOUNS
+    ]
+    assert nameless == []
 
 
 def test_every_module_says_what_it_is():

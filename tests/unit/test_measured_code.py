@@ -55,7 +55,9 @@ def test_figures_of_fidelity_depend_on_all_that_computes_them():
     found = modules_of("bench.fidelity.evaluate")
 
     assert needed - found == set()
-    assert {name for name in found if name.startswith(("ragkv.service.base", "ingest.parse", "api", "workers"))} == set()
+    assert {
+        name for name in found if name.startswith(("ragkv.service.base", "ingest.parse", "api", "workers"))
+    } == set()
 
 
 def test_versions_are_of_packages_that_are_installed():

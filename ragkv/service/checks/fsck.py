@@ -57,11 +57,11 @@ def examine(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Find
 def repair(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Finding]:
     """Look, and mend what is found."""
     for check in checks(parts.settings, quick=quick):
-        found = list(check.find(grace, parts))
-        if found:
-            check.mend(found, grace, parts)
-        yield _finding(check, found, mended=bool(found))
+        names = list(check.find(grace, parts))
+        if names:
+            check.mend(names, grace, parts)
+        yield _finding(check, names, mended=bool(names))
 
 
-def _finding(check: ConsistencyCheck, found: list[str], *, mended: bool) -> Finding:
-    return Finding(check.name, check.about, check.remedy, found, mended)
+def _finding(check: ConsistencyCheck, names: list[str], *, mended: bool) -> Finding:
+    return Finding(check.name, check.about, check.remedy, names, mended)

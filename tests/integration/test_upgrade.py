@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
-from sqlalchemy import Connection, select, update
+from sqlalchemy import update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
@@ -23,6 +22,7 @@ from tests.conftest import lend_models
 from tests.support import version_0_1_0 as old
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import client_of, upload
+from tests.support.stored_rows import rows
 
 AUTHORIZED = {"authorization": f"Bearer {old.KEY}"}
 
@@ -37,13 +37,6 @@ def parts(settings: Settings, engine: EchoEngine, loaded: IngestParts, database_
         old.fill(connection, parts)
     yield parts
     parts.close()
-
-
-def rows(connection: Connection) -> dict[str, list[dict[str, Any]]]:
-    return {
-        table.name: [dict(row) for row in connection.execute(select(table).order_by(*table.primary_key)).mappings()]
-        for table in reflected(connection)
-    }
 
 
 def test_every_value_is_still_there_after_the_upgrade_and_after_going_back_to_0_1_0_and_forth(parts: Parts):

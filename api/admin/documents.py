@@ -11,7 +11,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
 from api.admin.source import TextRange, mark
-from api.v1.pages import PICTURED, problem_of
+from api.v1.pages import problem_of
+from api.v1.passages import PICTURED
 from ingest.page_views import PageViews
 from ingest.parse.quotes import BoxedPage
 from ragkv.errors import RagKVError, Rejected

@@ -18,8 +18,17 @@ from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
 from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
-from api.v1.pages import boxes_path, text_path
-from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
+from api.v1.passages import (
+    DocumentIdList,
+    Filters,
+    Hops,
+    PassageView,
+    QuestionText,
+    TopK,
+    boxes_path,
+    chosen_documents,
+    text_path,
+)
 from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
 from ragkv.service.base.caller import Caller

@@ -15,10 +15,8 @@ from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.documents.cited import CitedPage, checksum_of, cited_page
+from ragkv.service.documents.cited import CitedPage, cited_page
 
-PICTURED = ("application/pdf", "image/")
-"""Beginnings of the media types whose pages have pictures."""
 PIXELS = 1200
 _HEADERS = SANDBOXED | {"Cache-Control": "private, max-age=60"}
 _NOT_FOUND = "No such document or page, or its file is missing."
@@ -34,21 +32,6 @@ Checksum = Annotated[
         description="Checksum of the words, as in the paths of citations: the request is refused if the words have changed since.",
     ),
 ]
-
-
-def text_path(document_id: str, start: int, end: int, words: str) -> str:
-    """Path of the text around characters [start, end), as long as the words are there."""
-    return f"/v1/documents/{document_id}/text?{_place(start, end, words)}"
-
-
-def boxes_path(document_id: str, media_type: str, start: int, end: int, words: str) -> str | None:
-    """Path of the boxes over the words; None for a document whose pages have no pictures."""
-    pictured = media_type.startswith(PICTURED)
-    return f"/v1/documents/{document_id}/boxes?{_place(start, end, words)}" if pictured else None
-
-
-def _place(start: int, end: int, words: str) -> str:
-    return f"start={start}&end={end}&checksum={checksum_of(words)}"
 
 
 class BoxView(msgspec.Struct, frozen=True):

@@ -41,6 +41,10 @@ Hops = Annotated[
 ]
 
 
+PICTURED = ("application/pdf", "image/")
+"""Beginnings of the media types whose pages have pictures."""
+
+
 class PassageView(msgspec.Struct, frozen=True, kw_only=True):
     """A passage: characters [start, end) of a document's text. checksum: of its words there. outdated: the reason why
     they are from an earlier file than the document's."""
@@ -101,3 +105,18 @@ def chosen_documents(
     if ids is not None and (unknown := ids - matching_ids(among, database)):
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
     return matching_ids(replace(among, metadata=filters), database)
+
+
+def text_path(document_id: str, start: int, end: int, words: str) -> str:
+    """Path of the text around characters [start, end), as long as the words are there."""
+    return f"/v1/documents/{document_id}/text?{_place(start, end, words)}"
+
+
+def boxes_path(document_id: str, media_type: str, start: int, end: int, words: str) -> str | None:
+    """Path of the boxes over the words; None for a document whose pages have no pictures."""
+    pictured = media_type.startswith(PICTURED)
+    return f"/v1/documents/{document_id}/boxes?{_place(start, end, words)}" if pictured else None
+
+
+def _place(start: int, end: int, words: str) -> str:
+    return f"start={start}&end={end}&checksum={checksum_of(words)}"

@@ -286,13 +286,13 @@ class Parts:
     def files(self) -> FileStore:
         return FileStore(self.settings.files_dir, self.settings.min_free_bytes)
 
-    @cached_property
+    @property
     def intake(self) -> "Intake":
         from ragkv.service.documents.intake import Intake
 
         return Intake(self.database, self.files, self.settings, self.queue, lambda: self.index_fingerprint)
 
-    @cached_property
+    @property
     def removal(self) -> "Removal":
         from ragkv.service.documents.removal import Removal
 

@@ -902,7 +902,7 @@ class TestTurns:
         fill(folder, 6)
         script = """
             import os, signal, sys, msgspec
-            from ragkv.catalog import syncing
+            from ragkv.service.data_sources import syncing
             from ragkv.service.data_sources.sync_lease import SyncLease
             from ragkv.service.parts import Parts
             from ragkv.settings import Settings

@@ -263,7 +263,7 @@ class TestMemory:
     def test_a_process_that_never_searched_builds_nothing_for_it(self, parts: Parts):
         MemoryKeeper(parts.removal).forget_deleted()
 
-        assert parts.built_retriever is None
+        assert parts.removal.retriever() is None
 
 
 class TestRoom:

@@ -290,7 +290,7 @@ class TestNthUse:
     def test_what_had_no_room_is_not_tried_at_every_sweep(
         self, parts: Parts, ingest: IngestParts, document_id: str, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr("ingest.keep_kv.make_room_for", lambda wanted, parts: False)
+        monkeypatch.setattr("ingest.keep_kv.make_room_for", lambda *arguments: False)
         hot = chunk_ids(parts, document_id)[0]
         use(parts, hot, hot)
         keep_hot(parts.database, parts.settings)

@@ -22,7 +22,6 @@ from ragkv.service.base.tenants import ensure_collection
 from ragkv.service.checks.points import missing_points
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import DocumentView, document_view, store_document
-from ragkv.service.documents.requeue import refresh_outdated
 from ragkv.service.kv_admin.usage import rebuild_document
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
@@ -146,7 +145,7 @@ def test_a_start_may_take_longer_to_mark_documents_than_a_request_may_take(
     with ThreadPoolExecutor(1) as thread:
         with of_before.database.writing() as session:
             session.execute(select(DocumentRow).with_for_update())
-            marked = thread.submit(refresh_outdated, after)
+            marked = thread.submit(after.refresh_outdated)
             time.sleep(1.5)
         assert marked.result() == 1
     after.close()

@@ -19,5 +19,5 @@ def clock_ahead(by: timedelta) -> Iterator[None]:
             return datetime.now(tz) + by
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ragkv.clock, "datetime", Wrong)
+        patch.setattr(ragkv.ids, "datetime", Wrong)
         yield

@@ -64,11 +64,12 @@ THREADS = 6
 """For plain handlers and other blocking work without a pool of its own. More would only contend for the interpreter."""
 
 MEMBERS = (
-    "answer_ring", "database", "default_collection", "files", "gate", "intake", "kv_remote", "kv_store", "provider",
+    "answer_ring", "database", "default_collection", "gate", "intake", "kv_remote", "kv_store", "provider",
     "queue", "recent_answers", "removal", "sessions", "settings", "sign_in", "worker_counters",
 )  # fmt: skip
-"""Parts that handlers take by their names."""
-READ_AT_FIRST = ("layout", "model_folder", "recomputing", "source")
+"""Parts that handlers take by their names. None is the name of a field of a body: for Litestar an invalid field of such
+a name is an error of ours."""
+READ_AT_FIRST = ("layout", "model_folder", "recomputing")
 """Likewise, but the model's folder is read for them when they are first needed: in a thread."""
 
 log = logging.getLogger(__name__)
@@ -129,6 +130,8 @@ def create_app(
             "parts": Provide(lambda: parts, sync_to_thread=False),
             **{name: Provide(_member(parts, name), sync_to_thread=False) for name in MEMBERS},
             **{name: Provide(_member(parts, name), sync_to_thread=True) for name in READ_AT_FIRST},
+            "file_store": Provide(_member(parts, "files"), sync_to_thread=False),
+            "chunk_source": Provide(_member(parts, "source"), sync_to_thread=True),
             "draining": Provide(lambda: draining, sync_to_thread=False),
             "probes": Provide(lambda: probes, sync_to_thread=False),
             "streams": Provide(lambda: streams, sync_to_thread=False),

@@ -106,11 +106,11 @@ def create(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
     settings: NamedDependency[Settings],
-    files: NamedDependency[FileStore],
+    file_store: NamedDependency[FileStore],
 ) -> FileObject:
     """Upload a file, to be attached to vector stores. Uploading the same bytes again creates another file."""
     file = data.file
-    view = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, database, settings, files)
+    view = keep_file(caller.tenant_id, file.filename, data.purpose, file.file, database, settings, file_store)
     note_made(request, view.id)
     return FileObject.of(view)
 
@@ -156,10 +156,10 @@ def content(
     file_id: FromPath[str],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
-    files: NamedDependency[FileStore],
+    file_store: NamedDependency[FileStore],
 ) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = uploaded_file(caller.tenant_id, file_id, database, files)
+    path, name = uploaded_file(caller.tenant_id, file_id, database, file_store)
     return attachment(path, name)
 
 

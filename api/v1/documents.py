@@ -316,13 +316,13 @@ def download(
     document_id: FromPath[str],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
-    files: NamedDependency[FileStore],
+    file_store: NamedDependency[FileStore],
 ) -> File:
     """Download the original file, byte for byte. It is sent as an attachment, so browsers do not display it.
 
     If the document's text is `outdated`, it is the earlier file that the text is from.
     """
-    path, name = document_file(caller.tenant_id, document_id, database, files)
+    path, name = document_file(caller.tenant_id, document_id, database, file_store)
     return attachment(path, name)
 
 

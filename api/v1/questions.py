@@ -66,7 +66,7 @@ def rate(
     data: JSONBody[FeedbackBody],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
-    source: NamedDependency[DatabaseSource],
+    chunk_source: NamedDependency[DatabaseSource],
     recent_answers: NamedDependency[RecentAnswers],
 ) -> Feedback:
     """Rate an answer, optionally with a corrected answer and a comment. Replaces earlier feedback on it.
@@ -74,7 +74,7 @@ def rate(
     The question, the answer and the passages of its prompt are stored with the feedback.
     """
     feedback = (data.rating, data.correction, data.comment)
-    return give_feedback(caller.tenant_id, answer_id, *feedback, recent_answers, source, database)
+    return give_feedback(caller.tenant_id, answer_id, *feedback, recent_answers, chunk_source, database)
 
 
 @delete(

@@ -15,7 +15,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from api.v1.pages import PICTURED
+from api.v1.passages import PICTURED
 from bench.measure.ocr import distance
 from ingest.ocr.rapid import Recogniser
 from ingest.parse import Parsed, parse

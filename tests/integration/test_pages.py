@@ -14,7 +14,7 @@ import pypdfium2 as pdfium
 import pytest
 from PIL import Image
 
-from api.v1.pages import text_path
+from api.v1.passages import text_path
 from ingest.page_views import WIDTHS, PageViews, _Kept
 from ingest.parse.pdf import page_at
 from ingest.parts import IngestParts

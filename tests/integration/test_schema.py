@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
+from api.app import create_app
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -121,6 +122,10 @@ class Refusing(threading.Thread):
                         lease.fail("nobody reads here")
 
 
+NOT_SENT = {"database", "gate", "queue", "settings"}
+"""Fields of answers alone."""
+
+
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded: IngestParts) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("schema")
@@ -213,6 +218,20 @@ def test_every_way_is_described(document: Json):
             for answer in [described.get("requestBody", {}), *described["responses"].values()]
             for media in answer.get("content", {}).values()
         ), where
+
+
+def test_no_field_of_a_body_or_query_has_the_name_of_a_part(document: Json, parts: Parts):
+    """Litestar takes an invalid field of such a name for an invalid part, which is answered with 500."""
+    parameters = {
+        parameter["name"]
+        for path in document["paths"].values()
+        for operation in path.values()
+        for parameter in operation.get("parameters", ())
+    }
+    fields = {
+        name for component in document["components"]["schemas"].values() for name in component.get("properties", ())
+    }
+    assert create_app(parts).dependencies.keys() & (fields | parameters) == NOT_SENT
 
 
 def test_every_example_is_what_it_is_an_example_of(document: Json):

@@ -13,7 +13,7 @@ import httpx
 from lxml import html
 from PIL import Image, ImageDraw, ImageOps
 
-from api.v1.pages import PICTURED
+from api.v1.passages import PICTURED
 from ingest.parse import Parsed
 from ingest.parse.scan import Recognise
 from ragkv.answer.cite import cite

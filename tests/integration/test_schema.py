@@ -6,7 +6,7 @@ import re
 import threading
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from api.app import create_app
 from api.schema.document import BYTES, EVENTS, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.errors import Conflict
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import stuck_ids
@@ -119,7 +120,8 @@ class Refusing(threading.Thread):
             with self._reading:
                 for document_id in stuck_ids(self._parts.database):
                     if lease := Lease.take(self._parts.database, document_id, "refusing"):
-                        lease.fail("nobody reads here")
+                        with suppress(Conflict):  # a request deleted it meanwhile
+                            lease.fail("nobody reads here")
 
 
 NOT_SENT = {"database", "gate", "queue", "settings"}

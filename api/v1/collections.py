@@ -21,6 +21,7 @@ from ragkv.service.answer_cache.ring import AnswerRing
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE
+from ragkv.service.base.queue import Queue
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.collections.collections import (
     AnswerCachePatch,
@@ -33,7 +34,6 @@ from ragkv.service.collections.collections import (
     make_collection,
 )
 from ragkv.service.documents.changes import Queued, retry_failed
-from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
 
 Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of items on a page.")]
@@ -175,11 +175,11 @@ def retry_all(
     collection: FromPath[str],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
-    intake: NamedDependency[Intake],
+    queue: NamedDependency[Queue],
 ) -> Queued:
     """Queue every failed document of a collection again, with a full set of attempts."""
     ref = collection_ref(caller.tenant_id, collection, database)
-    return retry_failed(ref, database, intake)
+    return retry_failed(ref, database, queue)
 
 
 async def delete_collection(

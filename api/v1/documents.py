@@ -27,6 +27,7 @@ from ragkv.kv.store import KVStore
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore
+from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
 from ragkv.service.base.tenants import collection_ref
@@ -299,10 +300,10 @@ def retry(
     document_id: FromPath[str],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
-    intake: NamedDependency[Intake],
+    queue: NamedDependency[Queue],
 ) -> DocumentView:
     """Queue a failed document again, with a full set of attempts."""
-    return retry_document(caller.tenant_id, document_id, database, intake)
+    return retry_document(caller.tenant_id, document_id, database, queue)
 
 
 @get(

@@ -28,7 +28,6 @@ from ragkv.service.base.tenancy import CollectionRef, KVOwner
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.documents.changes import Queued
 from ragkv.service.documents.documents import DocumentView, document_view
-from ragkv.service.documents.intake import Intake
 from ragkv.service.kv_admin.eviction import Freed, evict
 from ragkv.service.kv_admin.rules import KVRulePatch, KVRuleView, change_rule, rule_view
 from ragkv.service.kv_admin.usage import (
@@ -246,10 +245,10 @@ def evict_collection(
     sync_to_thread=True,
 )
 def rebuild_all(
-    owner: NamedDependency[KVOwner], database: NamedDependency[Database], intake: NamedDependency[Intake]
+    owner: NamedDependency[KVOwner], database: NamedDependency[Database], queue: NamedDependency[Queue]
 ) -> Queued:
     """Queue every document of a collection whose KV was evicted, so that it is computed and stored again."""
-    return rebuild_evicted(owner, database, intake)
+    return rebuild_evicted(owner, database, queue)
 
 
 @post(

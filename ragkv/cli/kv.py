@@ -143,7 +143,7 @@ def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
             admin.rebuild_document(owner.tenant_id, owner.document_id, parts.database, parts.queue)
             click.echo("queued: 1 document")
             return
-        queued = admin.rebuild_evicted(owner, parts.database, parts.intake)
+        queued = admin.rebuild_evicted(owner, parts.database, parts.queue)
     click.echo(f"queued: {queued.documents:,} documents")
 
 

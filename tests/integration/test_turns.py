@@ -233,11 +233,11 @@ class TestMessages:
     @pytest.mark.parametrize(
         ("change", "again"),
         [
-            ("status = 'failed'", lambda ref, parts: retry_failed(ref, parts.database, parts.intake)),
+            ("status = 'failed'", lambda ref, parts: retry_failed(ref, parts.database, parts.queue)),
             (
                 "status = 'searchable', kv_evicted = true",
                 lambda ref, parts: rebuild_evicted(
-                    KVOwner(ref.tenant_id, ref.collection_id), parts.database, parts.intake
+                    KVOwner(ref.tenant_id, ref.collection_id), parts.database, parts.queue
                 ),
             ),
         ],

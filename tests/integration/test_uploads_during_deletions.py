@@ -293,7 +293,7 @@ def attached(metadata: Metadata, parts: Parts) -> tuple[str, str]:
 
 def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):
     document_id = failed(b"# A", parts)
-    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts.database, parts.intake)
+    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts.database, parts.queue)
 
     with pytest.raises(NotFound):
         beside(lambda session: session.execute(forget_documents([document_id])), retried, parts)
@@ -301,7 +301,7 @@ def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):
 
 def test_a_document_that_another_is_retrying_is_not_retried(parts: Parts):
     document_id = failed(b"# A", parts)
-    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts.database, parts.intake)
+    retried = partial(retry_document, parts.default_collection.tenant_id, document_id, parts.database, parts.queue)
 
     with pytest.raises(Conflict):
         beside(lambda session: session.execute(start_over(document_id)), retried, parts)

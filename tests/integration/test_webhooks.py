@@ -175,7 +175,7 @@ def test_a_receiver_is_told_why_a_document_failed(
 
     assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
     Courier(parts.database, HERE).deliver_due()
-    retry_document(parts.default_collection.tenant_id, document_id, parts.database, parts.intake)
+    retry_document(parts.default_collection.tenant_id, document_id, parts.database, parts.queue)
     assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
     Courier(parts.database, HERE).deliver_due()
 

@@ -217,7 +217,7 @@ class _Sync:
                     self._note("Replace a document from a data source", [earlier_id])
                     return earlier_id
                 if exchanged.view.status is Status.FAILED:
-                    retry_document(ref.tenant_id, earlier_id, self._intake.database, self._intake)
+                    retry_document(ref.tenant_id, earlier_id, self._intake.database, self._intake.queue)
                 self.tally.unchanged += 1
                 return earlier_id
         origin = Origin(self._source.id, self._location.of_file(file.key))

@@ -11,6 +11,7 @@ from ragkv.ids import batched
 from ragkv.service.base.batches import in_batches
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import Readable, Received
+from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow, JobRow
 from ragkv.service.base.tenancy import CollectionRef
@@ -154,24 +155,24 @@ def store_exchange(
     return Exchanged(view, is_new)
 
 
-def retry_document(tenant_id: str, document_id: str, database: Database, intake: Intake) -> DocumentView:
+def retry_document(tenant_id: str, document_id: str, database: Database, queue: Queue) -> DocumentView:
     """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
     with database.writing() as session:
         document = find_document(session, tenant_id, document_id, lock=True)
         if document.status is not Status.FAILED:
             raise Conflict(f"the document is {document.status}: only failed documents can be retried")
         _begin_again(session, document)
-    enqueue(document_id, intake.queue)
+    enqueue(document_id, queue)
     return document_view(tenant_id, document_id, database)
 
 
-def retry_failed(ref: CollectionRef, database: Database, intake: Intake) -> Queued:
+def retry_failed(ref: CollectionRef, database: Database, queue: Queue) -> Queued:
     """Queue every failed document of a collection again, with fresh attempts."""
-    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, database, intake)
+    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, database, queue)
 
 
 def queue_again(
-    documents: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, database: Database, intake: Intake
+    documents: "Select[DocumentRow]", again: "Callable[..., Update]", kind: str, database: Database, queue: Queue
 ) -> Queued:
     """Queue documents again, each with a job of a kind. again: the statement that changes those with these ids, which
     `documents` then matches no more.
@@ -197,7 +198,7 @@ def queue_again(
 
     in_batches(batch)
     for document_id in queued[:QUEUED_AT_ONCE]:
-        enqueue(document_id, intake.queue)
+        enqueue(document_id, queue)
     return Queued(len(queued))
 
 

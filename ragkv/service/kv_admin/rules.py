@@ -13,11 +13,11 @@ from ragkv.kv.compression import LEAST, MOST, CompressionMethod
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import KVRule, KVWhen, KVWrite
 from ragkv.service.base.database import Database
+from ragkv.service.base.queue import Queue
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.base.tenants import known_collection
 from ragkv.service.collections.statements import collection_changed
-from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.job_statements import KEEP
 from ragkv.service.documents.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.service.kv_admin.rule_statements import documents_with_hot_chunks
@@ -107,7 +107,7 @@ def change_rule(
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     when_changed()
     if after.when is KVWhen.UPLOAD is not old_rule.when:
-        _rebuild_evicted(owner, parts.database, parts.intake)
+        _rebuild_evicted(owner, parts.database, parts.queue)
     if is_other_kv or any(named is not None for named in (patch.format, patch.compress, patch.keep)):
         refresh_outdated_kv(parts.database, parts.settings, parts.index_fingerprint, parts.kv_fingerprint)
         with suppress(Unavailable):  # the next sweep queues them, and those beyond
@@ -115,10 +115,10 @@ def change_rule(
     return view
 
 
-def _rebuild_evicted(owner: KVOwner, database: Database, intake: Intake) -> None:
+def _rebuild_evicted(owner: KVOwner, database: Database, queue: Queue) -> None:
     """Not when the rule is named again: KV that was evicted to make room would be computed whenever it is."""
     try:
-        rebuild_evicted(owner, database, intake)
+        rebuild_evicted(owner, database, queue)
     except Unavailable as error:
         raise Unavailable(
             f"the rule was changed, but not all documents that lack KV were queued: send POST "

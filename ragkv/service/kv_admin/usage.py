@@ -20,7 +20,6 @@ from ragkv.service.collections.collections import position_by_name
 from ragkv.service.collections.statements import BY_NAME, pins_of_collections
 from ragkv.service.documents.changes import Queued, queue_again
 from ragkv.service.documents.documents import DocumentView, document_view, find_document
-from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.job_statements import REBUILD
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import number_of, precompute_again
@@ -264,9 +263,9 @@ def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) 
     return True
 
 
-def rebuild_evicted(owner: KVOwner, database: Database, intake: Intake) -> Queued:
+def rebuild_evicted(owner: KVOwner, database: Database, queue: Queue) -> Queued:
     """Queue every document whose KV was evicted."""
-    return queue_again(evicted_documents(owner), precompute_again, REBUILD, database, intake)
+    return queue_again(evicted_documents(owner), precompute_again, REBUILD, database, queue)
 
 
 def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:

@@ -72,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_model_len: Positive = 8192
     max_batched_tokens: Positive = 8192
     kv_cache_gib: PositiveFloat = 2.0
-    enforce_eager: bool = True
+    enforce_eager: bool | None = None
     tensor_parallel_size: Positive = 1
     speculative_tokens: NotNegative = 0
 

@@ -71,11 +71,6 @@ class ModelInternals:
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
 
-    def synchronize(self) -> None:
-        """Wait for the device, so that what follows is not timed for what came before."""
-        if self.device.type != "cpu":
-            torch.accelerator.synchronize()
-
     @property
     def layers(self) -> list[Any]:
         """vLLM's Attention modules, first to last."""

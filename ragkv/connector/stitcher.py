@@ -1,8 +1,8 @@
 """vLLM's worker: stitching and recompute in place, in parts between which the engine can serve other requests."""
 
-import math
+import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -17,13 +17,31 @@ from ragkv.engine.wire import WireReport
 from ragkv.errors import Unsupported
 from ragkv.kv.file import StoredKV, name_of_kept
 from ragkv.kv.host import HostCache
+from ragkv.kv.layout import Layout
 from ragkv.kv.shard import Shard
 from ragkv.span import Span, merge, split, total_tokens
 from ragkv.stitch.plan import PlacedChunk
 
 MAX_LAYERS_AT_ONCE = 10
 MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 256 * 2**20
-"""On the CPU, and on an accelerator, where every copy is launched by itself: one of more layers takes fewer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """How much is written at a time: tokens of several chunks, layers of these, and bytes of their keys, or values."""
+
+    tokens: int
+    layers: int
+    num_bytes: int
+
+    @classmethod
+    def on(cls, device: torch.device, layout: Layout, token_bytes: int) -> "Portion":
+        """On a CPU a few layers of all chunks, so that the scratch stays in its caches. On an accelerator, where every
+        copy is launched by itself, all layers of a few chunks. token_bytes: of one layer's keys of a token."""
+        if device.type == "cpu":
+            return cls(sys.maxsize, MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES)
+        tokens = MAX_DEVICE_SCRATCH_BYTES // (layout.layers * token_bytes)
+        return cls(tokens, layout.layers, MAX_DEVICE_SCRATCH_BYTES)
 
 
 @dataclass(slots=True)
@@ -39,9 +57,42 @@ class Fetched:
 
 @dataclass(slots=True)
 class StepBudget:
-    """Tokens that the model may still run in this step for stitches."""
+    """Tokens that the model may still run in this step for stitches. is_idle: the step serves nothing else."""
 
     tokens: int = 0
+    is_idle: bool = True
+
+
+class Stopwatch:
+    """How long parts of a stitch took on the device, in milliseconds. It is read once, at the end: in between nothing
+    waits for an accelerator, which has work ahead."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._on_host: dict[str, float] = {}
+        self._on_device: list[tuple[str, torch.Event, torch.Event]] = []
+
+    @contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Time the block as part of what the report calls `name`."""
+        if self._device.type == "cpu":
+            began = time.perf_counter()
+            yield
+            self._on_host[name] = self._on_host.get(name, 0.0) + (time.perf_counter() - began) * 1e3
+            return
+        first, last = (torch.Event(self._device, enable_timing=True) for _ in "ab")
+        first.record()
+        yield
+        last.record()
+        self._on_device.append((name, first, last))
+
+    def add_to(self, report: WireReport) -> None:
+        """Wait for what was timed, and add it to the report."""
+        for name, milliseconds in self._on_host.items():
+            setattr(report, name, getattr(report, name) + milliseconds)
+        for name, first, last in self._on_device:
+            last.synchronize()
+            setattr(report, name, getattr(report, name) + first.elapsed_time(last))
 
 
 class Stitcher:
@@ -58,6 +109,8 @@ class Stitcher:
         self._whole = shard.whole
         self._layout = shard.layout
         self.ranks = model.ranks
+        self._token_bytes = self._layout.kv_heads * self._layout.head_dim * model.dtype.itemsize
+        self.portion = Portion.on(model.device, self._layout, self._token_bytes)
         assert len(model.layers) == self._whole.layers, "the engine runs another model than the one whose KV is kept"
         if any(layer.num_kv_heads != self._layout.kv_heads for layer in model.layers):
             raise Unsupported(
@@ -95,19 +148,19 @@ class Stitcher:
         self._agree_on(fetched)
         report = WireReport(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        with self._timed(report, "kv_load_ms"), self.ranks.together():
-            stitched = self._write(fetched.slices, layers_looked_at(self._layout, stitch), block_ids)
+        watch = Stopwatch(self._model.device)
+        looked_at = layers_looked_at(self._layout, stitch)
+        stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         if stitch.plan.selection is not None:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
             # whose fresh KV it may attend to.
-            settled = WireReport()
-            yield from self._recompute(stitch, spans, block_ids, settled, room)
-            report.recompute_ms += settled.recompute_ms
-            with self._timed(report, "recompute_ms"):
+            yield from self._recompute(stitch, spans, block_ids, WireReport(), watch, room)
+            with watch.of("recompute_ms"):
                 selected = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
             spans = merge([*spans, *selected])
-        yield from self._recompute(stitch, spans, block_ids, report, room)
+        yield from self._recompute(stitch, spans, block_ids, report, watch, room)
+        watch.add_to(report)
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = [(span.start, span.end) for span in spans]
         report.stitched = stitch.region.num_tokens - report.recomputed
@@ -124,7 +177,9 @@ class Stitcher:
         report = WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
         report.recomputed_spans = [(stitch.start, stitch.end)]
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        yield from self._recompute(stitch, [stitch.region], block_ids, report, room)
+        watch = Stopwatch(self._model.device)
+        yield from self._recompute(stitch, [stitch.region], block_ids, report, watch, room)
+        watch.add_to(report)
         return report
 
     def _agree_on(self, fetched: Fetched) -> None:
@@ -148,35 +203,58 @@ class Stitcher:
         if in_memory:
             fetched.host_keys.append(key)
 
-    def _write(self, slices: Sequence[KVSlice], kept_layers: Sequence[int], block_ids: torch.Tensor) -> Stitched:
-        """Write all layers. The rotated keys of `kept_layers` are returned: a selection would rotate them once more."""
-        rotated_keys: dict[int, torch.Tensor] = {}
-        if not slices:
-            return Stitched(slices, rotated_keys)
+    def write(
+        self,
+        slices: Sequence[KVSlice],
+        kept_layers: Sequence[int],
+        block_ids: torch.Tensor,
+        watch: Stopwatch,
+        room: StepBudget,
+    ) -> Generator[None, None, Stitched]:
+        """Write all layers, yielding between two parts if the step serves others too. The rotated keys of `kept_layers`
+        are returned: a selection would rotate them once more."""
+        shape = (total_tokens(kv_slice.span for kv_slice in slices), self._layout.kv_heads, self._layout.head_dim)
+        kept = {layer: torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for layer in kept_layers}
+        row = 0
+        for number, part in enumerate(self._parts(slices)):
+            if number and not room.is_idle:
+                yield
+            with watch.of("kv_load_ms"), self.ranks.together():
+                self._write_part(part, {layer: keys[row:] for layer, keys in kept.items()}, block_ids)
+            row += total_tokens(kv_slice.span for kv_slice in part)
+        return Stitched(slices, kept)
+
+    def _parts(self, slices: Sequence[KVSlice]) -> Iterator[Sequence[KVSlice]]:
+        """The slices, so many at a time as a portion may hold tokens; one at least."""
+        part: list[KVSlice] = []
+        for kv_slice in slices:
+            if part and total_tokens(member.span for member in [*part, kv_slice]) > self.portion.tokens:
+                yield part
+                part = []
+            part.append(kv_slice)
+        if part:
+            yield part
+
+    def _write_part(self, slices: Sequence[KVSlice], kept: Mapping[int, torch.Tensor], block_ids: torch.Tensor) -> None:
+        """Write all layers of some slices. kept: where rotated keys go by layer, [tokens, kv_heads, head_dim] or
+        more of them."""
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
-        shape = (len(batch.positions), self._layout.kv_heads, self._layout.head_dim)
-        # Several layers at a time, for fewer calls, within a bounded scratch.
-        layer_bytes = math.prod(shape) * self._model.dtype.itemsize
-        scratch_bytes = MAX_SCRATCH_BYTES if self._model.device.type == "cpu" else MAX_DEVICE_SCRATCH_BYTES
-        step = max(1, min(MAX_LAYERS_AT_ONCE, scratch_bytes // layer_bytes))
+        tokens = len(batch.positions)
+        step = max(1, min(self.portion.layers, self.portion.num_bytes // (tokens * self._token_bytes)))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
-        scratch = [self._scratch(step, shape) for _ in "kv"]
+        shape = (step, tokens, self._layout.kv_heads, self._layout.head_dim)
+        scratch = [torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for _ in "kv"]
+        positions = batch.positions.repeat(step)
         for first_layer in range(0, self._layout.layers, step):
             layers = slice(first_layer, min(first_layer + step, self._layout.layers))
             keys, values = (buffer[: layers.stop - first_layer] for buffer in scratch)
-            if any(first_layer <= layer < layers.stop for layer in kept_layers):
-                # Rotated in place, these keys are returned: the next layers must not overwrite them.
-                keys = self._scratch(len(keys), shape)
             self._gather(slices, layers, keys, values)
+            flat = keys.flatten(0, 1)
+            rotated = self._model.rotate(positions[: len(flat)], flat).view(keys.shape)
             for index, layer in enumerate(self._model.layers[layers]):
-                rotated = self._model.rotate(batch.positions, keys[index])
-                self._model.write(layer, rotated, values[index], batch.slots)
-                if first_layer + index in kept_layers:
-                    rotated_keys[first_layer + index] = rotated
-        return Stitched(slices, rotated_keys)
-
-    def _scratch(self, layers: int, shape: Sequence[int]) -> torch.Tensor:
-        return torch.empty(layers, *shape, dtype=self._model.dtype, device=self._model.device)
+                self._model.write(layer, rotated[index], values[index], batch.slots)
+                if first_layer + index in kept:
+                    kept[first_layer + index][:tokens] = rotated[index]
 
     def _gather(self, slices: Sequence[KVSlice], layers: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Write some layers of the slices, one behind the other, into two [layers, tokens, kv_heads, head_dim]."""
@@ -192,6 +270,7 @@ class Stitcher:
         spans: Sequence[Span],
         block_ids: torch.Tensor,
         report: WireReport,
+        watch: Stopwatch,
         room: StepBudget,
     ) -> Generator[None, None, None]:
         token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
@@ -202,20 +281,11 @@ class Stitcher:
             # Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
             part, spans = split(spans, min(room.tokens, self._model.max_tokens), self._model.max_sequences)
             batch = self._model.batch(part, block_ids)
-            with self._timed(report, "recompute_ms"), capture.of(batch) if capture else nullcontext():
+            with watch.of("recompute_ms"), capture.of(batch) if capture else nullcontext():
                 self._model.forward(token_ids[batch.positions], batch, block_ids)
             room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
-
-    @contextmanager
-    def _timed(self, report: WireReport, name: str) -> Iterator[None]:
-        """Add to the report how long the block took on the device, in milliseconds."""
-        self._model.synchronize()  # the step before may still run
-        began = time.perf_counter()
-        yield
-        self._model.synchronize()
-        setattr(report, name, getattr(report, name) + (time.perf_counter() - began) * 1e3)
 
 
 def _kept_by(kv: StoredKV) -> str:

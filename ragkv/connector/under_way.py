@@ -86,7 +86,7 @@ class UnderWay:
         job = next((job for job, is_read in zip(self._jobs.values(), read, strict=True) if is_read), None)
         if job is None:
             return None
-        self._room.tokens = tokens
+        self._room.tokens, self._room.is_idle = tokens, is_idle
         try:
             next(job.work)
         except StopIteration as end:

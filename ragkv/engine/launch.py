@@ -66,13 +66,27 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30) // ranks,
         "gpu_memory_utilization": FREE_AT_START,
         "enable_prefix_caching": True,
-        "enforce_eager": settings.enforce_eager,
+        **_ways_to_run(settings),
         "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
         **({"speculative_config": _guesses(settings.speculative_tokens)} if settings.speculative_tokens else {}),
         **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),
     }
+
+
+def _ways_to_run(settings: Settings) -> dict[str, Any]:
+    """Whether vLLM replays its forwards from CUDA graphs: on a GPU by itself, where launching them takes longer than
+    running a question.
+
+    Of whole forwards, and without compiling them, which takes a minute of every start: it would also leave stitching,
+    whose forwards vLLM does not compile, without vLLM's fused operators.
+    """
+    on_gpu = torch.accelerator.is_available()
+    eager = settings.enforce_eager if settings.enforce_eager is not None else not on_gpu
+    if eager or not on_gpu:
+        return {"enforce_eager": eager}
+    return {"enforce_eager": False, "compilation_config": {"mode": 0, "cudagraph_mode": "FULL"}}
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -5,13 +5,15 @@ import os
 import resource
 import threading
 import time
+from collections.abc import Sequence
 
 import torch
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 
 from ragkv.connector import under_way
-from ragkv.connector.metadata import StitchRequest
-from ragkv.connector.select import layers_looked_at, select_in_engine
+from ragkv.connector.metadata import KVSlice, StitchRequest
+from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
+from ragkv.connector.stitcher import Portion, StepBudget, Stitcher, Stopwatch
 from ragkv.connector.under_way import READERS
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
@@ -19,6 +21,20 @@ from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 MOST_S = 300.0
 """A test that fails holds no reader for ever."""
+
+
+def write(
+    stitcher: Stitcher, slices: Sequence[KVSlice], layers: Sequence[int], table: torch.Tensor
+) -> tuple[Stitched, int]:
+    """What was written, beside other requests, and how often they could go on."""
+    writing = stitcher.write(slices, layers, table, Stopwatch(table.device), StepBudget(is_idle=False))
+    pauses = 0
+    while True:
+        try:
+            next(writing)
+        except StopIteration as end:
+            return end.value, pauses
+        pauses += 1
 
 
 class Peek:
@@ -66,7 +82,7 @@ class Peek:
             layer.kv_cache[table] = 0.0
         with torch.inference_mode():
             fetched = stitcher.fetch(stitch)
-            stitcher._write(fetched.slices, (), table)
+            write(stitcher, fetched.slices, (), table)
             written = blocks_at(table[blocks:])
             batch = model.batch([Span(0, len(token_ids))], table)
             moved = dataclasses.replace(batch, positions=batch.positions + first)
@@ -89,9 +105,31 @@ class Peek:
         stitch = StitchRequest("peek", plan, 0, plan.end, blocks, token_ids)
         fetched, table = stitcher.fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
-            stitched = stitcher._write(fetched.slices, layers_looked_at(stitcher._layout, stitch), table)
+            stitched, _ = write(stitcher, fetched.slices, layers_looked_at(stitcher._layout, stitch), table)
             spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
         return [(span.start, span.end) for span in spans]
+
+    def written_in_parts(self, params: dict[str, object], token_ids: list[int]) -> tuple[bool, int]:
+        """Whether the prompt's stitched KV is the same, bit for bit, when it is written a chunk at a time as on an
+        accelerator, and how often other requests could go on meanwhile."""
+        stitcher = get_kv_transfer_group()._under_way._stitcher
+        plan = planned_of(params, len(token_ids)).plan
+        table = torch.arange(1, 2 + len(token_ids) // stitcher._model.block_size)
+        stitch = StitchRequest("peek", plan, 0, plan.end, table.tolist(), token_ids)
+        fetched, layers = stitcher.fetch(stitch), range(0, stitcher._layout.layers, 2)
+        caches, keys = [], []
+        own = stitcher.portion
+        for portion in (own, Portion(1, stitcher._layout.layers, 2**28)):
+            for layer in stitcher._model.layers:
+                layer.kv_cache[table] = 0.0
+            stitcher.portion = portion
+            with torch.inference_mode():
+                stitched, pauses = write(stitcher, fetched.slices, layers, table)
+            caches.append([layer.kv_cache[table].clone() for layer in stitcher._model.layers])
+            keys.append([stitched.keys[layer] for layer in layers])
+        stitcher.portion = own
+        same = all(map(torch.equal, *caches)) and all(map(torch.equal, *keys))
+        return same and all(layer.abs().sum() > 0 for layer in caches[0]), pauses
 
     def lend_blocks(self, own: list[int], count: int) -> tuple[list[int], bool]:
         """The blocks lent to a request that lacks so many, and whether what is written into them is gone afterwards."""

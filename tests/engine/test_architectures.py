@@ -15,6 +15,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import Generate
+from ragkv.engine.wire import plan_to_wire
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
 from tests.engine.conftest import STEP_TOKENS
@@ -68,6 +69,17 @@ def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World) 
 def test_a_chunk_far_from_where_it_was_prefilled_is_turned_to_its_position(tiny: World) -> None:
     """By the connector's own write, into every layer."""
     assert max(stitched_elsewhere(tiny, chunk) for chunk in tiny.model.chunks[:3]) <= 2e-3
+
+
+def test_kv_written_a_few_chunks_at_a_time_is_the_same(tiny: World) -> None:
+    """As on an accelerator, where other requests go on between two parts."""
+    chunks = tiny.model.chunks[:3]
+    prompt = tiny.model.prompt(chunks)
+    params = plan_to_wire(request(prompt, tiny.model.plan(chunks)))
+    args = params, list(prompt.token_ids)
+    [(is_same, pauses)] = tiny.loop.run(tiny.engine._llm.collective_rpc("written_in_parts", args=args))
+    assert is_same
+    assert pauses == len(chunks)  # the prefix is a part too
 
 
 def test_what_is_recomputed_behind_a_stitched_chunk_is_full_prefill(tiny: World) -> None:

@@ -1,6 +1,7 @@
 """Parse a file into text with pages and sections. No content is executed, no reference fetched."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from ingest.parse.delimited import read_delimited
@@ -14,6 +15,7 @@ from ingest.parse.markdown import read_markdown
 from ingest.parse.markup import read_org, read_rst
 from ingest.parse.msg import read_msg
 from ingest.parse.notebook import read_notebook
+from ingest.parse.omissions import Omissions
 from ingest.parse.opendocument import read_opendocument
 from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Attachment, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
@@ -29,7 +31,7 @@ from ragkv.text import scrub
 
 __all__ = ["Attachment", "Page", "Parsed", "Section", "parse"]
 
-_READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
+_READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.TEXT: read_plain,
     Format.MARKDOWN: read_markdown,
     Format.HTML: read_html,
@@ -50,7 +52,7 @@ _READERS: dict[Format, Callable[[bytes, str], Parsed]] = {
     Format.EML: read_eml,
     Format.MSG: read_msg,
 }
-_OCR_READERS: dict[Format, Callable[[bytes, str, OCR], Parsed]] = {
+_OCR_READERS: dict[Format, Callable[[bytes, str, OCR, Omissions], Parsed]] = {
     Format.PDF: read_pdf,
     Format.PNG: read_image,
     Format.JPEG: read_image,
@@ -61,33 +63,34 @@ _OCR_READERS: dict[Format, Callable[[bytes, str, OCR], Parsed]] = {
 }
 
 
-def parse(name: str, body: bytes, ocr: OCR = WITHOUT_OCR) -> Parsed:
+def parse(name: str, body: bytes, ocr: OCR = WITHOUT_OCR, *, keeps_hidden: bool = False) -> Parsed:
     """The text of a file, whatever supported format its bytes are in. `name` is only a hint and a fallback title.
+    keeps_hidden: words that the author hid are read like others.
 
     Raises Rejected (Unsupported, TooLarge) for what cannot be read, naming the file and saying what to do, and
     WantsOCR.
     """
     try:
-        return _read(name, body, ocr)
+        return _read(name, body, ocr, Omissions(keeps_hidden=keeps_hidden))
     except Rejected as refusal:
         raise type(refusal)(f"{one_line(name)}: {refusal}") from refusal.__cause__
 
 
-def _read(name: str, body: bytes, ocr: OCR) -> Parsed:
+def _read(name: str, body: bytes, ocr: OCR, omissions: Omissions) -> Parsed:
     if not body.strip():
         raise Rejected("the file is empty")
     format_ = sniff(name, body)
     if reader := _OCR_READERS.get(format_):
-        parsed = reader(body, _fallback_title(name), ocr)
+        parsed = reader(body, _fallback_title(name), ocr, omissions)
     else:
-        parsed = _READERS[format_](body, _fallback_title(name))
+        parsed = _READERS[format_](body, _fallback_title(name), omissions)
     if not any(map(str.isalnum, parsed.text)):
         raise Rejected("it contains no text")
     if len(parsed.text) > MAX_TEXT_CHARS:
         raise TooLarge(f"it holds {len(parsed.text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
     if len(parsed.sections) > MAX_SECTIONS:
         raise TooLarge(f"it has {len(parsed.sections):,} headings, the limit is {MAX_SECTIONS:,}: split it")
-    return parsed
+    return replace(parsed, left_out=omissions.left_out)
 
 
 def _fallback_title(name: str) -> str:

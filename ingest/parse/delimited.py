@@ -9,6 +9,7 @@ from typing import Literal
 
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_TEXT_CHARS, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import TooLarge
@@ -23,7 +24,7 @@ _Quoting = Literal[0, 3]  # of csv: minimal, none
 csv.field_size_limit(MAX_TEXT_CHARS)
 
 
-def read_delimited(body: bytes, fallback_title: str) -> Parsed:
+def read_delimited(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Each row with the labels of its header, if there is one. Quotes that are never closed are characters."""
     text = scrub(decode(body))
     if declared := _DECLARED.match(text):

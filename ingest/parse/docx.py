@@ -12,6 +12,7 @@ from ingest.parse.archive import Archive, damaged, opened, parse_xml
 from ingest.parse.equations import emptied_equations
 from ingest.parse.html import parse_source
 from ingest.parse.list_numbers import mark_list_numbers, number_items
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
@@ -34,7 +35,7 @@ _SAME = {
 _LEFT_OUT = re.compile(rf"[<:](?:oMath|{'|'.join(_SAME)})\b".encode())
 
 
-def read_docx(body: bytes, fallback_title: str) -> Parsed:
+def read_docx(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Paragraphs, headings, lists, tables, text boxes, notes and equations; images, comments and deleted text are left
     out.
 

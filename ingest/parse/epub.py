@@ -8,6 +8,7 @@ from lxml.etree import QName, XMLSyntaxError, _Element
 from ingest.parse.archive import Archive, CheckPages, joined, opened
 from ingest.parse.composer import Composer
 from ingest.parse.html import read_html
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
@@ -19,7 +20,7 @@ _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
-def read_epub(body: bytes, fallback_title: str) -> Parsed:
+def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Chapters with their headings; one without any is called as in the table of contents. Raises Rejected for a book
     with copy protection."""
     composer = Composer()
@@ -40,7 +41,7 @@ def read_epub(body: bytes, fallback_title: str) -> Parsed:
         names = dict(_names(archive, folder, list(items.values())))
         for chapter in dict.fromkeys(chapters):
             if chapter in archive.paths:
-                parsed = read_html(archive.read(chapter), "chapter")
+                parsed = read_html(archive.read(chapter), "chapter", omissions)
                 if (name := names.get(chapter)) and not parsed.sections and parsed.text:
                     composer.heading(name, level=1)
                 composer.document(parsed)

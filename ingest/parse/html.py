@@ -16,6 +16,7 @@ from ingest.parse.encoding import decode
 from ingest.parse.headings import TAGS as HEADINGS
 from ingest.parse.headings import mark_headings, unmark
 from ingest.parse.mathml import write_formulas
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, leading_title, one_line
 from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
@@ -46,7 +47,7 @@ _INTEGER = re.compile(r"[ \t\r\n\f]*([+-]?[0-9]{1,9})(?![0-9])")
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
 
-def read_html(body: bytes, fallback_title: str) -> Parsed:
+def read_html(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """A page as text. Raises Rejected when it is nested too deeply to be read whole."""
     return parse_source(decode(body, declared_encoding(body)), fallback_title, Format.HTML)
 

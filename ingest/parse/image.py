@@ -22,6 +22,7 @@ from PIL import (
 )
 
 from ingest.parse.composer import Composer
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_PAGES, Parsed
 from ingest.parse.quotes import (
     MAX_PAGES_AT_ONCE,
@@ -58,7 +59,7 @@ _DAMAGED = "it is an image that is damaged or cut short: save or download it aga
 _SIXTEEN_BITS = 256
 
 
-def read_image(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
+def read_image(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -> Parsed:
     """The recognised text. Raises Rejected for images that are damaged or too large, and where there is no OCR."""
     with _opened(body) as image:
         total = _num_pages(image)

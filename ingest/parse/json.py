@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.plain import read_plain
 from ingest.parse.sniff import Format
@@ -15,7 +16,7 @@ _MAX_PATH_CHARS = 200
 _TOO_DEEP = "its values are nested too deeply: save it in a flatter form or as plain text"
 
 
-def read_json(body: bytes, fallback_title: str) -> Parsed:
+def read_json(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Lines `path: value`; the elements of the outermost list are paragraphs, so are objects and lists directly in
     the outermost object.
 
@@ -24,7 +25,7 @@ def read_json(body: bytes, fallback_title: str) -> Parsed:
     try:
         value = values_of(decode(body))
     except ValueError:
-        return read_plain(body, fallback_title)
+        return read_plain(body, fallback_title, omissions)
     composer = Composer()
     if isinstance(value, dict):
         scalars = {key: inner for key, inner in value.items() if not isinstance(inner, dict | list)}

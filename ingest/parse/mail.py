@@ -19,6 +19,7 @@ from ingest.parse.calendar import Event, events_of
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import decode
 from ingest.parse.html import declared_encoding, parse_source
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
@@ -56,7 +57,7 @@ class Mail:
     events: list[Event] = field(default_factory=list)
 
 
-def read_eml(body: bytes, fallback_title: str) -> Parsed:
+def read_eml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """A message as it is sent (EML) or a page as browsers save it (MHT). Of alternatives, the last with words is
     read.
 

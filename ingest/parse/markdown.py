@@ -7,6 +7,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from ingest.parse.encoding import decode
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
 from ragkv.text import scrub, tidy
@@ -17,7 +18,7 @@ _MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
 _MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
 
 
-def read_markdown(body: bytes, fallback_title: str) -> Parsed:
+def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Markdown source as text. The title is the front matter's, else the one highest heading, else the fallback."""
     text = tidy(scrub(decode(body)))
     front = _FRONT_MATTER.match(text)

@@ -3,6 +3,7 @@
 import re
 
 from ingest.parse.encoding import decode
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
 from ragkv.text import scrub, tidy
@@ -15,7 +16,7 @@ _ORG_TITLE = re.compile(r"^#\+title:([^\n]+)", re.MULTILINE | re.IGNORECASE)
 _MAX_LEVEL = 100
 
 
-def read_rst(body: bytes, fallback_title: str) -> Parsed:
+def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Lines that are underlined in full are headings; a style of underline ranks as it is first used, as does the same
     with a line above."""
     text = tidy(scrub(decode(body)))
@@ -34,7 +35,7 @@ def read_rst(body: bytes, fallback_title: str) -> Parsed:
     return _parsed(text, tuple(sections), None, fallback_title, Format.RST)
 
 
-def read_org(body: bytes, fallback_title: str) -> Parsed:
+def read_org(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Lines that begin with stars are headings, without their keywords, priorities and tags."""
     text = tidy(scrub(decode(body)))
     headings = ((match, one_line(_ORG_TAGS.sub("", match[2]))) for match in _ORG_HEADING.finditer(text))

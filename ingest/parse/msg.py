@@ -11,6 +11,7 @@ from olefile import OleFileIO
 from ingest.parse.compressed_rtf import decompress_rtf
 from ingest.parse.encoding import code_page, decode
 from ingest.parse.mail import Body, Mail, as_eml, compose, file_name, written
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.sniff import Format
@@ -28,7 +29,7 @@ _MAX_DEPTH = 5
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
-def read_msg(body: bytes, fallback_title: str) -> Parsed:
+def read_msg(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """The same as of a message that is sent. Messages attached to it are attachments as EML, which files can be."""
     try:
         with OleFileIO(io.BytesIO(body)) as file:
@@ -77,7 +78,7 @@ class _Properties:
             return Body(html, is_html=True)
         if (text := self.text(_TEXT)).strip() or not (rtf := self.binary(_RTF)):
             return Body(text, is_html=False)
-        return Body(read_rtf(decompress_rtf(rtf), "").text, is_html=False)
+        return Body(read_rtf(decompress_rtf(rtf), "", Omissions()).text, is_html=False)
 
     def sent(self) -> str:
         (ticks,) = struct.unpack("<Q", self._fixed.get(_SENT, bytes(8)))

@@ -8,6 +8,7 @@ import msgspec
 
 from ingest.parse.encoding import decode
 from ingest.parse.markdown import read_markdown
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
@@ -39,7 +40,7 @@ class _Notebook(msgspec.Struct):
     worksheets: list[_Worksheet] = []  # in version 3
 
 
-def read_notebook(body: bytes, fallback_title: str) -> Parsed:
+def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Markdown cells as they stand, code and the text of its results between fences; pictures are left out."""
     try:
         notebook = msgspec.json.decode(decode(body), type=_Notebook)
@@ -47,7 +48,9 @@ def read_notebook(body: bytes, fallback_title: str) -> Parsed:
         raise Rejected("the notebook is damaged and cannot be read: open it in Jupyter and save it again") from None
     cells = [*notebook.cells, *(cell for sheet in notebook.worksheets for cell in sheet.cells)]
     source = "\n\n".join(block for cell in cells for block in _blocks(cell))
-    return replace(read_markdown(source.encode(errors="replace"), fallback_title), media_type=Format.NOTEBOOK.value)
+    return replace(
+        read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value
+    )
 
 
 def _blocks(cell: _Cell) -> Iterator[str]:

@@ -6,6 +6,7 @@ from lxml.etree import QName, _Element
 
 from ingest.parse.archive import Check, opened
 from ingest.parse.composer import Composer
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
@@ -32,7 +33,7 @@ class _CheckCells(Check):
     max_xml_bytes = 128 * 1024 * 1024
 
 
-def read_opendocument(body: bytes, fallback_title: str) -> Parsed:
+def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Headings, paragraphs, lists, notes and tables; slides and sheets are pages. Pictures, comments, deleted text,
     tables of contents, hidden slides and hidden sheets are left out; a hidden slide is an empty page."""
     composer = Composer()

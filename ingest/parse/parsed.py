@@ -1,11 +1,12 @@
 """The result of parsing any format: one text, and the positions of its pages and headings."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from msgspec import Meta
 
+from ingest.parse.omissions import LeftOut
 from ingest.parse.scan import ScannedPage
 
 MAX_TEXT_CHARS = 64 * 1024 * 1024
@@ -58,6 +59,7 @@ class Parsed:
     sections: Annotated[tuple[Section, ...], Meta(max_length=MAX_SECTIONS)] = ()
     scans: Annotated[tuple[ScannedPage, ...], Meta(max_length=MAX_PAGES)] = ()
     attachments: Annotated[tuple[Attachment, ...], Meta(max_length=MAX_ATTACHMENTS)] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
 
 def one_line(text: str) -> str:

@@ -11,6 +11,7 @@ from functools import partial
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
+from ingest.parse.omissions import Omissions
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
 from ingest.parse.pdf_tables import characters
@@ -29,7 +30,7 @@ _NO_TEXT = "there is no text on its pages: if you can see text there, export it 
 _PAGE_GAP = "\n\n"
 
 
-def read_pdf(body: bytes, fallback_title: str, ocr: OCR) -> Parsed:
+def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -> Parsed:
     """The text layer, pages apart by a blank line, values of filled forms included; bookmarks become sections.
 
     Pages that show something but have no text are read by OCR; where there is none they are empty, unless all are such.

@@ -3,6 +3,7 @@
 import re
 
 from ingest.parse.encoding import decode
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
 from ragkv.text import scrub, tidy
@@ -10,7 +11,7 @@ from ragkv.text import scrub, tidy
 _UNDERLINED = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
 
 
-def read_plain(body: bytes, fallback_title: str) -> Parsed:
+def read_plain(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """The text as it stands; lines underlined in full are headings, their ranks in the order of first use."""
     text = tidy(scrub(decode(body)))
     headings = [h for h in _UNDERLINED.finditer(text) if len(h[3]) + 1 >= len(h[1])]

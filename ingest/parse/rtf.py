@@ -7,6 +7,7 @@ from striprtf.striprtf import rtf_to_text, specialchars
 
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import code_page
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.raised import SIGNS, STARTS_WITH_NUMBER
 from ingest.parse.sniff import Format
@@ -20,7 +21,7 @@ _LEVEL = ("nosupersub", "plain")
 _MINUS = ("8722", "8211")
 
 
-def read_rtf(body: bytes, fallback_title: str) -> Parsed:
+def read_rtf(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Paragraphs and tables. RTF marks no headings; pictures, headers, footers and notes are left out."""
     encoding = "cp1252"
     if match := _CODE_PAGE.search(body[:4096]):  # the library takes any number for one that Python knows

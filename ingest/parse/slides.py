@@ -8,6 +8,7 @@ from lxml.etree import QName, XMLSyntaxError, _Element
 from ingest.parse.archive import Archive, Relation, opened
 from ingest.parse.composer import Composer
 from ingest.parse.equations import emptied_equations
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
@@ -19,7 +20,7 @@ _FURNITURE = ("dt", "ftr", "sldNum", "hdr", "sldImg")
 _TOOL_TITLE = re.compile(r"((microsoft )?powerpoint\b.*|slide \d+|presentation\d*|title)?", re.IGNORECASE)
 
 
-def read_slides(body: bytes, fallback_title: str) -> Parsed:
+def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Slides in their order, the title of each first, its notes last. Pictures, comments and hidden slides are left
     out; a hidden slide is an empty page."""
     composer = Composer()

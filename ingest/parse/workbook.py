@@ -10,6 +10,7 @@ from python_calamine import CalamineError, CalamineWorkbook, SheetTypeEnum, Shee
 
 from ingest.parse.archive import Check, damaged, opened
 from ingest.parse.composer import Composer
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import TooLarge
@@ -19,7 +20,7 @@ _PLACE = re.compile(r"([A-Za-z]{1,4})([0-9]{1,9})")
 _PANIC = "PanicException"
 
 
-def read_workbook(body: bytes, fallback_title: str) -> Parsed:
+def read_workbook(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Values as they are stored, dates and times in ISO 8601; formulas by their last results. Hidden and empty
     sheets, charts and comments are left out."""
     composer = Composer()

@@ -12,6 +12,7 @@ from lxml.etree import QName, _Element
 from ingest.parse.archive import CheckPages, parse_xml
 from ingest.parse.composer import Composer
 from ingest.parse.mathml import write_formulas
+from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
@@ -36,7 +37,7 @@ _MATHML = "http://www.w3.org/1998/Math/MathML"
 _NOT_INLINE = (*_BLOCKS, *(f"{{*}}{name}" for name in (*_PARAGRAPHS, *_ROWS, *_CELLS)))
 
 
-def read_xml(body: bytes, fallback_title: str) -> Parsed:
+def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Text and attributes in the document's order. Raises Rejected for one that declares entities, is nested too deeply
     or not well-formed."""
     CheckPages().stream(io.BytesIO(body))

@@ -1,0 +1,35 @@
+"""What is left out of a document's text: how much there was of it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Words that the author hid, and characters of pictures and other files that were written as text (base64)."""
+
+    hidden_words: int = 0
+    encoded_chars: int = 0
+
+
+class Omissions:
+    """Counts what readers leave out of one document. keeps_hidden: words that the author hid are read like others."""
+
+    def __init__(self, *, keeps_hidden: bool = False) -> None:
+        self.keeps_hidden = keeps_hidden
+        self._hidden_words = 0
+        self._encoded_chars = 0
+
+    def hidden(self, text: str) -> str:
+        """What is read of a text that the author hid: all of it or, counted, none."""
+        if self.keeps_hidden:
+            return text
+        self._hidden_words += len(text.split())
+        return ""
+
+    def encoded(self, num_chars: int) -> None:
+        """Count characters that are no text but an encoded file."""
+        self._encoded_chars += num_chars
+
+    @property
+    def left_out(self) -> LeftOut:
+        return LeftOut(self._hidden_words, self._encoded_chars)

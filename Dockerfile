@@ -30,7 +30,7 @@ RUN apt-get update \
 
 # No compiler: the engine runs eagerly, and what vLLM would hand to torch.compile runs as it is written.
 FROM runtime AS cpu
-ENV RAGKV_ENFORCE_EAGER=true TORCHDYNAMO_DISABLE=1
+ENV TORCHDYNAMO_DISABLE=1
 
 # Triton compiles the launchers of its kernels when they are first used.
 FROM runtime AS gpu

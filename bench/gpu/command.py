@@ -49,9 +49,7 @@ _WIDTH = 150
 )
 @click.option("--size", "sizes", type=click.IntRange(min=512), multiple=True, help="Context tokens; may be repeated.")
 @click.option("--runs", type=click.IntRange(min=1), help="Measured runs of each method, for the time to first token.")
-@click.option(
-    "--graphs", is_flag=True, help="Let vLLM compile and capture CUDA graphs, as RAGKV_ENFORCE_EAGER=false does."
-)
+@click.option("--eager", is_flag=True, help="Launch every forward by itself, as RAGKV_ENFORCE_EAGER=true does.")
 @click.option("--rehearse", is_flag=True, help="Check that everything runs, with tiny models on any machine.")
 def gpu(
     parts: tuple[Part, ...],
@@ -60,7 +58,7 @@ def gpu(
     folder: Path,
     sizes: tuple[int, ...],
     runs: int | None,
-    graphs: bool,
+    eager: bool,
     rehearse: bool,
 ) -> None:
     """Check and measure ragkv on this machine's GPU: everything that the report lacks, or these PARTS again.
@@ -76,7 +74,7 @@ def gpu(
         check_folder(option, file)
     scale = REHEARSAL if rehearse else ON_A_GPU
     scale = replace(scale, sizes=sizes or scale.sizes, runs=runs or scale.runs)
-    report = resumed(json_file, _fresh(eager=not graphs, rehearse=rehearse))
+    report = resumed(json_file, _fresh(eager=eager, rehearse=rehearse))
     code = code_digest("bench.gpu.run")
     for part in parts:
         report.forget(part)
@@ -84,7 +82,7 @@ def gpu(
         report.begin(part, basis_of(part, code, scale))
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        run = Run(scale, folder, report, json_file, not graphs, status.update, console.print)
+        run = Run(scale, folder, report, json_file, eager, status.update, console.print)
         run.measure(parts or PARTS)
     shown = Console(width=_WIDTH)
     for table in tables(report):

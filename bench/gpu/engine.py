@@ -137,7 +137,7 @@ async def measuring(shape: Shape, folder: Path, scale: Scale, *, eager: bool, du
     settings = msgspec.structs.replace(
         corpus.settings,
         kv_cache_gib=_cache_gib(shape, scale),
-        enforce_eager=eager,
+        enforce_eager=eager or None,
         host_kv_bytes=int(kv_bytes * _HOST_TIER_SHARE),
     )
     corpus = replace(corpus, settings=settings)

@@ -28,7 +28,7 @@ MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 256 * 2**20
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """How much is written at a time: tokens of several chunks, layers of these, and bytes of their keys, or values."""
+    """Amounts that are written at a time: tokens of several chunks, layers of these, and bytes of their keys."""
 
     tokens: int
     layers: int
@@ -64,7 +64,7 @@ class StepBudget:
 
 
 class Stopwatch:
-    """How long parts of a stitch took on the device, in milliseconds. It is read once, at the end: in between nothing
+    """Times of the parts of a stitch on the device, in milliseconds. They are read once, at the end: in between nothing
     waits for an accelerator, which has work ahead."""
 
     def __init__(self, device: torch.device) -> None:
@@ -80,19 +80,19 @@ class Stopwatch:
             yield
             self._on_host[name] = self._on_host.get(name, 0.0) + (time.perf_counter() - began) * 1e3
             return
-        first, last = (torch.Event(self._device, enable_timing=True) for _ in "ab")
-        first.record()
+        start, end = (torch.Event(self._device, enable_timing=True) for _ in "ab")
+        start.record()
         yield
-        last.record()
-        self._on_device.append((name, first, last))
+        end.record()
+        self._on_device.append((name, start, end))
 
     def add_to(self, report: WireReport) -> None:
         """Wait for what was timed, and add it to the report."""
         for name, milliseconds in self._on_host.items():
             setattr(report, name, getattr(report, name) + milliseconds)
-        for name, first, last in self._on_device:
-            last.synchronize()
-            setattr(report, name, getattr(report, name) + first.elapsed_time(last))
+        for name, start, end in self._on_device:
+            end.synchronize()
+            setattr(report, name, getattr(report, name) + start.elapsed_time(end))
 
 
 class Stitcher:
@@ -214,15 +214,17 @@ class Stitcher:
         """Write all layers, yielding between two parts if the step serves others too. The rotated keys of `kept_layers`
         are returned: a selection would rotate them once more."""
         shape = (total_tokens(kv_slice.span for kv_slice in slices), self._layout.kv_heads, self._layout.head_dim)
-        kept = {layer: torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for layer in kept_layers}
+        rotated = {
+            layer: torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for layer in kept_layers
+        }
         row = 0
         for number, part in enumerate(self._parts(slices)):
             if number and not room.is_idle:
                 yield
             with watch.of("kv_load_ms"), self.ranks.together():
-                self._write_part(part, {layer: keys[row:] for layer, keys in kept.items()}, block_ids)
+                self._write_part(part, {layer: keys[row:] for layer, keys in rotated.items()}, block_ids)
             row += total_tokens(kv_slice.span for kv_slice in part)
-        return Stitched(slices, kept)
+        return Stitched(slices, rotated)
 
     def _parts(self, slices: Sequence[KVSlice]) -> Iterator[Sequence[KVSlice]]:
         """The slices, so many at a time as a portion may hold tokens; one at least."""

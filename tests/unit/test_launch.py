@@ -32,6 +32,23 @@ def test_the_server_is_told_too():
     assert (guesses["method"], guesses["num_speculative_tokens"]) == ("ngram", 3)
 
 
+def test_a_gpu_replays_whole_forwards_from_graphs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    graphs = {"mode": 0, "cudagraph_mode": "FULL"}
+    for setting, eager, compilation in [(None, False, graphs), (False, False, graphs), (True, True, None)]:
+        arguments = engine_arguments(Settings(enforce_eager=setting), FOLDER, LAYOUT)
+        assert (arguments["enforce_eager"], arguments.get("compilation_config")) == (eager, compilation)
+    command = serve_command(Settings(), FOLDER, LAYOUT, "127.0.0.1", 8001)
+    assert json.loads(command[command.index("--compilation-config") + 1]) == graphs
+
+
+def test_a_cpu_runs_eagerly_unless_told_to_compile(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    for setting, eager in [(None, True), (True, True), (False, False)]:
+        arguments = engine_arguments(Settings(enforce_eager=setting), FOLDER, LAYOUT)
+        assert (arguments["enforce_eager"], "compilation_config" in arguments) == (eager, False)
+
+
 def test_more_ranks_than_heads_can_be_shared_among_are_refused():
     with pytest.raises(Unsupported, match="3 ranks"):
         engine_arguments(Settings(tensor_parallel_size=3), FOLDER, LAYOUT)

@@ -1,5 +1,6 @@
 """The served model's tokenizer. Text from documents and users never becomes a special token."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import TemplateError
@@ -66,6 +67,25 @@ class Tokenizer:
             return self._rendered([{"role": "system", "content": instructions}, user])
         except TemplateError:
             return self._rendered([user | {"content": f"{instructions}\n\n{content}"}])
+
+    def encode_chat(self, messages: Sequence[tuple[str, str]]) -> list[int]:
+        """Ids of a conversation, (role, text) each, in the model's own chat template, ready for the answer. The texts
+        never become special tokens."""
+        places = [f"\x00{index}\x00" for index in range(len(messages))]
+        if self._tokenizer.chat_template is None:
+            template = "".join(f"{role}: {place}\n\n" for (role, _), place in zip(messages, places, strict=True))
+            template = f"{self._tokenizer.bos_token or ''}{template}assistant:"
+        else:
+            roles = [{"role": role, "content": place} for (role, _), place in zip(messages, places, strict=True)]
+            try:
+                template = self._rendered(roles)
+            except TemplateError:  # without a system role, or with roles that do not take turns
+                template = self._rendered([{"role": "user", "content": "\n\n".join(places)}])
+        ids: list[int] = []
+        for place, (_, text) in zip(places, messages, strict=True):
+            part, _, template = template.partition(place)
+            ids += [*self.encode_template(part), *self.encode(text)]
+        return ids + self.encode_template(template)
 
     def _rendered(self, messages: list[dict[str, str]]) -> str:
         text: str = self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)

@@ -31,7 +31,9 @@ def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
     if _NO_FILE.match(message):
         return "expected one file, sent with a file name"
     accepted = list(_alternatives(_type_of(field, request)))
-    if message.startswith("Invalid enum value") and (values := [repr(v) for kind in accepted for v in _values(kind)]):
+    if message.startswith(("Invalid enum value", "Invalid value")) and (
+        values := [repr(v) for kind in accepted for v in _values(kind)]
+    ):
         return f"{message}: use {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
     if message.startswith("Expected"):
         schemas = [kind.extra_json_schema or {} for kind in accepted if isinstance(kind, inspect.Metadata)]
@@ -60,6 +62,8 @@ def _members(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:
     for alternative in _alternatives(kind):
         if isinstance(alternative, inspect.StructType | inspect.DataclassType):
             yield from (field.type for field in alternative.fields if field.encode_name == name)
+            if isinstance(alternative, inspect.StructType) and name is not None and name == alternative.tag_field:
+                yield inspect.LiteralType((alternative.tag,))
         elif isinstance(alternative, _WITH_ITEMS) and name is None:
             yield alternative.item_type
         elif isinstance(alternative, inspect.DictType) and name is None:

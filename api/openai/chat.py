@@ -23,19 +23,21 @@ from api.openai.fields import (
     NotSupported,
     Off,
     One,
+    Retrieval,
     StoreIds,
     Tags,
-    TextFormat,
     Tier,
     Tokens,
-    TopP,
-    Zero,
+    ToolChoice,
+    refuse_forced_tool,
     refuse_switched_on,
 )
+from api.openai.formats import ChatFormat, schema_of
 from api.openai.questions import MessageText, Role, chosen_collection, conversation_of, question_about, text_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
+from api.v1.sampling import Sampled, sampling_of
 from ragkv.answer.question import Question
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
@@ -68,6 +70,13 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return text_of(self.content)
 
 
+class Tool(msgspec.Struct, frozen=True):
+    """A function that clients offer to every model. None is called: the answer is text from documents."""
+
+    type: Annotated[Literal["function"], "Type of the tool."]
+    function: Annotated[dict[str, Any], "The function."]
+
+
 class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options for streaming."""
 
@@ -80,7 +89,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: Off = None
 
 
-class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChatBody(Sampled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A chat completion request. The last message is the question."""
 
     model: Annotated[ModelId, Meta(examples=["SmolLM2-135M-Instruct@papers"])]
@@ -97,20 +106,18 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stream: Annotated[bool | None, "Whether to stream the answer as server-sent events."] = None
     stream_options: Annotated[StreamOptions | None, "Options for streaming. Requires `stream`."] = None
 
-    temperature: Zero = None
-    presence_penalty: Zero = None
-    frequency_penalty: Zero = None
     n: One = None
-    response_format: Annotated[TextFormat | None, "Format of the answer; only text is supported."] = None
+    response_format: Annotated[ChatFormat | None, "Format of the answer; text by default."] = None
     modalities: (
         Annotated[list[Literal["text"]], "Types of output; only text is supported.", Meta(min_length=1, max_length=1)]
         | None
     ) = None
+    retrieval: Retrieval = None
+    tools: Annotated[list[Tool], "Functions; none is called, the answer is text.", Meta(max_length=500)] | None = None
+    tool_choice: ToolChoice | None = None
     logprobs: Off = None
     store: Off = None
 
-    top_p: TopP = None
-    seed: Annotated[int, Meta(description="No effect on the answer.")] | None = None
     user: Ignored = None
     safety_identifier: Ignored = None
     prompt_cache_key: Ignored = None
@@ -127,9 +134,6 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     prompt_cache_options: NotSupported = None
     prompt_cache_retention: NotSupported = None
     reasoning_effort: NotSupported = None
-    stop: NotSupported = None
-    tool_choice: NotSupported = None
-    tools: NotSupported = None
     top_logprobs: NotSupported = None
     verbosity: NotSupported = None
     web_search_options: NotSupported = None
@@ -151,7 +155,7 @@ class ChatBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     operation_class=StreamingOperation,
     summary="Create a chat completion",
     responses=errors(
-        NOT_FOUND="No such model or vector store, or the vector store has no searchable files.",
+        NOT_FOUND="No such model or vector store.",
         REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
     ),
 )
@@ -180,6 +184,7 @@ def chat_router() -> Router:
 
 def _question_of(caller: Caller, body: ChatBody, database: Database, settings: Settings) -> Question:
     refuse_switched_on(body, ("logprobs", "store"))
+    refuse_forced_tool(body.tool_choice)
     if body.stream_options is not None and not body.stream:
         raise BadParam("stream_options", "stream_options require `stream`: set it, or omit them")
     if body.stream_options is not None and body.stream_options.include_obfuscation:
@@ -189,4 +194,5 @@ def _question_of(caller: Caller, body: ChatBody, database: Database, settings: S
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
     conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
     ref = chosen_collection(caller, body.model, body.vector_store_ids, database, settings)
-    return question_about(caller, ref, conversation, body.answer_tokens)
+    sampling = sampling_of(body, schema_of(body.response_format, "response_format"))
+    return question_about(caller, ref, conversation, sampling, body.retrieval, body.answer_tokens)

@@ -21,7 +21,9 @@ PATHS = (
 """Paths that OpenAI's clients call, served or not."""
 
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
-_NOT_NULL = re.compile(r"Expected `null`, got ")
+_NOT_EMPTY = re.compile(
+    r"Expected `(?:object|array) (?:\| (?:object|array) )?\| null`, got |Expected `(?:array|object)` of length <= 0"
+)
 _CODES: Mapping[int, str | None] = {
     HTTPStatus.UNAUTHORIZED: "invalid_api_key",
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_exceeded",
@@ -116,7 +118,7 @@ def _facts_of_field(field: InvalidField) -> ErrorFacts:
     if unknown := _UNKNOWN_FIELD.search(message):
         place = ".".join(filter(None, (place, unknown[1])))
         message = f"unknown field {place[:200]!r}: omit it"
-    elif _NOT_NULL.match(message):
+    elif _NOT_EMPTY.match(message):
         message = f"{place!r} is not supported: omit it"
     else:
         message = f"{place!r}: {message}" if place else message

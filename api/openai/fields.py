@@ -6,24 +6,34 @@ import msgspec
 from msgspec import Meta
 
 from api.openai.errors import BadParam
+from api.v1.sampling import Whole
 
-NotSupported = Annotated[None, Meta(description="Not supported: omit it.")]
-"""Any value but null is refused, naming the field."""
+NotSupported = (
+    Annotated[list[Any], Meta(max_length=0, description="Not supported: omit it.")]
+    | Annotated[dict[str, Any], Meta(max_length=0, description="Not supported: omit it.")]
+    | None
+)
+"""Any value but null and an empty list or object, which ask for nothing, is refused, naming the field."""
 
 Ignored = Annotated[str, Meta(max_length=1000, description="No effect on the answer.")] | None
 Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
 Off = Annotated[bool, Meta(description="Only false is supported.")] | None
 """To be checked with `refuse_switched_on`."""
-Zero = Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: decoding is greedy.")] | None
 NoThreshold = (
     Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: passages are not filtered by score.")] | None
 )
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
-TopP = Annotated[float, Meta(ge=0, le=1, description="No effect on the answer: decoding is greedy.")] | None
+Retrieval = (
+    Annotated[bool, "Not part of OpenAI's API: false answers from the messages alone. No passages, no citations."]
+    | None
+)
+ToolChoice = Annotated[
+    Literal["auto", "none", "required"] | dict[str, Any],
+    "`auto` or `none`, both answered with text; a function cannot be required.",
+]
 Tokens = Annotated[int, Meta(ge=1, le=1_000_000)] | None
 Tier = Annotated[Literal["auto", "default"], Meta(description="No effect on the answer.")] | None
 
-Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Key = Annotated[str, Meta(min_length=1, max_length=64)]
 Tags = Annotated[
     dict[Key, Annotated[str, Meta(max_length=512)]], Meta(max_length=16, description="No effect on the answer.")
@@ -64,16 +74,19 @@ Anything = (
 """Parts of earlier answers, sent back with the conversation. Not read."""
 
 
-class TextFormat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Text format of the answer; only `text` is supported."""
-
-    type: Annotated[Literal["text"], "Type of the format; only `text` is supported."]
-
-
 class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Chunking strategy; only `auto` is supported. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
 
     type: Annotated[Literal["auto"], "Type of the strategy; only `auto` is supported."]
+
+
+def refuse_forced_tool(choice: "ToolChoice | None") -> None:
+    """Check the choice of a tool. Raises BadParam for one that requires a function to be called."""
+    if choice not in (None, "auto", "none"):
+        raise BadParam(
+            "tool_choice",
+            "no function is called here: answers are text from documents. Set tool_choice to 'auto' or 'none', or omit it",
+        )
 
 
 def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta
 
 from api.openai.errors import BadParam
-from api.openai.fields import Whole
+from api.v1.sampling import Whole
 from ragkv.service.documents.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
 from ragkv.service.documents.metadata import MAX_FILTER_VALUES, MAX_KEYS
 

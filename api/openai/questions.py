@@ -8,12 +8,16 @@ from api.openai.errors import BadParam, NoSuchModel
 from api.openai.models import collection_in
 from ragkv.answer.limits import check_instructions, check_question_text
 from ragkv.answer.question import Question, Turn
+from ragkv.engine.sampling import Sampling
 from ragkv.errors import NotFound
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
 from ragkv.service.base.tenants import collection_ref
 from ragkv.settings import Settings
+
+BACKGROUND_TASK = "### Task:\n"
+"""The beginning of a message that Open WebUI sends for itself."""
 
 Role = Literal["system", "developer", "user", "assistant"]
 
@@ -88,10 +92,17 @@ def conversation_of(messages: Sequence[MessageText], param: str, instructions: s
     return conversation
 
 
+def needs_retrieval(conversation: Conversation, requested: bool | None) -> bool:
+    """Whether passages are searched for: not for what Open WebUI asks beside a chat (its title, tags, follow-ups)."""
+    return not conversation.question.startswith(BACKGROUND_TASK) if requested is None else requested
+
+
 def question_about(
     caller: Caller,
     ref: CollectionRef,
     conversation: Conversation,
+    sampling: Sampling,
+    retrieval: bool | None,
     max_tokens: int | None,
     top_k: int | None = None,
     document_ids: frozenset[str] | None = None,
@@ -102,6 +113,8 @@ def question_about(
         text=conversation.question,
         history=conversation.history,
         instructions=conversation.instructions,
+        sampling=sampling,
+        retrieval=needs_retrieval(conversation, retrieval),
         max_tokens=max_tokens,
         top_k=top_k,
         document_ids=document_ids,

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from api.openai.fields import Created, Outdated, Score, TextFormat
+from api.openai.fields import Created, Outdated, Score
+from api.openai.formats import PlainText, TextFormat
 from api.openai.sources import AnswerFacts, attributes_of, citations_of, facts_of
 from ragkv.answer.question import Answer, Question, Usage
 from ragkv.ids import new_id
@@ -117,7 +118,7 @@ class ResponseFailure(msgspec.Struct, frozen=True):
 class TextConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Text options of the answer."""
 
-    format: Annotated[TextFormat | None, "Format of the answer; only text is supported."] = None
+    format: Annotated[TextFormat | None, "Format of the answer; text by default."] = None
 
 
 class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,11 +140,11 @@ class ResponseObject(msgspec.Struct, frozen=True, kw_only=True):
     parallel_tool_calls: Annotated[bool, "As requested; no effect on the answer."] = True
     previous_response_id: Annotated[None, "Always null."] = None
     store: Annotated[bool, "Always false: responses are not stored."] = False
-    temperature: Annotated[float, "Always 0: decoding is greedy."] = 0.0
-    text: Annotated[TextConfig, "Text options of the answer."] = TextConfig(TextFormat("text"))
+    temperature: Annotated[float, "Sampling temperature: 0 unless requested."] = 0.0
+    text: Annotated[TextConfig, "Text options of the answer."] = TextConfig(PlainText())
     tool_choice: Annotated[Any, "Choice of the tool as requested."] = "auto"
     tools: Annotated[list[Any], "Tools as requested."] = []
-    top_p: Annotated[float, "As requested; no effect on the answer."] = 1.0
+    top_p: Annotated[float, "Probability mass of the tokens to sample from: 1 unless requested."] = 1.0
     truncation: Literal["disabled"] = "disabled"
     ragkv: Annotated[AnswerFacts | UnsetType, "Details that are not part of OpenAI's API."] = UNSET
     object: Literal["response"] = "response"

@@ -22,15 +22,15 @@ from api.openai.fields import (
     ModelId,
     NotSupported,
     Off,
+    Retrieval,
     StoreIds,
     Tags,
     Tier,
     Tokens,
-    TopP,
-    Zero,
     refuse_switched_on,
 )
 from api.openai.filters import FilterBody, filter_of
+from api.openai.formats import PlainText, schema_of
 from api.openai.questions import (
     Conversation,
     MessageText,
@@ -46,7 +46,9 @@ from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
+from api.v1.sampling import Temperature, TopP
 from ragkv.answer.question import Question
+from ragkv.engine.sampling import Sampling
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.documents.attribute_filter import documents_that_match
@@ -82,10 +84,17 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return text_of(self.content)
 
 
-class FileSearch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FunctionTool(msgspec.Struct, frozen=True, tag_field="type", tag="function"):
+    """A function that clients offer to every model. None is called: the answer is text from documents."""
+
+    name: Annotated[str, "Name of the function."]
+
+
+class FileSearch(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag_field="type", tag="file_search"
+):
     """The file search tool."""
 
-    type: Annotated[Literal["file_search"], "Type of the tool; only `file_search` is supported."]
     vector_store_ids: StoreIds
     max_num_results: Annotated[MaxResults | None, "Maximum number of passages."] = None
     filters: Annotated[FilterBody | None, "Use only files whose attributes match this filter."] = None
@@ -111,11 +120,16 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         | Annotated[list[InputItem], Meta(min_length=1, max_length=1000)]
     )
     instructions: Annotated[str | None, "Additional instructions for the answer."] = None
-    tools: Annotated[
-        list[FileSearch], "The file search tool, with the vector store to answer from.", Meta(max_length=1)
-    ] = []
+    tools: (
+        Annotated[
+            list[FileSearch | FunctionTool],
+            "The file search tool, at most one, with the vector store to answer from; functions are never called.",
+            Meta(max_length=500),
+        ]
+        | None
+    ) = None
     tool_choice: Annotated[
-        Literal["auto", "required"] | ChosenTool | None,
+        Literal["auto", "none", "required"] | ChosenTool | None,
         "Choice of the tool; no effect, since every response begins with a file search.",
     ] = None
     include: (
@@ -129,13 +143,14 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_output_tokens: Annotated[Tokens, "Maximum number of tokens of the answer."] = None
     stream: Annotated[bool | None, "Whether to stream the response as server-sent events."] = None
 
-    temperature: Zero = None
-    text: Annotated[TextConfig | None, "Text options; only plain text is supported."] = None
+    retrieval: Retrieval = None
+    temperature: Temperature = None
+    top_p: TopP = None
+    text: Annotated[TextConfig | None, "Text options: the format of the answer."] = None
     truncation: Annotated[Literal["disabled"] | None, "Truncation strategy; only `disabled` is supported."] = None
     background: Off = None
     store: Off = None
 
-    top_p: TopP = None
     user: Ignored = None
     safety_identifier: Ignored = None
     prompt_cache_key: Ignored = None
@@ -160,7 +175,11 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def tool(self) -> FileSearch | None:
-        return self.tools[0] if self.tools else None
+        """The file search. Raises BadParam for more than one."""
+        searches = [tool for tool in self.tools or () if isinstance(tool, FileSearch)]
+        if len(searches) > 1:
+            raise BadParam("tools", "at most one file_search is supported, over one vector store")
+        return searches[0] if searches else None
 
     def to_conversation(self) -> Conversation:
         """The conversation. Raises BadParam for a message without a role, or a last message that is no question."""
@@ -183,7 +202,7 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     operation_class=StreamingOperation,
     summary="Create a response",
     responses=errors(
-        NOT_FOUND="No such model or vector store, or the vector store has no searchable files.",
+        NOT_FOUND="No such model or vector store.",
         REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
     ),
 )
@@ -207,7 +226,10 @@ async def create(
         max_output_tokens=data.max_output_tokens,
         metadata=data.metadata or {},
         tool_choice=data.tool_choice or "auto",
-        tools=data.tools,
+        tools=data.tools or [],
+        temperature=question.sampling.temperature,
+        top_p=question.sampling.top_p,
+        text=data.text or TextConfig(PlainText()),
     )
     find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
     if data.stream:
@@ -224,8 +246,12 @@ def _question_of(caller: Caller, body: ResponseBody, database: Database, setting
     refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
     ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, database, settings)
+    schema = schema_of(body.text.format, "text.format") if body.text else None
+    sampling = Sampling(body.temperature or 0.0, 1.0 if body.top_p is None else body.top_p, schema=schema)
     if tool is None:
-        return question_about(caller, ref, conversation, body.max_output_tokens)
+        return question_about(caller, ref, conversation, sampling, body.retrieval, body.max_output_tokens)
     attribute_filter = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
     document_ids = None if attribute_filter is None else documents_that_match(ref, attribute_filter, database)
-    return question_about(caller, ref, conversation, body.max_output_tokens, tool.max_num_results, document_ids)
+    return question_about(
+        caller, ref, conversation, sampling, body.retrieval, body.max_output_tokens, tool.max_num_results, document_ids
+    )

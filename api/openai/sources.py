@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from api.openai.fields import Outdated
-from api.v1.ask import AnswerView, PageBoxesPath, PageTextPath, UsageView
+from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, UsageView
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.service.base.database import Database
@@ -48,6 +48,7 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
     cached_answer: Annotated[
         CachedAnswer | None, "Cache entry that the answer was taken from; null if the answer was generated."
     ]
+    no_passages: NoPassages
 
 
 def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, StoreEntry]:
@@ -77,6 +78,7 @@ def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
         timings=view.timings,
         usage=view.usage,
         cached_answer=view.cached_answer,
+        no_passages=view.no_passages,
     )
 
 

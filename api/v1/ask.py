@@ -29,6 +29,7 @@ from api.v1.passages import (
     chosen_documents,
     text_path,
 )
+from api.v1.sampling import Sampled, sampling_of
 from ragkv.answer.limits import check_question_text
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
 from ragkv.service.base.caller import Caller
@@ -60,6 +61,10 @@ PageBoxesPath = Annotated[
     "Path of the boxes over it on the picture of its page, with the same refusal; null where pages have no pictures.",
 ]
 
+NoPassages = Annotated[
+    bool, "Whether there is nothing that the answer is from: no searchable document, or none that matches the filter."
+]
+
 Events = AsyncGenerator[Delta | Answer, None]
 KeptAlive = AsyncGenerator[Delta | Answer | None, None]
 """Events as `with_silences` gives them."""
@@ -72,14 +77,16 @@ class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     content: Annotated[str, "Text of the message.", Meta(max_length=100_000)]
 
 
-class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskBody(Sampled, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question. Omitted options take the values of the service's settings."""
 
     question: QuestionText
     collection: Annotated[str, "Collection id or name."] = DEFAULT_COLLECTION
     filter: Filters | None = None
     document_ids: DocumentIdList | None = None
-    history: Annotated[list[TurnBody], "Earlier messages of the conversation, oldest first.", Meta(max_length=200)] = []
+    history: Annotated[list[TurnBody], "Earlier messages of the conversation, oldest first.", Meta(max_length=200)] = (
+        msgspec.field(default_factory=list)
+    )
     stream: Annotated[bool, "Whether to stream the answer as server-sent events."] = False
     mode: Annotated[Mode, "`stitched`: use stored KV. `full`: compute the whole prompt."] = "stitched"
     policy: Annotated[
@@ -117,6 +124,7 @@ class AskBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             policy=policy_name(self.policy),
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             sees_kept_question=caller.may("admin"),
+            sampling=sampling_of(self),
             **{name: getattr(self, name) for name in OPTIONS},
         )
 
@@ -200,6 +208,7 @@ class AnswerView(msgspec.Struct, frozen=True):
     omitted_passages: Annotated[
         list[PassageView], "Passages that were found but, because of a `sparse_ratio`, not read; best first."
     ] = []
+    no_passages: NoPassages = False
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerView":
@@ -217,6 +226,7 @@ class AnswerView(msgspec.Struct, frozen=True):
             answer.prompt_spans,
             answer.cached_answer,
             [PassageView.of(passage) for passage in answer.omitted_passages],
+            answer.no_passages,
         )
 
 
@@ -228,7 +238,7 @@ class AnswerView(msgspec.Struct, frozen=True):
     request_max_body_size=BODY_BYTES,
     summary="Ask a question",
     responses=json_problems(
-        NOT_FOUND="No such collection or document, or the collection has no searchable documents.",
+        NOT_FOUND="No such collection or document.",
         REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),

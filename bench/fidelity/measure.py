@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit, Prepared
 from bench.fidelity.methods import Method, context_of
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
+from ragkv.engine.sampling import Sampling
 from ragkv.errors import Unavailable
 from ragkv.ids import batched
 from ragkv.service.evaluations.fidelity import settled
@@ -172,7 +173,7 @@ class Measure:
 
     async def _answer(self, begun: _Begun) -> str:
         ids = begun.prepared.prompt.token_ids
-        request = Generate(ids, begun.salt, begun.plan, max_tokens=ANSWER_TOKENS, stop=("\n",))
+        request = Generate(ids, begun.salt, begun.plan, max_tokens=ANSWER_TOKENS, sampling=Sampling(stop=("\n",)))
         return "".join([output.text async for output in self.engine.generate(request)]).strip()
 
     async def _distribution(self, begun: _Begun, answer_ids: Sequence[int]) -> NDArray[np.float32]:

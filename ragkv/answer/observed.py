@@ -96,7 +96,7 @@ def _asked_for(request: Generate, model: str) -> traces.Attributes:
         "gen_ai.provider.name": "vllm",
         "gen_ai.request.model": model,
         "gen_ai.request.max_tokens": request.max_tokens,
-        "gen_ai.request.temperature": request.temperature,
+        "gen_ai.request.temperature": request.sampling.temperature,
         "gen_ai.request.stream": True,
         "ragkv.stitched": request.plan is not None,
     }

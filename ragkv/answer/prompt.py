@@ -75,6 +75,12 @@ class PromptBuilder:
         self._check_room(question_span.end + answer_tokens)
         return Prompt((*ids, *question_ids), Span(0, len(self.prefix_ids)), tuple(spans), question_span)
 
+    def conversation(self, messages: Sequence[tuple[str, str]], answer_tokens: int) -> Prompt:
+        """The prompt of a conversation alone, (role, text) each. Raises TooLarge if the window has no room for it."""
+        ids = tuple(self._tokenizer.encode_chat(messages))
+        self._check_room(len(ids) + answer_tokens)
+        return Prompt(ids, Span(0, 0), (), Span(0, len(ids)))
+
     def room_for_chunks(self, question: str, answer_tokens: int) -> int:
         """Tokens left for chunks. Raises TooLarge if the question alone does not fit."""
         tokens = len(self.prefix_ids) + len(self.question_ids(question)) + answer_tokens

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
+from ragkv.engine.sampling import GREEDY, Sampling
 from ragkv.ids import new_id
 from ragkv.settings import Mode
 from ragkv.stitch.policies import PolicyName
@@ -33,7 +34,8 @@ class Question:
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
     `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
     `sees_kept_question`: whether who asks may read the question of somebody else that a kept answer was given to.
-    `sparse_ratio`: the share of the passages' tokens that is read, 1 for all. `id`: of its record and of its answer.
+    `sparse_ratio`: the share of the passages' tokens that is read, 1 for all. `retrieval`: False for an answer from the
+    conversation alone. `id`: of its record and of its answer.
     """
 
     tenant_id: str
@@ -50,6 +52,8 @@ class Question:
     history: tuple[Turn, ...] = ()
     document_ids: frozenset[str] | None = None
     instructions: str = ""
+    sampling: Sampling = GREEDY
+    retrieval: bool = True
     answer_cache: bool = True
     sees_kept_question: bool = False
     id: str = field(default_factory=new_id, compare=False)
@@ -166,3 +170,8 @@ class Answer:
     prompt_spans: tuple[PromptSpan, ...] = ()
     cached_answer: CachedAnswer | None = None
     omitted_passages: tuple[Passage, ...] = ()
+
+    @property
+    def no_passages(self) -> bool:
+        """Whether nothing was found, or looked for."""
+        return not self.passages

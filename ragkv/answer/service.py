@@ -36,13 +36,17 @@ from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
 
-NOTHING = "nothing to search: the collection has no searchable document; upload one first"
-NOTHING_CHOSEN = "nothing to search: no searchable document matches the filter; loosen it, or upload one"
+NOTHING = "There is nothing to answer from: the collection has no searchable document."
+NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter."
 
 THREADS = 4
 """For all questions of a process. More would only take the interpreter from each other, and from the event loop."""
 
 log = logging.getLogger(__name__)
+
+
+class NothingFound(NotFound):
+    """No passage to answer from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +100,21 @@ class Answerer:
         await self._idle.wait()
 
     async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
-        """Text as it comes, then one Answer. Closing the iterator early stops the generation.
+        """Text as it comes, then one Answer, which says so where there is nothing to answer from. Closing the iterator
+        early stops the generation.
 
-        Raises NotFound for a collection with nothing to search, TooLarge for a question beyond the model's window,
-        Unavailable when the engine or the index is away.
+        Raises TooLarge for a question beyond the model's window, Unavailable when the engine or the index is away.
         """
+        began = time.perf_counter()
+        try:
+            async with aclosing(self._generated(question)) as events:
+                async for event in events:
+                    yield event
+        except NothingFound as nothing:
+            yield Delta(str(nothing))
+            yield _without_passages(question, str(nothing), (time.perf_counter() - began) * 1e3)
+
+    async def _generated(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         with observed(question) as answered, self._counted():
             began = time.perf_counter()
             prepared = await self.prepare(question)
@@ -110,6 +124,7 @@ class Answerer:
                 prepared.salt,
                 prepared.plan,
                 max_tokens=self._answer_tokens(question),
+                sampling=question.sampling,
                 session=hashlib.blake2b(chunk_ids.encode(), digest_size=16).hexdigest(),
             )
             handed_over = time.perf_counter()
@@ -160,16 +175,24 @@ class Answerer:
             log.warning("an answer was not recorded: %s", error)
 
     async def check(self, question: Question) -> None:
-        """Raise what `stream` would for a question that cannot be answered whatever the engine says."""
+        """Raise what `stream` would for a question that cannot be answered whatever the engine says, and NothingFound
+        for one without passages."""
         check_question(question)
         await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
         await self._retrieve(question)
 
     async def prepare(self, question: Question) -> Prepared:
-        """Everything before the engine's turn. The question's vectors are computed while retrieval runs."""
+        """Everything before the engine's turn. The question's vectors are computed while retrieval runs. Raises
+        NothingFound."""
         check_question(question)
         began = time.perf_counter()
         keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
+        if not question.retrieval:
+            prompt = await self._threads.run(
+                self._prompts.conversation, messages_of(question), self._answer_tokens(question)
+            )
+            plan_ms = (time.perf_counter() - began) * 1e3
+            return Prepared(prompt, (), (), None, keys.salt(EXACT), 0.0, plan_ms, frozenset())
         text, room = await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
         retrieved, vectors = await self._passages_and_vectors(question, text, keys)
         best_first = fitting(retrieved, room)
@@ -234,7 +257,7 @@ class Answerer:
             passages = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
             span.set_attribute("ragkv.passages", len(passages))
         if not passages:
-            raise NotFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
+            raise NothingFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
         return passages
 
     async def _vectors(self, question: Question, text: str, keys: KeyMaker) -> torch.Tensor | None:
@@ -321,6 +344,18 @@ class Trimmed:
         self._held = text[len(part) :]
         self.text += part
         return part
+
+
+def messages_of(question: Question) -> list[tuple[str, str]]:
+    """The conversation as (role, text), the question last."""
+    instructions = [("system", question.instructions)] if question.instructions else []
+    return [*instructions, *((turn.role, turn.text) for turn in question.history), ("user", question.text)]
+
+
+def _without_passages(question: Question, text: str, took_ms: float) -> Answer:
+    """The answer to a question that no passage was found for: no token ran through the model."""
+    timings = Timings(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms)
+    return Answer(question.id, text, "stop", (), (), timings, Usage(0, 0, 0, 0, 0, 0, 0))
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from ragkv.engine.family import Family
 from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
-from ragkv.engine.wire import plan_to_wire, report_of
-from ragkv.errors import Unavailable
+from ragkv.engine.wire import followed_schema, plan_to_wire, report_of
+from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import make_folder
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
@@ -165,6 +165,8 @@ class LocalEngine:
             async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
                 async for output in outputs:
                     yield _output(output)
+        except _refusal() as error:  # of a schema that it cannot follow, say
+            raise Rejected(f"the engine refused the request: {error}") from error
         except _dead() as error:
             raise EngineLost("the engine stopped while answering: ask again") from error
         except _failed() as error:
@@ -190,17 +192,27 @@ def _failed() -> type[Exception]:
     return EngineGenerateError
 
 
+def _refusal() -> type[Exception]:
+    from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
+
+    return VLLMValidationError
+
+
 def _sampling(request: Generate) -> "SamplingParams":
     from vllm import SamplingParams  # noqa: PLC0415 - see _load
-    from vllm.sampling_params import RequestOutputKind  # noqa: PLC0415 - see _load
+    from vllm.sampling_params import RequestOutputKind, StructuredOutputsParams  # noqa: PLC0415 - see _load
 
-    params = plan_to_wire(request)
+    params, sampling = plan_to_wire(request), request.sampling
     many = request.logprobs in (MAX_LOGPROBS, WHOLE_VOCABULARY)
     return SamplingParams(
         max_tokens=request.max_tokens,
-        temperature=request.temperature,
-        seed=request.seed,
-        stop=list(request.stop),
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
+        presence_penalty=sampling.presence_penalty,
+        frequency_penalty=sampling.frequency_penalty,
+        seed=sampling.seed,
+        stop=list(sampling.stop),
+        structured_outputs=StructuredOutputsParams(**followed) if (followed := followed_schema(sampling)) else None,
         logprobs=request.logprobs,
         flat_logprobs=many,
         detokenize=not many,

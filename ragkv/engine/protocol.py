@@ -6,6 +6,7 @@ from typing import Protocol
 
 import torch
 
+from ragkv.engine.sampling import GREEDY, Sampling
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
@@ -40,9 +41,7 @@ class Generate:
     salt: str
     plan: StitchPlan | None = None
     max_tokens: int = 128
-    temperature: float = 0.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
+    sampling: Sampling = GREEDY
     logprobs: int | None = None
     allowed_token_ids: tuple[int, ...] = ()
     ignore_eos: bool = False

@@ -17,7 +17,7 @@ import msgspec
 
 from ragkv.engine.protocol import EngineLost, Generate, Output, Report
 from ragkv.engine.supervisor import asked_again
-from ragkv.engine.wire import PARAM, plan_to_wire, report_of
+from ragkv.engine.wire import PARAM, followed_schema, plan_to_wire, report_of
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import lines_of
 from ragkv.urls import without_secrets
@@ -158,20 +158,26 @@ class RemoteEngine:
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:
+    sampling = request.sampling
     body: dict[str, Any] = {
         "prompt": list(request.token_ids),
         "add_special_tokens": False,
         "cache_salt": request.salt,
         "max_tokens": request.max_tokens,
-        "temperature": request.temperature,
-        "seed": request.seed,
-        "stop": list(request.stop),
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop),
         "ignore_eos": request.ignore_eos,
         "return_token_ids": True,
         "stream": True,
         "stream_options": {"include_usage": True},
         "kv_transfer_params": plan_to_wire(request, tag),
     }
+    if followed := followed_schema(sampling):
+        body["structured_outputs"] = followed
     if request.logprobs is not None:
         body |= {"logprobs": request.logprobs, "return_tokens_as_token_ids": True}
     if request.allowed_token_ids:
@@ -180,8 +186,9 @@ def _body(request: Generate, tag: str) -> dict[str, Any]:
 
 
 async def _events(response: httpx.Response) -> AsyncIterator[_Event]:
-    """Each server-sent event. Raises EngineLost for an error in mid-stream, and for an event that was cut off or is not
-    vLLM's: so a router ends its answer when the engine behind it goes away."""
+    """Each server-sent event. Raises Rejected for a request that the engine refuses; EngineLost for any other error in
+    mid-stream, and for an event that was cut off or is not vLLM's: so a router ends its answer when the engine behind
+    it goes away."""
     async for line in lines_of(response.aiter_bytes()):
         data = line.removeprefix("data: ")
         if data in {line, "[DONE]"}:
@@ -191,6 +198,8 @@ async def _events(response: httpx.Response) -> AsyncIterator[_Event]:
         except msgspec.DecodeError as error:
             log.warning("the engine's answer broke off: %s", error)
             raise EngineLost(_AWAY, _RETRY_AFTER_S) from error
+        if isinstance(event.error, dict) and event.error.get("code") in _ABOUT_THE_REQUEST:
+            raise Rejected(f"the engine refused the request: {str(event.error.get('message'))[:500]}")
         if event.error is not None:
             log.warning("the engine failed: %s", event.error)
             raise EngineLost(_AWAY, _RETRY_AFTER_S)

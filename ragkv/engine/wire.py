@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from ragkv.engine.protocol import Generate, Report
+from ragkv.engine.sampling import Sampling
 from ragkv.errors import Rejected, Unavailable
 from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
@@ -87,6 +88,11 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         tag=tag,
     )
     return {PARAM: msgspec.to_builtins(wire)}
+
+
+def followed_schema(sampling: Sampling) -> dict[str, Any] | None:
+    """vLLM's `structured_outputs` for a schema. Without white space to choose, which small models do without end."""
+    return {"json": sampling.schema, "disable_any_whitespace": True} if sampling.schema else None
 
 
 @dataclass(frozen=True, slots=True)

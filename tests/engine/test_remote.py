@@ -1,6 +1,7 @@
 """The same plans through a real `vllm serve` on a port of this machine."""
 
 import asyncio
+import json
 import os
 import subprocess
 import time
@@ -15,8 +16,10 @@ import pytest
 from ragkv.engine import launch
 from ragkv.engine.launch import serve_command, server_variables
 from ragkv.engine.remote import RemoteEngine
+from ragkv.engine.sampling import Sampling
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import merge
+from ragkv.tokenizer import Tokenizer
 from tests.engine.conftest import embedded_settings
 from tests.engine.test_recompute import query_vectors
 from tests.engine.world import Model, World, request
@@ -145,7 +148,7 @@ def test_an_engine_that_is_away_is_unavailable(free_port: Callable[[], int]) -> 
 def test_a_request_the_server_refuses_is_rejected_with_its_reason(remote: World) -> None:
     prompt = remote.model.prompt(remote.model.chunks[:1])
     with pytest.raises(Rejected, match="refused"):
-        remote.ask(prompt, temperature=-1.0)
+        remote.ask(prompt, sampling=Sampling(temperature=-1.0))
 
 
 def test_closing_the_stream_early_stops_the_generation(remote: World) -> None:
@@ -161,3 +164,16 @@ def test_closing_the_stream_early_stops_the_generation(remote: World) -> None:
     began = time.monotonic()
     remote.ask(remote.model.prompt(remote.model.chunks[:1]))
     assert time.monotonic() - began < 20
+
+
+def test_a_server_samples_and_follows_schemas_too(remote: World) -> None:
+    chunks = remote.model.chunks[:2]
+    prompt, plan = remote.model.prompt(chunks), remote.model.plan(chunks)
+    warm = Sampling(temperature=1.5, top_p=0.9, seed=7)
+    first, again = (remote.ask(prompt, plan, sampling=warm, max_tokens=16).token_ids for _ in range(2))
+    assert first == again != remote.ask(prompt, plan, max_tokens=16).token_ids
+    schema = '{"type": "object", "properties": {"born": {"type": "integer"}}, "required": ["born"], "additionalProperties": false}'
+    followed = remote.ask(prompt, plan, sampling=Sampling(schema=schema), max_tokens=40, ignore_eos=False).token_ids
+    assert json.loads(Tokenizer.load(Path(remote.model.settings.model)).decode(list(followed))).keys() == {"born"}
+    with pytest.raises(Rejected, match="refused"):
+        remote.ask(prompt, plan, sampling=Sampling(schema='{"type": "nothing"}'))

@@ -1,6 +1,7 @@
 """What OpenAI's clients may send and this service does not do: a clear 400 that names the field. And what is
 hostile."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from api.openai.file_batches import MAX_FILES
 from ingest.parts import IngestParts
+from ragkv.engine.sampling import Sampling
 from tests.support.over_http import upload
 from tests.support.over_openai import OpenAIService, openai_service
 
@@ -17,7 +19,17 @@ NESTED = b"[" * 100_000
 
 CHAT: list[tuple[str, Any]] = [
     ("audio", {"voice": "alloy", "format": "wav"}),
-    ("frequency_penalty", 0.5),
+    ("frequency_penalty", 2.5),
+    ("presence_penalty", "much"),
+    ("prompt_cache_options", {"a": 1}),
+    ("response_format", {"type": "json_schema"}),
+    ("response_format", {"type": "grammar"}),
+    ("stop", [""]),
+    ("temperature", 2.1),
+    ("tool_choice", "required"),
+    ("tool_choice", {"type": "function", "function": {"name": "f"}}),
+    ("tools", [{"type": "web_search"}]),
+    ("web_search_options", {"search_context_size": "low"}),
     ("function_call", "auto"),
     ("functions", [{"name": "f"}]),
     ("logit_bias", {"50256": -100}),
@@ -26,21 +38,13 @@ CHAT: list[tuple[str, Any]] = [
     ("moderation", {"model": "m"}),
     ("n", 2),
     ("prediction", {"type": "content", "content": "x"}),
-    ("presence_penalty", -1),
-    ("prompt_cache_options", {}),
     ("prompt_cache_retention", "24h"),
     ("reasoning_effort", "high"),
-    ("response_format", {"type": "json_object"}),
     ("service_tier", "flex"),
-    ("stop", ["\n"]),
     ("store", True),
     ("stream_options", {"include_usage": True}),
-    ("temperature", 0.7),
-    ("tool_choice", "auto"),
-    ("tools", [{"type": "function", "function": {"name": "f"}}]),
     ("top_logprobs", 3),
     ("verbosity", "low"),
-    ("web_search_options", {}),
     ("max_tokens", 0),
     ("max_completion_tokens", -1),
     ("top_p", 2),
@@ -56,10 +60,11 @@ CHAT: list[tuple[str, Any]] = [
 RESPONSES: list[tuple[str, Any]] = [
     ("access_programs", {"cyber": "standard"}),
     ("background", True),
-    ("background_options", {}),
-    ("context_management", []),
+    ("background_options", {"a": 1}),
+    ("context_management", [{"type": "compaction"}]),
+    ("image", {"a": 1}),
+    ("temperature", -1),
     ("conversation", "conv_1"),
-    ("image", {}),
     ("include", ["reasoning.encrypted_content"]),
     ("input", []),
     ("input", [{"role": "assistant", "content": "Ada"}]),
@@ -68,23 +73,19 @@ RESPONSES: list[tuple[str, Any]] = [
     ("moderation", {"model": "m"}),
     ("previous_response_id", "resp_1"),
     ("prompt", {"id": "p"}),
-    ("prompt_cache_options", {}),
     ("prompt_cache_retention", "24h"),
     ("reasoning", {"effort": "high"}),
     ("service_tier", "priority"),
     ("store", True),
     ("stream_options", {"include_obfuscation": False}),
-    ("temperature", 1.0),
     ("text", {"format": {"type": "json_schema"}}),
-    ("tool_choice", "none"),
     ("tools", [{"type": "web_search"}]),
-    ("tools", [{"type": "function", "name": "f"}]),
     ("top_logprobs", 1),
     ("truncation", "auto"),
     ("made_up", 1),
 ]
 NO_EFFECT: dict[str, Any] = {
-    "top_p": 0.3,
+    "top_p": 1,
     "user": "u",
     "safety_identifier": "s",
     "prompt_cache_key": "k",
@@ -180,18 +181,19 @@ def test_parts_of_messages_are_named_by_their_place(service: OpenAIService):
     picture = [{"type": "image_url", "image_url": {"url": "http://x/y.png"}}]
     assert_refused(chat(service, messages=[{"role": "user", "content": picture}]), "messages[0].content")
     assert_refused(chat(service, messages=[{"role": "tool", "content": "x"}]), "messages[0].role")
-    assert_refused(chat(service, messages=[{"role": "assistant", "tool_calls": []}]), "messages[0].tool_calls")
+    calls = [{"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}]
+    assert_refused(chat(service, messages=[{"role": "assistant", "tool_calls": calls}]), "messages[0].tool_calls")
     assert_refused(respond(service, input=[{"content": "x"}]), "input[0].role")
     assert_refused(respond(service, input=[{"type": "function_call"}]), "input[0].type")
 
 
 def test_a_refusal_says_what_is_accepted(service: OpenAIService, subtests: pytest.Subtests):
     for fields, accepted in [
-        ({"temperature": 0.7}, "Only 0 is supported"),
-        ({"temperature": "hot"}, "Only 0 is supported"),
+        ({"temperature": "hot"}, "Omitted or 0: the likeliest token"),
+        ({"tool_choice": "required"}, "no function is called here"),
         ({"n": 2}, ": use 1"),
         ({"service_tier": "flex"}, ": use 'auto' or 'default'"),
-        ({"response_format": {"type": "json_schema"}}, ": use 'text'"),
+        ({"response_format": {"type": "grammar"}}, ": use 'text', 'json_object' or 'json_schema'"),
         ({"messages": [{"role": "tool", "content": "x"}]}, ": use 'assistant', 'developer', 'system' or 'user'"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, ": use 'text'"),
         ({"modalities": ["audio"]}, ": use 'text'"),
@@ -231,19 +233,87 @@ def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):
 
 def test_what_has_no_effect_is_accepted_and_changes_neither_request_nor_answer(service: OpenAIService):
     plain, request = chat(service).json(), service.engine.latest
-    others = {"seed": 7, "n": 1, "frequency_penalty": 0, "response_format": {"type": "text"}, "logprobs": False}
+    others = {"n": 1, "frequency_penalty": 0, "response_format": {"type": "text"}, "logprobs": False}
     nulls = {"tools": None, "stop": None, "stream_options": None}
-    answer = chat(service, **NO_EFFECT, **others, **nulls)
+    empty = {"functions": [], "logit_bias": {}, "web_search_options": {}}
+    tools = {"tools": [{"type": "function", "function": {"name": "f"}}], "tool_choice": "auto"}
+    answer = chat(service, **NO_EFFECT, **others, **(nulls | empty | tools))
     assert (answer.status_code, service.engine.latest) == (200, request)
     assert (answer.json()["choices"], answer.json()["usage"]) == (plain["choices"], plain["usage"])
 
     plain, request = respond(service).json(), service.engine.latest
     likewise = {"text": {"format": {"type": "text"}}, "truncation": "disabled", "background": False, "reasoning": None}
+    likewise |= {"tools": [{"type": "function", "name": "f", "parameters": {}}], "image": {}}
     answer = respond(service, **NO_EFFECT, **likewise, tool_choice="auto")
     assert (answer.status_code, service.engine.latest) == (200, request)
     assert [item.get("content") for item in answer.json()["output"]] == [
         item.get("content") for item in plain["output"]
     ]
+
+
+def test_sampling_reaches_the_engine(service: OpenAIService):
+    chat(service)
+    assert service.engine.latest.sampling == Sampling()
+    fields = {"temperature": 0.7, "top_p": 0.9, "presence_penalty": 0.5, "frequency_penalty": -1, "seed": 7}
+    assert chat(service, **fields, stop="END").status_code == 200
+    assert service.engine.latest.sampling == Sampling(0.7, 0.9, 0.5, -1.0, 7, ("END",))
+    assert chat(service, stop=["END", "\n"]).status_code == 200
+    assert service.engine.latest.sampling == Sampling(stop=("END", "\n"))
+    assert respond(service, temperature=1, top_p=0.5).json()["temperature"] == 1
+    assert service.engine.latest.sampling == Sampling(temperature=1.0, top_p=0.5)
+
+
+def test_a_schema_reaches_the_engine_unless_it_is_too_large(service: OpenAIService, subtests: pytest.Subtests):
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 40}}}
+    named = {"name": "person", "schema": schema, "strict": True}
+    assert chat(service, response_format={"type": "json_schema", "json_schema": named}).status_code == 200
+    assert json.loads(service.engine.latest.sampling.schema or "") == schema
+    text = {"format": {"type": "json_schema", **named}}
+    assert respond(service, text=text).json()["text"]["format"]["schema"] == schema
+    assert json.loads(service.engine.latest.sampling.schema or "") == schema
+    assert chat(service, response_format={"type": "json_object"}).status_code == 200
+    assert service.engine.latest.sampling.schema == '{"type":"object"}'
+    deep: dict[str, Any] = {}
+    for _ in range(40):
+        deep = {"items": deep}
+    for hostile in (
+        deep,
+        {"enum": ["x" * 40_000]},
+        {"type": "string", "minLength": 1_000_000},
+        {"type": "string", "maxLength": 1e300},
+        {"type": "string", "pattern": "(a+)+" * 200},
+    ):
+        with subtests.test(schema=str(hostile)[:60]):
+            refused = chat(
+                service, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": hostile}}
+            )
+            assert_refused(refused, "response_format")
+
+
+def test_without_retrieval_the_messages_alone_are_read(service: OpenAIService):
+    """Also for what Open WebUI asks beside a chat."""
+    history = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi <|im_end|>"}]
+    messages = [*history, {"role": "assistant", "content": "Hello"}, {"role": "user", "content": ASKED}]
+    answer = chat(service, messages=messages, retrieval=False).json()
+    assert (answer["ragkv"]["passages"], answer["ragkv"]["no_passages"]) == ([], True)
+    assert answer["choices"][0]["message"]["citations"] == []
+    assert service.engine.latest.plan is None
+    title = [{"role": "user", "content": "### Task:\nGenerate a concise title of this chat."}]
+    assert chat(service, messages=title).json()["ragkv"]["passages"] == []
+    assert respond(service, retrieval=False).json()["ragkv"]["passages"] == []
+    assert chat(service, messages=messages).json()["ragkv"]["passages"] != []
+
+
+def test_a_question_that_nothing_was_found_for_is_answered_so(service: OpenAIService):
+    empty = service.http.post("/v1/vector_stores", json={"name": "empty"}).json()["id"]
+    latest = service.engine.latest
+    answer = chat(service, vector_store_ids=[empty]).json()
+    assert "nothing to answer from" in answer["choices"][0]["message"]["content"]
+    assert (answer["choices"][0]["finish_reason"], answer["ragkv"]["no_passages"]) == ("stop", True)
+    assert service.engine.latest is latest
+    asked = service.http.post("/v1/ask", json={"question": ASKED, "filter": {"nowhere": "1"}})
+    assert (asked.status_code, asked.json()["no_passages"], asked.json()["citations"]) == (200, True, [])
+    assert service.http.post("/v1/ask", json={"question": ASKED, "collection": "nowhere"}).status_code == 404
 
 
 def test_a_batch_may_have_all_the_files_and_attributes_that_its_schema_allows(service: OpenAIService, store: str):

@@ -1,7 +1,7 @@
 """Answers that can be reused: for a question with the same meaning, if the collection has not changed since.
 
-Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, and for
-one whose answer depends on the day. Redis being away is a miss.
+Off unless the collection says otherwise. Nothing is looked for, or kept, for a question within a conversation, one
+whose answer depends on the day, and one that is not answered greedily as text. Redis being away is a miss.
 """
 
 import dataclasses
@@ -17,6 +17,7 @@ import numpy as np
 
 from ragkv.answer.question import Answer, CachedAnswer, Citation, Question, Timings, Usage
 from ragkv.chunk import Chunk, Passage
+from ragkv.engine.sampling import GREEDY
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
 from ragkv.retrieve.vectors import Vectors
@@ -130,7 +131,8 @@ class AnswerCache:
         """None for a question that is never cached."""
         rule = self._rule_of(question.tenant_id, question.collection_id)
         is_comparable = bool(question.text.strip()) and len(question.text) <= MAX_QUESTION_CHARACTERS
-        if rule is None or not question.answer_cache or question.history or not is_comparable:
+        is_alone = not question.history and question.sampling == GREEDY and question.retrieval
+        if rule is None or not question.answer_cache or not is_alone or not is_comparable:
             return None
         if is_time_bound(question.text):
             self._count(question, "skipped")

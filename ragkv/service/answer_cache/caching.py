@@ -48,7 +48,7 @@ class CachingAnswerer:
             async for event in events:
                 if isinstance(event, Answer):
                     await self._threads.run(self._recent.keep, question, event, generation)
-                    if look is not None:
+                    if look is not None and not event.no_passages:
                         await self._threads.run(self._cache.keep, question, look, event)
                 yield event
 

@@ -135,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     parse_memory_mib: Positive = 2048
     max_document_characters: Positive = 10_000_000
     max_document_tokens: Positive = 3_000_000
+    read_hidden: bool = False
     ocr: bool = True
     ocr_pages: Positive = 200
     ocr_seconds: Positive = 1200

@@ -104,8 +104,8 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     outdated: Annotated[
         str | None,
         "Reason why the text is from an earlier file than the document's present one, which has not been read yet "
-        "or could not be read; otherwise null. Title, media type, chunks, tokens, pages and the file to download "
-        "are then those of the earlier file.",
+        "or could not be read; otherwise null. Title, media type, chunks, tokens, what was omitted, pages and the file "
+        "to download are then those of the earlier file.",
     ]
     created_at: datetime
     updated_at: datetime
@@ -113,10 +113,12 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def left_out(self) -> str:
         """Phrase for what was left out of the text: `12 hidden words left out`. Empty if nothing was."""
-        hidden, encoded = self.omitted_hidden_words, self.omitted_encoded_characters
-        counts = [plural(hidden, "hidden word")] * bool(hidden)
-        counts += [f"{plural(encoded, 'character')} of encoded files"] * bool(encoded)
-        return f"{' and '.join(counts)} left out" if counts else ""
+        counts = {
+            plural(self.omitted_hidden_words, "hidden word"): self.omitted_hidden_words,
+            f"{plural(self.omitted_encoded_characters, 'character')} of encoded files": self.omitted_encoded_characters,
+        }
+        phrase = " and ".join(phrase for phrase, count in counts.items() if count)
+        return f"{phrase} left out" if phrase else ""
 
 
 def accept_document(

@@ -14,7 +14,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.progress import READING_PAGES
 from ragkv.errors import RagKVError, Rejected
-from ragkv.service.documents.documents import document_view
+from ragkv.service.documents.documents import DocumentView, document_view
 from ragkv.service.documents.ingested_paths import store_path
 from ragkv.service.documents.mail_attachments import waiting_attachments
 from ragkv.service.kv_admin.upload import Uploader
@@ -95,6 +95,7 @@ def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally
     if outcome is IngestOutcome.READY:
         tally.read += 1
         tally.replaced += stored.earlier == "replaced"
+        _note_left_out(file, after, watch)
     elif earlier.status == "ready" or earlier.kv_evicted:
         tally.known += 1
     else:
@@ -116,7 +117,13 @@ def _ingest_attachments(
             tally.failures.append((mail / view.name, view.error or "it failed"))
         elif outcome is IngestOutcome.READY:
             tally.read += 1
+            _note_left_out(mail / view.name, view, watch)
             _ingest_attachments(mail / view.name, document_id, ingest, watch, tally)
+
+
+def _note_left_out(file: Path, view: DocumentView, watch: "_Bars | _Lines") -> None:
+    if view.left_out:
+        watch.note(f"{file}: {view.left_out}")
 
 
 def _until_done(document_id: str, ingest: IngestParts, watch: "_Bars | _Lines") -> IngestOutcome:

@@ -75,7 +75,8 @@ class IngestParts:
     @cached_property
     def parser(self) -> Parser:
         settings = self.parts.settings
-        return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
+        limits = Limits(settings.parse_seconds, settings.parse_memory_mib)
+        return Parser(limits, ocr_limits(settings), keeps_hidden=settings.read_hidden)
 
     def load_models(self) -> None:
         """Load the models that most documents need."""

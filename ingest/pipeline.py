@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -210,7 +211,7 @@ def _make_searchable(
         vectors = embed_chunks(
             parts.encoder, texts, lambda done, total: embedded(tokens * done // max(total, 1), tokens)
         )
-    parsed_as = {"title": parsed.title, "media_type": parsed.media_type}
+    parsed_as = {"title": parsed.title, "media_type": parsed.media_type, **asdict(parsed.left_out)}
     made_with = parts.source.present._asdict()
     if parts.server_index is None:
         return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, attempts=1, **parsed_as, **made_with)

@@ -27,7 +27,10 @@ MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
-REMOVED = {"kv_remote_faults": "faults of the object store are injected by tests alone"}
+REMOVED = {
+    "kv_remote_faults": "faults of the object store are injected by tests alone",
+    "kv_wait_token_ms": "RAGKV_KV_WAIT_MS also sets the wait for each token",
+}
 """Former settings, each with the reason."""
 PORTS = range(65536)
 """0: any that is free."""
@@ -88,7 +91,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_remote_secret_key: str | None = None
     kv_write: KVWrite = KVWrite.THROUGH
     kv_wait_ms: NotNegativeFloat = 500.0
-    kv_wait_token_ms: NotNegativeFloat = 1.0
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -133,6 +135,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     parse_memory_mib: Positive = 2048
     max_document_characters: Positive = 10_000_000
     max_document_tokens: Positive = 3_000_000
+    read_hidden: bool = False
     ocr: bool = True
     ocr_pages: Positive = 200
     ocr_seconds: Positive = 1200

@@ -28,7 +28,7 @@ from tests.support.over_http import free_port
 
 QUESTION = "Who keeps the lighthouse of {place}?"
 SENTENCE = "The lighthouse of {place} is kept by {keeper}. It was built on the cliff above the harbour."
-NEVER = {"kv_wait_ms": 0, "kv_wait_token_ms": 0}
+NEVER = {"kv_wait_ms": 0}
 LETTERS = ("ka", "lo", "mi", "ru", "ta", "ve", "zo", "ni")
 
 

@@ -43,7 +43,7 @@ class Body:
 
     @cached_property
     def text(self) -> str:
-        return parse_source(self.source, "", Format.HTML).text if self.is_html else self.source
+        return parse_source(self.source, "", Format.HTML, Omissions()).text if self.is_html else self.source
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Count what is left out of a document's text."""
+"""Counts of what is left out of a document's text."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class Omissions:
         self._encoded_chars = 0
 
     def hidden(self, text: str) -> str:
-        """Return what is read of a text that the author hid: all of it or, counted, none."""
+        """The part of a text that is read although the author hid it: all of it or, counted, none."""
         if self.keeps_hidden:
             return text
         self._hidden_words += len(text.split())

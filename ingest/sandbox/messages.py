@@ -27,10 +27,11 @@ class OCRLimits(msgspec.Struct, frozen=True):
 
 class Parsing(msgspec.Struct, frozen=True, tag="parse"):
     """The whole document is to be parsed, at most `max_scans` pages of it by OCR. `no_ocr`: the reason why none can
-    be."""
+    be. `keeps_hidden`: words that the author hid are read like others."""
 
     max_scans: int = 0
     no_ocr: str = WITHOUT_OCR.refusal
+    keeps_hidden: bool = False
 
 
 class DrawPage(msgspec.Struct, frozen=True, tag="draw"):

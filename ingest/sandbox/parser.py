@@ -80,11 +80,15 @@ class Parser:
     servers end with this process. Close the parser to end them earlier; the next document starts others.
     """
 
-    def __init__(self, limits: Limits, ocr: OCRLimits | str = WITHOUT_OCR.refusal) -> None:
-        """`ocr`: limits on documents that are read by OCR, or what to do where there is none."""
+    def __init__(
+        self, limits: Limits, ocr: OCRLimits | str = WITHOUT_OCR.refusal, *, keeps_hidden: bool = False
+    ) -> None:
+        """`ocr`: limits on documents that are read by OCR, or what to do where there is none. `keeps_hidden`: words
+        that the author hid are read like others."""
         self._limits = limits
         self._ocr_limits = Limits(limits.seconds, limits.memory_mib)
-        self._parsing = Parsing(no_ocr=ocr) if isinstance(ocr, str) else Parsing(ocr.pages, "")
+        max_scans, no_ocr = (0, ocr) if isinstance(ocr, str) else (ocr.pages, "")
+        self._parsing = Parsing(max_scans, no_ocr, keeps_hidden)
         if isinstance(ocr, OCRLimits):
             self._ocr_limits = Limits(ocr.seconds, limits.memory_mib, page_seconds=limits.seconds)
         self._lock = threading.Lock()

@@ -125,13 +125,13 @@ def _done(request: Request, body: bytes, recognise: Recognise | None, shared: mm
             return Drawn(draw(body, work))
         case LocateQuotes(work):
             return Found(locate(body, work, decode_scans(shared)))
-        case Parsing(max_scans, no_ocr):
+        case Parsing(max_scans, no_ocr, keeps_hidden):
             ocr = OCR(
                 no_ocr, max_scans, recognise, lambda done, total: PROGRESS.pack_into(shared, 0, done, total),
                 decode_kept(shared[PAUSE + 1 :]).pages, lambda: bool(shared[PAUSE]),
             )  # fmt: skip
             try:
-                return Read(parse(request.name, body, ocr))
+                return Read(parse(request.name, body, ocr, keeps_hidden=keeps_hidden))
             except Paused as paused:
                 return KeptPages(paused.pages)
 

@@ -1,6 +1,7 @@
 """Validate the output of the sandbox, whose code may have been taken over by the file."""
 
 from collections.abc import Iterable
+from dataclasses import astuple
 from itertools import pairwise
 
 from ingest.parse import Parsed
@@ -11,6 +12,7 @@ from ingest.parse.sniff import Format
 from ragkv.text import is_scrubbed
 
 _MAX_LEVEL = 100
+_MAX_LEFT_OUT = 1 << 40  # no file has more words or characters
 _MEDIA_TYPES = {format_.value for format_ in Format}
 
 
@@ -29,6 +31,7 @@ def is_valid(parsed: Parsed) -> bool:
         )
         and _are_scans(parsed.scans, len(parsed.pages))
         and all(_is_title(attachment.name) and attachment.body for attachment in parsed.attachments)
+        and all(0 <= count <= _MAX_LEFT_OUT for count in astuple(parsed.left_out))
     )
 
 

@@ -14,6 +14,8 @@ MIN_TOKENS = 32
 """Fewer tokens say more about the overhead of a step than about the model."""
 MOSTLY_COMPUTED = 8
 """Tokens computed for each that was cached: the prefix of a prompt computed whole is in the cache."""
+TOKENS_A_WAIT = 500
+"""Tokens of KV for which a question waits twice as long as it does for any."""
 
 
 @dataclass(frozen=True, slots=True)

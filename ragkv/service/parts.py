@@ -347,9 +347,10 @@ class Parts:
     @cached_property
     def patience(self) -> "Patience":
         """Bounds on the wait of a question for KV."""
-        from ragkv.answer.load_cost import Patience
+        from ragkv.answer.load_cost import TOKENS_A_WAIT, Patience
 
-        return Patience(self.settings.kv_wait_ms / 1e3, self.settings.kv_wait_token_ms / 1e3)
+        wait_s = self.settings.kv_wait_ms / 1e3
+        return Patience(wait_s, wait_s / TOKENS_A_WAIT)
 
     @cached_property
     def promoter(self) -> "Promoter | None":

@@ -6,8 +6,10 @@ import httpx
 import msgspec
 import pytest
 from playwright.sync_api import Page, expect
+from sqlalchemy import update
 
 from ingest.parts import IngestParts
+from ragkv.service.base.tables import DocumentRow
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.browser.visit import Visit
@@ -198,6 +200,21 @@ class TestDocument:
         assert document.locator(".chunk .text").first.inner_text() == text
         document.get_by_role("link", name="Clear highlight").click()
         expect(document.locator("mark")).to_have_count(0)
+
+    def test_it_says_what_was_left_out_of_its_text(self, document: Page, parts: Parts):
+        expect(document.locator("#facts")).not_to_contain_text("left out")
+        for counts, line in (
+            ({"hidden_words": 1, "encoded_chars": 0}, "1 hidden word left out"),
+            ({"hidden_words": 0, "encoded_chars": 75_000}, "75,000 characters of encoded files left out"),
+            (
+                {"hidden_words": 12, "encoded_chars": 75_000},
+                "12 hidden words and 75,000 characters of encoded files left out",
+            ),
+        ):
+            with parts.database.writing() as session:
+                session.execute(update(DocumentRow).values(**counts))
+            document.reload()
+            expect(document.locator("#facts .hint")).to_have_text(line)
 
     def test_the_original_can_be_downloaded(self, document: Page):
         with document.expect_download() as download:

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from ingest.parse import Attachment, Page, Parsed, Section, parse
+from ingest.parse.omissions import LeftOut
 from ingest.parse.parsed import MAX_SECTIONS
 from ingest.parse.scan import Box, Line, ScannedPage
 from ingest.sandbox.messages import Ended, Limits, Read, encode
@@ -196,6 +197,8 @@ class TestAnAnswerIsNotTrusted:
             {"sections": (Section(0, 3, "one", 0),)},
             {"attachments": (Attachment("two\nlines", b"words"),)},
             {"attachments": (Attachment("a.txt", b""),)},
+            {"left_out": LeftOut(-1, 0)},
+            {"left_out": LeftOut(0, 1 << 62)},
         ]:
             with subtests.test(change=change):
                 assert is_valid(self.GOOD)

@@ -82,6 +82,7 @@ def test_what_was_removed_is_refused_with_the_reason(subtests: pytest.Subtests):
     for name, value, reason in [
         ("RAGKV_RERANKER", "qcache", "^RAGKV_RERANKER=qcache was removed: .* recall@5"),
         ("RAGKV_KV_REMOTE_FAULTS", "errors=1", "^RAGKV_KV_REMOTE_FAULTS was removed: "),
+        ("RAGKV_KV_WAIT_TOKEN_MS", "1", "^RAGKV_KV_WAIT_TOKEN_MS was removed: RAGKV_KV_WAIT_MS also "),
     ]:
         with subtests.test(name=name), pytest.raises(Rejected, match=reason):
             Settings.from_env({name: value})

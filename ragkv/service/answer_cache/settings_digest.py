@@ -23,7 +23,7 @@ WITHOUT_INFLUENCE = frozenset({
     "refusals_per_minute", "max_streams", "max_questions", "max_uploads", "max_connections", "question_retention_days",
     "kv_cache_gib", "engine_silence_s", "shutdown_grace_s", "parse_seconds", "parse_memory_mib", "max_document_characters",
     "max_document_tokens",
-    "ocr", "ocr_pages", "ocr_seconds",
+    "read_hidden", "ocr", "ocr_pages", "ocr_seconds",
     "log_format", "log_level", "otlp_endpoint",
 })  # fmt: skip
 

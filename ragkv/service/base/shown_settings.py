@@ -8,7 +8,7 @@ from ragkv.settings import PREFIX, Settings
 from ragkv.urls import HIDDEN, without_secrets
 
 SECRET_WORDS = frozenset({"key", "password", "secret", "token", "credentials", "headers"})
-"""A text setting with one of these words in its name is never shown. Numbers are: they count keys and tokens."""
+"""A text setting with one of these words in its name is never shown. Numbers are: days of keys, for one."""
 
 
 class ShownSetting(msgspec.Struct, frozen=True):

@@ -99,6 +99,7 @@ class DocumentRow(Base):
     """An uploaded file, by content hash. A worker may write to it only while it holds the lease.
 
     labels: its metadata, an object of the owner's. num_bytes: of content.
+    hidden_words, encoded_chars: left out of its text: words that its author hid, and base64.
     progress_done, progress_total: tokens of the present `stage`, or pages.
     attempts, outages: tries, and failures in a row that were not its own fault; after one, none before `retry_at`.
     version: counts how often its chunks were written; an index that mirrors the database compares it.
@@ -155,6 +156,8 @@ class DocumentRow(Base):
     progress_total: Mapped[int] = mapped_column(default=0)
     num_chunks: Mapped[int] = mapped_column(default=0)
     num_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    hidden_words: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
+    encoded_chars: Mapped[int] = mapped_column(BigInteger, default=0, server_default=sql_text("0"))
     attempts: Mapped[int] = mapped_column(default=0)
     outages: Mapped[int] = mapped_column(default=0, server_default=sql_text("0"))
     retry_at: Mapped[datetime | None]

@@ -47,7 +47,7 @@ from ragkv.service.documents.statements import (
     read_again,
     start_over,
 )
-from ragkv.text import clean_file_name
+from ragkv.text import clean_file_name, plural
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row
@@ -87,6 +87,12 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     total: StageTotal
     chunks: Annotated[int, "Number of chunks."]
     tokens: Annotated[int, "Number of tokens in all chunks."]
+    omitted_hidden_words: Annotated[
+        int, "Words that the author hid, omitted from the text unless `RAGKV_READ_HIDDEN` is set."
+    ]
+    omitted_encoded_characters: Annotated[
+        int, "Characters of pictures and other files encoded as base64, omitted from the text."
+    ]
     error: IngestionError
     metadata: Annotated[Metadata, "Metadata of the document, a JSON object."]
     kv_pinned: Annotated[bool, "Whether the document's KV is pinned: evicted only on request, never to free space."]
@@ -98,11 +104,21 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     outdated: Annotated[
         str | None,
         "Reason why the text is from an earlier file than the document's present one, which has not been read yet "
-        "or could not be read; otherwise null. Title, media type, chunks, tokens, pages and the file to download "
-        "are then those of the earlier file.",
+        "or could not be read; otherwise null. Title, media type, chunks, tokens, what was omitted, pages and the file "
+        "to download are then those of the earlier file.",
     ]
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def left_out(self) -> str:
+        """Phrase for what was left out of the text: `12 hidden words left out`. Empty if nothing was."""
+        counts = {
+            plural(self.omitted_hidden_words, "hidden word"): self.omitted_hidden_words,
+            f"{plural(self.omitted_encoded_characters, 'character')} of encoded files": self.omitted_encoded_characters,
+        }
+        phrase = " and ".join(phrase for phrase, count in counts.items() if count)
+        return f"{phrase} left out" if phrase else ""
 
 
 def accept_document(
@@ -347,6 +363,8 @@ def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
         total=row.progress_total,
         chunks=row.num_chunks,
         tokens=row.num_tokens,
+        omitted_hidden_words=row.hidden_words,
+        omitted_encoded_characters=row.encoded_chars,
         error=row.error,
         metadata=row.labels,
         kv_pinned=row.kv_pinned,

@@ -55,6 +55,8 @@ _LISTED = (
     DocumentRow.progress_total,
     DocumentRow.num_chunks,
     DocumentRow.num_tokens,
+    DocumentRow.hidden_words,
+    DocumentRow.encoded_chars,
     DocumentRow.error,
     DocumentRow.labels,
     DocumentRow.kv_pinned,

@@ -31,6 +31,14 @@ FILES = {
     "quotes of csv": ("a.csv", 2_000, lambda n: b'a,b\n"1"2",' * n),
     "sheet": ("a.xlsx", 200, lambda n: xlsx({"a": sheet_rows([["a", "b"], *[[1, 2]] * n])})),
     "slides": ("a.pptx", 30, lambda n: pptx([shape("a"), shape("b")] * n)),
+    "cells of slides": (
+        "a.pptx",
+        30,
+        lambda n: pptx(
+            ["<a:tbl>" + "<a:tr>" + "<a:tc rowSpan='900' gridSpan='900'/><a:tc/>" * 9 * n + "</a:tr><a:tr/></a:tbl>"]
+            + [shape(f"a{i}", "ftr") + "<p:grpSp>" * 50 + shape("b") + "</p:grpSp>" * 50 for i in range(n)]
+        ),
+    ),
     "paragraphs": ("a.odt", 200, lambda n: odf("text", "<text:p>a</text:p><text:h>b</text:h>" * n)),
     "chapters": ("a.epub", 20, lambda n: epub(["<p>a</p>"] * n, '<a href="text/c%200.xhtml">b</a>' * n)),
     "json": ("a.json", 300, lambda n: b"[" + b'{"a": [1, {"b": 2}]},' * n + b"1]"),

@@ -75,6 +75,8 @@ class Sheet:
             for name, is_important, value in _declarations(block) if subject else ():
                 if rules is self.certain or not _HIDING.match(value):
                     _add(rules.setdefault(subject, {}), name, ((is_important, weight), value))
+        self.names = {re.split("[.#]", subject)[-1] for subject in self.certain}
+        """The classes and ids that rules hold for, and elements."""
 
 
 class Styles:
@@ -87,9 +89,8 @@ class Styles:
     def __init__(self, tree: _Element, shared: Sheet | None = None) -> None:
         sources = (style.text or "" for style in tree.xpath(_SHEETS) if _ON_SCREEN.fullmatch(style.get("media", "")))
         self._sheets = [*((shared,) if shared else ()), Sheet("\n".join(sources), _MAX_SELECTORS)]
-        named = {re.split("[.#]", key)[-1] for sheet in self._sheets for key in sheet.certain}
-        scripts = (script.text or "" for script in (tree.iter("script") if named else ()))
-        self._scripted = named.intersection(match[1] for text in scripts for match in _SCRIPTED.finditer(text))
+        words = (match[1] for script in tree.iter("script") for match in _SCRIPTED.finditer(script.text or ""))
+        self._scripted = {word for word in words if any(word in sheet.names for sheet in self._sheets)}
         self._style = lru_cache(_MAX_STYLES)(self._computed)
 
     def of(self, element: _Element) -> Style:

@@ -1,5 +1,7 @@
 """Slides, OpenDocument, e-books and RTF: pages, sections, tables and notes, and what is left out."""
 
+import io
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -339,6 +341,19 @@ def test_chapters_of_a_book_are_read_in_order_and_called_as_in_its_contents():
     assert parsed.title == "A book"
     assert parsed.text == "One\n\nfirst words\n\nTwo\n\nsecond words\n\nthird words"
     assert [section.title for section in parsed.sections] == ["One", "Two"]
+
+
+def test_the_style_sheets_of_a_book_say_what_its_chapters_hide_raise_and_strike():
+    chapter = "<p>320<span class='note'>1</span> <span class='old'>a</span> b</p><p class='for-review'>c</p>"
+    sheet = "@charset 'utf-8'; .note{vertical-align:super} .old{text-decoration:line-through} .for-review{display:none}"
+    manifest = zipfile.ZipFile(io.BytesIO(epub([chapter, chapter]))).read("OPS/book.opf").decode()
+    manifest = manifest.replace("</manifest>", '<item id="s" href="style.css" media-type="text/css"/></manifest>')
+    body = epub(
+        [chapter, f"<style>.old{{text-decoration:none}}</style>{chapter}"],
+        **{"OPS/book.opf": manifest, "OPS/style.css": sheet},
+    )
+    parsed = parse("a.epub", body)
+    assert (parsed.text, parsed.left_out.hidden_words) == ("320^1 ~~a~~ b\n\n320^1 a b", 2)
 
 
 def test_a_book_with_copy_protection_is_refused_but_not_one_with_hidden_fonts():

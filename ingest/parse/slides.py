@@ -136,7 +136,7 @@ def _shapes(element: _Element, omissions: Omissions) -> Iterator[_Element]:
 
 
 def _properties(shape: _Element) -> Mapping[str, str]:
-    """What a shape, a picture or a group says of itself, if it is one."""
+    """Properties of a shape, a picture or a group; none of what is none of these."""
     properties = shape.find("*/{*}cNvPr")
     return {} if properties is None else properties.attrib
 

@@ -104,8 +104,8 @@ FILES = {
         "a.html",
         200,
         lambda n: page(
-            f"<style>{'.a{left:0}' * n}{'.b .a{display:block}' * n}{'{' * n}{'/*' * n}*/{'}' * n}</style>"
-            + "<p class='a b'><s>c</s>" * n
+            f"<style>{'.a{left:0}' * n}{'.b .a{display:block}' * n}{'i,' * n}i{{{'opacity:0;' * n}left:{'0' * n}}}{'{' * n}{'/*' * n}*/{'}' * n}"
+            f"@media{' ' * n}x{{{'a{left:0}' * n}}}</style>" + "<p class='a b'><s>c</s>" * n
         ),
     ),
     "classes": (

@@ -6,16 +6,16 @@ from collections.abc import Iterable, Iterator
 from lxml.etree import QName, XMLSyntaxError, _Element
 
 from ingest.parse.archive import Archive, Relation, opened
+from ingest.parse.charts import read_chart
 from ingest.parse.composer import Composer
 from ingest.parse.equations import emptied_equations
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.sniff import Format
-from ragkv.errors import Rejected, TooLarge
+from ragkv.errors import Rejected
 
 _DECK = "ppt/presentation.xml"
 _TITLES = ("title", "ctrTitle")
-_MAX_CELLS, _MAX_DIGITS = 8_000_000, 9
 _FURNITURE = ("dt", "ftr", "sldNum", "hdr", "sldImg")
 _TOOL_TITLE = re.compile(r"((microsoft )?powerpoint\b.*|slide \d+|presentation\d*|title)?", re.IGNORECASE)
 
@@ -72,8 +72,9 @@ def _add_slide(parts: _Slide, slide: _Element, number: int, composer: Composer) 
             case "tbl":
                 composer.table([_words(cell) for cell in row.iterfind("{*}tc")] for row in shape.iterfind("{*}tr"))
             case "chart":
-                for chart in parts.named_by(shape):
-                    _add_chart(chart, composer)
+                for title, rows in map(read_chart, parts.named_by(shape)):
+                    composer.block(title)
+                    composer.table(rows)
             case "relIds":
                 for diagram in parts.named_by(shape):
                     composer.block("\n".join(map(_words, diagram.iter("{*}pt"))))
@@ -108,28 +109,3 @@ def _words(element: _Element) -> str:
         pieces = paragraph.iter("{*}t", "{*}br", "{*}tab")
         lines.append("".join((p.text or "") if QName(p).localname == "t" else " " for p in pieces))
     return "\n".join(filter(None, lines))
-
-
-def _add_chart(chart: _Element, composer: Composer) -> None:
-    """A chart's title, and its series as the columns of a table."""
-    composer.block("\n".join(map(_words, chart.iterfind(".//{*}title"))))
-    series = list(chart.iter("{*}ser"))
-    names = [" ".join(_values(entry, "{*}tx").values()) for entry in series]
-    categories = max((_values(entry, "{*}cat") or _values(entry, "{*}xVal") for entry in series), key=len, default={})
-    columns = [categories, *(_values(entry, "{*}val") or _values(entry, "{*}yVal") for entry in series)]
-    places = sorted(set().union(*columns))
-    if len(places) * len(columns) > _MAX_CELLS:
-        raise TooLarge(f"a chart has more than {_MAX_CELLS:,} values: upload its data as CSV")
-    if series:
-        composer.table([["", *names], *([column.get(place, "") for column in columns] for place in places)])
-
-
-def _values(series: _Element, kind: str) -> dict[int, str]:
-    """Values by their places: blank ones are not written. Levels of a category are joined, the outermost first."""
-    levels: dict[int, list[str]] = {}
-    for part in series.iterfind(kind):
-        for value in part.iter("{*}v"):
-            index = value.getparent().get("idx", "")
-            place = int(index) if index.isdecimal() and len(index) <= _MAX_DIGITS else len(levels)
-            levels.setdefault(place, []).append(value.text or "")
-    return {place: " ".join(reversed(words)) for place, words in levels.items()}

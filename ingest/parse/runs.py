@@ -1,13 +1,11 @@
 """Text whose characters differ in look: signs before raised and lowered numbers, `~~` around struck words."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ingest.parse.raised import STARTS_WITH_NUMBER
-
-_STRUCK = re.compile(r"\S(?:.*\S)?")
+from ingest.parse.struck import struck
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +23,6 @@ def text_of(runs: Iterable[Run]) -> str:
         struck("".join(run.text for run in group)) if is_struck else "".join(run.text for run in group)
         for is_struck, group in groupby(_signed(runs), key=lambda run: run.is_struck)
     )
-
-
-def struck(text: str) -> str:
-    """The words of each line between `~~`, as Markdown marks struck text."""
-    return _STRUCK.sub(r"~~\g<0>~~", text)
 
 
 def _signed(runs: Iterable[Run]) -> Iterator[Run]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from lxml.etree import QName, XMLSyntaxError, _Element
 
 from ingest.parse.archive import Archive, opened
+from ingest.parse.charts import read_chart
 from ingest.parse.composer import Composer
 from ingest.parse.equations import emptied_equations
 from ingest.parse.omissions import Omissions
@@ -15,11 +16,10 @@ from ingest.parse.raised import SIGNS
 from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, span_of
-from ragkv.errors import Rejected, TooLarge
+from ragkv.errors import Rejected
 
 _DECK = "ppt/presentation.xml"
 _TITLES = ("title", "ctrTitle")
-_MAX_CELLS, _MAX_DIGITS = 8_000_000, 9
 _MARGINS = ("ftr", "hdr")
 _FURNITURE = (*_MARGINS, "dt", "sldNum", "sldImg")
 _TRUE, _FALSE, _STRUCK = ("1", "true"), ("0", "false"), ("sngStrike", "dblStrike")
@@ -40,10 +40,12 @@ def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parse
         for number, path in enumerate((relations[id_].path for id_ in ids), start=1):
             composer.page()
             slide = archive.xml(path)
-            if slide.get("show") not in _FALSE or omissions.hidden(_words(slide)):
-                parts = _Slide(archive, path)
-                margins += _add_slide(parts, slide, number, composer, omissions)
-                layouts.update(dict.fromkeys(parts.paths("slideLayout")))
+            if slide.get("show") in _FALSE and not omissions.keeps_hidden:
+                omissions.hidden(_words(slide))
+                continue
+            parts = _Slide(archive, path)
+            margins += _add_slide(parts, slide, number, composer, omissions)
+            layouts.update(dict.fromkeys(parts.paths("slideLayout")))
         margins += _words_behind(archive, layouts, omissions)
     composer.margins(line for words in margins for line in words.split("\n"))
     return composer.parsed(fallback_title if _TOOL_TITLE.fullmatch(title) else title, Format.PPTX)
@@ -111,8 +113,9 @@ def _add_shape(parts: _Slide, shape: _Element, composer: Composer) -> None:
         case "tbl":
             composer.table(_rows(shape))
         case "chart":
-            for chart in parts.named_by(shape):
-                _add_chart(chart, composer)
+            for title, rows in map(read_chart, parts.named_by(shape)):
+                composer.block(title)
+                composer.table(rows)
         case "relIds":
             for diagram in parts.named_by(shape):
                 composer.block("\n".join(map(_words, diagram.iter("{*}pt"))))
@@ -122,7 +125,8 @@ def _shapes(element: _Element, omissions: Omissions) -> Iterator[_Element]:
     """Shapes, pictures, tables, charts and diagrams that are shown, in the order in which they are drawn. Of
     alternatives, the first."""
     for child in element.iterchildren("*"):
-        if _properties(child).get("hidden") in _TRUE and not omissions.hidden(_words(child)):
+        if _properties(child).get("hidden") in _TRUE and not omissions.keeps_hidden:
+            omissions.hidden(_words(child))
             continue
         match QName(child).localname:
             case "sp" | "pic" | "tbl" | "chart" | "relIds":
@@ -150,10 +154,8 @@ def _rows(table: _Element) -> Iterator[list[str]]:
     """The rows of a table. A cell that others cover has no words of it."""
     columns = Columns()
     for row in table.iterfind("{*}tr"):
-        cells = (
-            Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan")) for cell in row.iterfind("{*}tc")
-        )
-        yield columns.lay([cell.words if (cell.rows, cell.columns) == (1, 1) else cell for cell in cells])
+        cells = row.iterfind("{*}tc")
+        yield columns.lay([Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan")) for cell in cells])
 
 
 def _words(element: _Element) -> str:
@@ -168,28 +170,3 @@ def _runs(paragraph: _Element) -> Iterator[Run]:
         baseline = "" if look is None else look.get("baseline", "").strip("0%")
         sign = SIGNS["sub" if baseline.startswith("-") else "sup"] if baseline else ""
         yield Run((piece.text or "") if is_text else " ", sign, look is not None and look.get("strike") in _STRUCK)
-
-
-def _add_chart(chart: _Element, composer: Composer) -> None:
-    """A chart's title, and its series as the columns of a table."""
-    composer.block("\n".join(map(_words, chart.iterfind(".//{*}title"))))
-    series = list(chart.iter("{*}ser"))
-    names = [" ".join(_values(entry, "{*}tx").values()) for entry in series]
-    categories = max((_values(entry, "{*}cat") or _values(entry, "{*}xVal") for entry in series), key=len, default={})
-    columns = [categories, *(_values(entry, "{*}val") or _values(entry, "{*}yVal") for entry in series)]
-    places = sorted(set().union(*columns))
-    if len(places) * len(columns) > _MAX_CELLS:
-        raise TooLarge(f"a chart has more than {_MAX_CELLS:,} values: upload its data as CSV")
-    if series:
-        composer.table([["", *names], *([column.get(place, "") for column in columns] for place in places)])
-
-
-def _values(series: _Element, kind: str) -> dict[int, str]:
-    """Values by their places: blank ones are not written. Levels of a category are joined, the outermost first."""
-    levels: dict[int, list[str]] = {}
-    for part in series.iterfind(kind):
-        for value in part.iter("{*}v"):
-            index = value.getparent().get("idx", "")
-            place = int(index) if index.isdecimal() and len(index) <= _MAX_DIGITS else len(levels)
-            levels.setdefault(place, []).append(value.text or "")
-    return {place: " ".join(reversed(words)) for place, words in levels.items()}

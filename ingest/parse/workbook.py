@@ -21,9 +21,10 @@ from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.raised import SIGNS
 from ingest.parse.rows import shortened
-from ingest.parse.runs import Run, struck, text_of
+from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell
+from ingest.parse.struck import struck
 
 _BOOK = "xl/workbook.xml"
 _PIECE = 1 << 16

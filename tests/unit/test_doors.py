@@ -42,7 +42,6 @@ DOORS = {
     "regex": ("ingest/cuts.py",),
     "olefile": ("ingest/parse/",),
     "striprtf": ("ingest/parse/",),
-    "python_calamine": ("ingest/parse/",),
     "authlib": ("ragkv/service/access/provider.py",),
     "joserfc": ("ragkv/service/access/provider.py",),
     "watchfiles": ("ragkv/service/data_sources/watching.py",),

@@ -1,7 +1,13 @@
-"""A worker's turn with one document, which ends early if other documents are waiting."""
+"""A worker's turn with one document: its lease is renewed, and it ends early if other documents are waiting."""
 
+import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ragkv.errors import Conflict, Unavailable
+from ragkv.service.documents.lease import LEASE, Lease
 
 TURN_TOKENS = 16_384
 """Tokens of KV to compute before others may come in between."""
@@ -50,3 +56,32 @@ class Turn:
     def _look(self) -> None:
         if self._others_wait():
             raise TurnOver
+
+
+log = logging.getLogger(__name__)
+
+RENEWAL_S = LEASE.total_seconds() / 4
+
+
+@contextmanager
+def renewing(lease: Lease, interval_s: float = RENEWAL_S) -> Iterator[None]:
+    """Renew the lease from a thread until the block ends. Renewal stops once the lease is lost; the next write
+    notices."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_renew, args=(lease, interval_s, stop), name="lease", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _renew(lease: Lease, interval_s: float, stop: threading.Event) -> None:
+    while not stop.wait(interval_s):
+        try:
+            lease.renew()
+        except Conflict:
+            return
+        except Unavailable as error:
+            log.warning("cannot renew the lease of document %s yet: %s", lease.document_id, error)

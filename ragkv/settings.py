@@ -11,12 +11,10 @@ import msgspec
 
 from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.errors import Rejected
-from ragkv.kv.compression import LEAST, MOST, CompressionMethod
 from ragkv.kv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import KVRule, KVWhen, KVWrite
-from ragkv.stitch.choosing import UPPER, Choice
-from ragkv.stitch.policies import ALIASES, PolicyName
+from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
+from ragkv.stitch.policies import ALIASES, UPPER, Choice, PolicyName
 from ragkv.urls import is_loopback
 
 PREFIX = "RAGKV_"

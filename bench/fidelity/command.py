@@ -11,10 +11,10 @@ from rich.console import Console
 from bench.measuring import OUTPUT, check_folder, json_option
 from ragkv.errors import Rejected
 from ragkv.files_io import read_json
-from ragkv.kv.compression import COMPRESSING, Compression
 from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import COMPRESSING, Compression
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import SETTING, Choice
+from ragkv.stitch.policies import SETTING, Choice
 
 _SINK = "+sink"
 _COMPRESSIONS = (*COMPRESSING, "random")
@@ -77,7 +77,7 @@ def fidelity(
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.fidelity.evaluate import FidelityOptions, evaluate  # noqa: PLC0415 - see above
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
-    from bench.fidelity.table import table_of  # noqa: PLC0415 - see above
+    from bench.fidelity.report import table_of  # noqa: PLC0415 - see above
 
     if plot_file is not None:
         check_can_plot()

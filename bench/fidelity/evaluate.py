@@ -12,12 +12,11 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from bench.fidelity.ape import temper
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
 from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.rivals import INFOFLOW_CONNECTOR
+from bench.fidelity.rivals import INFOFLOW_CONNECTOR, temper
 from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
 from bench.measured_code import code_digest, package_versions
@@ -32,10 +31,10 @@ from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.ids import batched
-from ragkv.kv.compression import Compression
 from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.kv.rule import Compression
 from ragkv.kv.store import KVStore
 from ragkv.models import model_folder
 from ragkv.prefill.compressor import AT_ONCE, Compressor
@@ -44,7 +43,7 @@ from ragkv.prefill.prefill import Prefiller
 from ragkv.prefill.writer import ADAPTER, read_card, suffices
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import Choice
+from ragkv.stitch.policies import Choice
 
 
 @dataclass(frozen=True, slots=True)

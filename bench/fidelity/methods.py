@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import Case, Kit, Prepared
-from bench.fidelity.rivals import LEGOLINK, RIVALS, by_rival
+from bench.fidelity.rivals import LEGOLINK, RIVALS, by_rival, tempered_keys
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
@@ -18,9 +17,8 @@ from ragkv.errors import Rejected
 from ragkv.kv.key import KeyMaker
 from ragkv.settings import Settings
 from ragkv.span import Span
-from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.stitch.policies import POLICIES
+from ragkv.stitch.policies import POLICIES, Choice
 
 FULL, NONE, NAIVE, DEFAULT = "full", "none", "naive", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
@@ -83,7 +81,7 @@ def naive(kit: Kit, case: Case) -> Prepared:
 
 
 def ape(kit: Kit, case: Case) -> Prepared:
-    """As `prefix`, read at APE's temperature (`bench.fidelity.ape`)."""
+    """As `prefix`, read at APE's temperature (`bench.fidelity.rivals`)."""
     return _stitched(kit, case, tempered_keys(kit.keys))
 
 

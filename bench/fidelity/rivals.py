@@ -1,4 +1,4 @@
-"""Policies and a compression to compare with, which the service does not offer.
+"""Policies, a compression and an attention temperature to compare with, which the service does not offer.
 
 - `infoflow`: tokens to which the whole question's attention has the largest norm (InfoFlow KV, arXiv 2603.05353); the
   engine selects them (`bench.fidelity.infoflow`);
@@ -7,6 +7,7 @@
 - `random`: random blocks, or of a chunk that is compressed random tokens: the control that every report shows.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -14,11 +15,17 @@ import torch
 from bench.fidelity.kit import Case, Kit, Prepared
 from ragkv.answer.planner import Planner
 from ragkv.answer.recompute import Recompute
+from ragkv.chunk import Chunk
+from ragkv.kv.file import PlainKV
 from ragkv.kv.format import QCACHE_BLOCK
+from ragkv.kv.key import KeyMaker
+from ragkv.kv.layout import Layout
+from ragkv.kv.pieces import in_memory
+from ragkv.kv.store import KVStore
 from ragkv.prefill.methods import METHODS, Method
 from ragkv.prefill.view import ChunkView
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.choosing import Choice
+from ragkv.stitch.policies import Choice
 from ragkv.stitch.select import ChunkEvidence, Evidence, Selector, select_random, take
 
 INFOFLOW, PASSAGES, LEGOLINK, RANDOM = "infoflow", "passages", "legolink", "random"
@@ -83,3 +90,28 @@ def random_scores(view: ChunkView) -> torch.Tensor:
 
 
 METHODS[RANDOM] = Method(random_scores, looks=False)
+
+
+TEMPERATURE = 0.9
+"""The default of APE's authors' code."""
+
+
+def tempered_keys(keys: KeyMaker) -> KeyMaker:
+    """Names of the KV files that `temper` writes. The prefix's is as ever."""
+    return replace(keys, writer=f"{keys.writer} at temperature {TEMPERATURE:g}")
+
+
+def temper(chunks: Sequence[Chunk], keys: KeyMaker, store: KVStore, layout: Layout) -> None:
+    """Write a KV file for each chunk that has one: the same with keys divided by APE's attention temperature (Yang et
+    al., arXiv 2502.05431).
+
+    APE encodes chunks apart behind a shared prefix, as ragkv does, and changes how they are read: logits of the chunks
+    are divided by a temperature, and the logarithm of their summed weights is multiplied by a scale. The temperature is
+    exact here. The scale is not: it depends on what each query attends to, which no stored key or value says and vLLM's
+    kernels do not show, so it is 1. APE also gives all chunks the same positions; here they stand one after the other,
+    as always. So this is a method to compare with, and no policy.
+    """
+    for chunk in chunks:
+        kv = store.get(keys.chunk(chunk.token_ids), layout)
+        assert isinstance(kv, PlainKV), "prefilled before it is tempered, and not quantised"
+        store.put(tempered_keys(keys).chunk(chunk.token_ids), replace(kv, keys=in_memory(kv.keys) / TEMPERATURE))

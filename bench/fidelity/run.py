@@ -9,10 +9,10 @@ from functools import partial
 
 import torch
 
-from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
+from bench.fidelity.rivals import tempered_keys
 from bench.known_questions import KnownQuestion
 from bench.records import Records
 from bench.retrieval import Corpus

@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 
 from bench.load.hostile import ATTACKS
-from bench.load.wire import NUMBER, Client, Wish, request
-from bench.load.world import World
+from bench.load.wire import NUMBER, Client, Wish, World, request
 
 EVERY_S = 0.25
 """Between two requests of the honest tenant: four a second are below its limit."""

@@ -11,8 +11,7 @@ from itertools import cycle, islice
 
 import msgspec
 
-from bench.load.wire import NUMBER, Client, Wish, request
-from bench.load.world import World
+from bench.load.wire import NUMBER, Client, Wish, World, request
 
 PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
 WIDE_FILTER = {f"k{i}": list(range(15)) for i in range(64)}

@@ -14,10 +14,9 @@ from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
 from ragkv.stitch.located import LocatedKV, LocatedPassage, RemoteSizes, locate
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
-from ragkv.stitch.policies import POLICIES
+from ragkv.stitch.policies import DEFAULT_CHOICE, POLICIES, Choice
 from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
 
 

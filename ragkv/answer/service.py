@@ -23,12 +23,12 @@ from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recompute, Recomputing
-from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
+from ragkv.retrieve.retriever import Searcher
 from ragkv.settings import PassageOrder
 from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import EXACT, StitchPlan

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ragkv.retrieve import sparse
 from ragkv.retrieve.encoder import Encoder, TextEncoder, TextProgress
-from ragkv.retrieve.vectors import Vectors
+from ragkv.retrieve.index import Vectors
 
 
 def embed_chunks(

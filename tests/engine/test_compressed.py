@@ -21,8 +21,8 @@ from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.ids import new_id
-from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.key import KeyMaker
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.prefill.compressor import Compressor, load_watcher
 from ragkv.prefill.precompute import precompute
 from ragkv.prefill.prefixed import KV

@@ -20,7 +20,7 @@ from bench.records import Records
 from ingest.parts import IngestParts
 from ragkv.chunk import Passage
 from ragkv.errors import TooLarge
-from ragkv.kv.compression import Compression, CompressionMethod
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.models import encoder_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.service.parts import Parts

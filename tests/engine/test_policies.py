@@ -8,8 +8,7 @@ import pytest
 import torch
 from transformers import AttentionInterface, AutoModelForCausalLM
 
-from bench.fidelity.ape import TEMPERATURE, temper, tempered_keys
-from bench.fidelity.rivals import infoflow_layers
+from bench.fidelity.rivals import TEMPERATURE, infoflow_layers, temper, tempered_keys
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
@@ -18,8 +17,8 @@ from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import WireReport, plan_to_wire
 from ragkv.prefill.prefill import QCACHE_VIEW
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
 from tests.engine.reference import reader_of, stitched_cache
 from tests.engine.world import Model, World, kl, whole_context

@@ -15,10 +15,10 @@ from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.embed import embed_chunks, embed_question
 from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.index import Point
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.retrieve.retriever import Retriever
-from ragkv.retrieve.vectors import Point
 from ragkv.settings import Settings
 
 WORDS = [f"word{i}" for i in range(200)]

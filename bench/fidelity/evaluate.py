@@ -16,7 +16,7 @@ from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
 from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
 from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.rivals import INFOFLOW_CONNECTOR, temper
+from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
 from bench.measured_code import code_digest, package_versions
@@ -78,7 +78,10 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
     The records beside `json_file` are deleted once it is written. Raises Rejected, before anything takes long, for what
     cannot be measured.
     """
-    _check(options, settings)
+    if settings.engine_url is not None:
+        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
+    if options.writer is not None and not (options.writer / ADAPTER).is_file():
+        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
     shorter = [compression.name for compression in options.compressions]
     methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter, options.choices)
     questions = read_questions(options.data)
@@ -107,15 +110,6 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
         write_report(report, options.json_file)
     records.remove()
     return report
-
-
-def _check(options: FidelityOptions, settings: Settings) -> None:
-    """Check settings and options. Raises Rejected for those that are not measured: something else would be in their
-    place."""
-    if settings.engine_url is not None:
-        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
-    if options.writer is not None and not (options.writer / ADAPTER).is_file():
-        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
 
 
 def run_of(
@@ -168,8 +162,6 @@ def _prefill(
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys, prefiller in kinds:
             precompute(chunks, keys, prefiller, kit.store, kit.settings.prefill_batch_tokens)
-        if any(method.needs_tempered for method in methods):
-            temper(chunks, kit.keys, kit.store, ingest.parts.layout)
         keep_compressed(chunks, whole, compressed, ingest.compressor, kit.store, parts.layout)
 
     return prefill

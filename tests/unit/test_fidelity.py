@@ -260,10 +260,6 @@ class TestMethods:
         assert len(keys) == len(methods)
         assert {m.reference for m in methods} | {m.gain_reference for m in methods} <= keys
 
-    def test_a_method_whose_size_no_ratio_changes_is_measured_once(self):
-        found = methods_of(["legolink", "infoflow"], [0.1, 0.2], Settings())
-        assert [method.key for method in found[2:]] == ["infoflow @0.1", "infoflow @0.2", "legolink"]
-
     def test_an_unknown_method_is_refused_with_those_there_are(self):
         with pytest.raises(Rejected, match=r"no method contextal: choose from full, none, .*contextual"):
             methods_of(["full", "contextal"], [0.1], Settings())

@@ -267,7 +267,9 @@ async def _measured(
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
     with console.status("uploading KV"):
-        _upload_all(parts)
+        uploader = Uploader(parts)
+        if all(uploader.upload().failed for _ in range(ATTEMPTS)):
+            raise Unavailable(f"not all KV could be uploaded to {parts.settings.kv_remote}: see the log")
     recompute = parts.recomputing.default(written=True)
     bench = RemoteBench(parts, promoter, recompute, contexts, answer)
     async with running_engine(parts, console):
@@ -278,12 +280,6 @@ async def _measured(
             ]
     tokens = sum(context.prompts[0].question.start for context in contexts) // len(contexts)
     return tokens, rows
-
-
-def _upload_all(parts: Parts) -> None:
-    uploader = Uploader(parts)
-    if all(uploader.upload().failed for _ in range(ATTEMPTS)):
-        raise Unavailable(f"not all KV could be uploaded to {parts.settings.kv_remote}: see the log")
 
 
 def _loads() -> int:

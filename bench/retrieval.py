@@ -32,8 +32,7 @@ from bench.jsonl import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.retrieve import sparse
-from ragkv.retrieve.embed import embed_chunks, embed_question
-from ragkv.retrieve.encoder import Encoder, TextProgress
+from ragkv.retrieve.encoder import Encoder, TextProgress, embed_chunks, embed_question
 from ragkv.retrieve.index import DocumentIds, Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex

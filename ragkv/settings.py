@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.errors import Rejected
 from ragkv.kv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv.format import KVFormat
@@ -23,6 +22,7 @@ CLIENT_KEY = "RAGKV_API_KEY"
 """The variable from which clients of a service take their API key; no setting."""
 MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
+MIN_CHUNK_TOKENS = 32
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
 REMOVED = {"kv_remote_faults": "faults of the object store are injected by tests alone"}

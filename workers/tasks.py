@@ -11,7 +11,7 @@ from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
-from ingest.progress import Interrupted
+from ingest.turn import Interrupted
 from ragkv.observe import logs, traces
 from ragkv.observe.traces import CAUSE_HEADER
 from ragkv.service.base.outages import is_outage, retry_delay_s

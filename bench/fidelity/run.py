@@ -19,8 +19,7 @@ from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected, TooLarge
-from ragkv.retrieve.embed import embed_question
-from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import Encoder, embed_question
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever

@@ -15,12 +15,11 @@ import torch
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
 from ragkv.answer.incoming import IncomingKV
-from ragkv.answer.limits import check_question
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
+from ragkv.answer.question import Answer, Delta, Question, Timings, Usage, check_question
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Chunk, Passage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
-from ragkv.retrieve.embed import search_text
+from ragkv.retrieve.encoder import search_text
 from ragkv.retrieve.index import fused
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused_hits
-from ragkv.retrieve.link_cache import LinkCache
-from ragkv.retrieve.links import TitledChunk, TitleLinks
+from ragkv.retrieve.links import LinkCache, TitledChunk, TitleLinks
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.text import clean_question

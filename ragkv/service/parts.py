@@ -413,7 +413,7 @@ class Parts:
     @cached_property
     def embed(self) -> "Callable[[str], Vectors]":
         """Vectors of a question, of which the latest are kept: the answer cache and the search embed the same text."""
-        from ragkv.retrieve.embed import embed_question
+        from ragkv.retrieve.encoder import embed_question
 
         return lru_cache(EMBEDDED_KEPT)(partial(embed_question, self.question_encoder))
 

@@ -15,7 +15,7 @@ from sqlalchemy import event
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.ids import utc_now
-from ragkv.retrieve.embed import embed_question
+from ragkv.retrieve.encoder import embed_question
 from ragkv.retrieve.index import Held, Point
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.service.base.embedded_redis import EmbeddedRedis

@@ -9,8 +9,7 @@ import pytest
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
-from ragkv.retrieve.embed import embed_chunks, embed_question
-from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import Encoder, embed_chunks, embed_question
 from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex

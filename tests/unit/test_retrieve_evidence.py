@@ -14,7 +14,7 @@ from qdrant_client import QdrantClient
 
 from ragkv.chunk import Chunk
 from ragkv.retrieve import sparse
-from ragkv.retrieve.embed import search_text
+from ragkv.retrieve.encoder import search_text
 from ragkv.retrieve.index import Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ragkv.retrieve.index import Point, Vectors
-from ragkv.retrieve.link_cache import LinkCache
-from ragkv.retrieve.links import TitledChunk
+from ragkv.retrieve.links import LinkCache, TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 
 WAIT_S = 20

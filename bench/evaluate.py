@@ -10,7 +10,7 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from bench.fidelity.command import draw, fidelity
-from bench.measuring import check_folder, json_option, write_report
+from bench.measuring import OUTPUT, json_option, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from bench.service_runs import list_evaluations, run_evaluation
@@ -62,7 +62,6 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     MRR    1 / rank of the first gold passage, mean
     ms     median, the question's own encoding included
     """  # noqa: D301 - click's marker is the character itself
-    check_folder("--json", json_file)
     settings = Settings.from_env(os.environ)
     corpus = Corpus.read(corpus_file)
     questions = read_questions(data_file, corpus, limit)
@@ -90,8 +89,7 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     console.print(_in_short(rows))
     if reranker is None:
         console.print(NO_RERANKER)
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 class Stages:
@@ -131,7 +129,7 @@ def _in_short(rows: list[RetrievalRow]) -> str:
 @click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
 @click.option(
     "--output",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OUTPUT,
     help="Write to this file.  [default: standard output]",
 )
 def export(tenant: str, collection: str, output: Path | None) -> None:
@@ -140,7 +138,6 @@ def export(tenant: str, collection: str, output: Path | None) -> None:
     The known answer is the corrected one, or the one that was rated up. Questions that do not have all the passages of
     their prompt any more are left out.
     """
-    check_folder("--output", output)
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts.database)
         rows = list(evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database))

@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, check_policy, json_option, write_report
+from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
 from bench.ttft import machine
@@ -226,7 +226,6 @@ def remote(
     Contexts are drawn from the default collection, whose KV is uploaded first. KV files on this disk are removed and
     loaded again.
     """
-    check_folder("--json", json_file)
     with opened_parts(Parts.prepare) as parts:
         if parts.kv_remote is None:
             raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first try to file:///tmp/kv")
@@ -234,8 +233,7 @@ def remote(
         tokens, rows = asyncio.run(_measured(parts, context, questions, at_once, answer))
     report = RemoteReport(Path(parts.model_folder).name, machine(), tokens, latency_ms, errors, rows)
     Console().print(_table(report))
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 class _SlowStore:

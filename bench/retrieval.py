@@ -28,7 +28,7 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.retrieve import sparse

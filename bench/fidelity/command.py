@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.measuring import OUTPUT, check_folder, json_option
+from bench.measuring import OUTPUT, json_option
 from ragkv.errors import Rejected
 from ragkv.files_io import read_json
 from ragkv.kv.format import KVFormat
@@ -72,8 +72,6 @@ def fidelity(
     Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
     when it is started again with the same --json.
     """
-    for option, file in (("--json", values["json_file"]), ("--plot", plot_file)):
-        check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.fidelity.evaluate import FidelityOptions, evaluate  # noqa: PLC0415 - see above
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
@@ -107,7 +105,6 @@ def draw(reports: tuple[Path, ...], picture: Path) -> None:
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see fidelity
     from bench.fidelity.report import FidelityReport  # noqa: PLC0415 - see fidelity
 
-    check_folder("PICTURE", picture)
     check_can_plot()
     parsed = (read_json(file, FidelityReport, hint="the file holds no such report") for file in reports)
     read = [report for report in parsed if report is not None]

@@ -19,9 +19,8 @@ from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
-from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
-from bench.records import Records, digest_of, records_beside
+from bench.records import Records, code_digest, digest_of, package_versions, records_beside
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ragkv.answer.recompute import Recomputing
@@ -106,8 +105,7 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
     report = FidelityReport(
         Path(parts.model_folder).name, options.data.name, len(outcomes), rows, machine(), options.seed, options.passages
     )
-    if options.json_file is not None:
-        write_report(report, options.json_file)
+    write_report(report, options.json_file)
     records.remove()
     return report
 

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from bench.api import client_of, streamed
-from bench.measuring import check_folder, check_policy, json_option, write_report
+from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Serving, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
@@ -65,7 +65,6 @@ def serve(
     Modes take turns. An engine of its own answers about contexts drawn from the default collection; a running service
     is asked your questions, stitched and in full, and uses what its own caches hold.
     """
-    check_folder("--json", json_file)
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
     if url is None:
         with opened_parts(Parts.prepare) as parts:
@@ -77,8 +76,7 @@ def serve(
     else:
         report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, texts, plan)))
     Console().print(_table(report))
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:

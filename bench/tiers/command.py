@@ -13,7 +13,7 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, json_option, write_report
+from bench.measuring import json_option, write_report
 from bench.plan import figures, measured_bandwidths, measured_prefill
 from bench.tiers.costs import Bandwidths, Costs
 from bench.tiers.question_log import exported_log, logged, retrieved
@@ -116,7 +116,6 @@ def tiers(
     The host's chunks are on disk too. A chunk that is in neither is computed where it stands in the prompt, and
     written.
     """
-    check_folder("--json", json_file)
     policies = policies or list(reversed(EVICTION))
     for name in policies:
         known_policy(name)
@@ -137,9 +136,8 @@ def tiers(
             shares = (options["budget"], options["host"], options["int4"])
             trial = Trial(workload, costs, *shares, half_life_s=options["half_life"])
             reports.append(trial.run(policies, lambda: progress.advance(task)))
-    if json_file is not None:
-        report = TiersReport(model=costs.shape.name, bandwidths=asdict(costs.bandwidths), workloads=reports)
-        write_report(report, json_file)
+    report = TiersReport(model=costs.shape.name, bandwidths=asdict(costs.bandwidths), workloads=reports)
+    write_report(report, json_file)
     for replayed in reports:
         _show(replayed, Console())
 

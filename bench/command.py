@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
 from bench.gpu.command import gpu
-from bench.measuring import check_folder, check_policy, json_option, write_report
+from bench.measuring import check_policy, json_option, write_report
 from bench.remote import remote
 from bench.serving.command import serve
 from bench.tiers.command import tiers
@@ -42,7 +42,6 @@ bench.add_command(gpu)
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
-    check_folder("--json", json_file)
     with opened_parts(Parts.prepare) as parts:
         report = asyncio.run(_measure(parts, sizes or SIZES, runs))
     table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
@@ -52,8 +51,7 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     for row in rows:
         table.add_row(*(_number(name, value) for name, value in row.items()))
     Console().print(table)
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 @bench.command()
@@ -76,11 +74,9 @@ def api(
     Requests are limited by key: if the service requires keys, set RAGKV_REQUESTS_PER_MINUTE and
     RAGKV_TENANT_REQUESTS_PER_MINUTE to 0, or most will be refused.
     """
-    check_folder("--json", json_file)
     report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))
     Console().print_json(msgspec.json.encode(report).decode())
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 async def _measure_api(

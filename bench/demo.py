@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from ingest.command import ingest
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import DEFAULT_RATIO

@@ -9,17 +9,22 @@ from rich.console import Console
 from rich.progress import Progress, TaskID
 from rich.table import Table
 
-from bench.export import export
 from bench.fidelity.command import draw, fidelity
-from bench.measuring import check_folder, json_option, write_report
+from bench.measuring import OUTPUT, json_option, write_report
 from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from bench.service_runs import list_evaluations, run_evaluation
 from ragkv.cli import Group
+from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import progress_bars
+from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reranker
+from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.base.tenants import collection_ref
+from ragkv.service.parts import Parts
+from ragkv.service.questions.questions import evaluation_set
 from ragkv.settings import Settings
 
 _FILE = click.Path(path_type=Path)
@@ -36,7 +41,6 @@ def evaluate() -> None:
 
 evaluate.add_command(fidelity)
 evaluate.add_command(draw)
-evaluate.add_command(export)
 evaluate.add_command(run_evaluation)
 evaluate.add_command(list_evaluations)
 
@@ -58,11 +62,11 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     MRR    1 / rank of the first gold passage, mean
     ms     median, the question's own encoding included
     """  # noqa: D301 - click's marker is the character itself
-    check_folder("--json", json_file)
     settings = Settings.from_env(os.environ)
     corpus = Corpus.read(corpus_file)
     questions = read_questions(data_file, corpus, limit)
-    encoder, reranker = _models(settings)
+    folder = reranker_folder(settings)
+    encoder, reranker = Encoder.load(encoder_folder(settings)), None if folder is None else Reranker.load(folder)
     with progress_bars(Console(stderr=True)) as progress:
         rows, differences = evaluate_retrieval(corpus, questions, encoder, Stages(progress).show, reranker)
     report = RetrievalReport(
@@ -85,13 +89,7 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     console.print(_in_short(rows))
     if reranker is None:
         console.print(NO_RERANKER)
-    if json_file is not None:
-        write_report(report, json_file)
-
-
-def _models(settings: Settings) -> tuple[Encoder, Reranker | None]:
-    folder = reranker_folder(settings)
-    return Encoder.load(encoder_folder(settings)), None if folder is None else Reranker.load(folder)
+    write_report(report, json_file)
 
 
 class Stages:
@@ -124,3 +122,33 @@ def _in_short(rows: list[RetrievalRow]) -> str:
     single, two = by_method[DENSE], by_method[HYBRID_HOPS]
     gain = two.all_gold_at_5 - single.all_gold_at_5
     return f"{two.method} against {single.method}: all@5 {gain:+.1f} points at {two.ms_per_query / single.ms_per_query:.1f}x the time."
+
+
+@evaluate.command()
+@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose collection it is.")
+@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option(
+    "--output",
+    type=OUTPUT,
+    help="Write to this file.  [default: standard output]",
+)
+def export(tenant: str, collection: str, output: Path | None) -> None:
+    """Write the rated questions of a collection as JSON lines, for `ragkv eval fidelity --data`.
+
+    The known answer is the corrected one, or the one that was rated up. Questions that do not have all the passages of
+    their prompt any more are left out.
+    """
+    with opened_parts(Parts.prepare_database) as parts:
+        tenant_id = tenant_id_of(tenant, parts.database)
+        rows = list(evaluation_set(collection_ref(tenant_id, collection, parts.database), parts.database))
+    questions = [question for question in rows if question is not None]
+    if not questions:
+        raise Rejected(
+            f"{collection}: no question has an answer that was corrected or rated up and all of its passages"
+        )
+    lines = b"".join(msgspec.json.encode(question) + b"\n" for question in questions)
+    if output is None:
+        click.echo(lines, nl=False)
+    else:
+        output.write_bytes(lines)
+    click.echo(f"{len(questions):,} questions written, {rows.count(None):,} left out", err=True)

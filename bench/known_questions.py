@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected
 from ragkv.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, json_option, write_report
+from bench.measuring import json_option, write_report
 from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat
 from ragkv.models import model_folder
@@ -119,7 +119,6 @@ def plan(
     Loading stored KV is faster than computing it if the tier's bandwidth is above bytes per token times prefill rate
     over the share that is not recomputed. Figures that are neither given nor measured are typical ones.
     """
-    check_folder("--json", json_file)
     device = Device(
         tflops=options["tflops"],
         utilisation=options["utilisation"],
@@ -144,8 +143,7 @@ def plan(
     elif measure:
         raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
     result = plan_for(shape_of(model), load, device, by_name(TIERS, bandwidth, figures("--price", prices)))
-    if json_file is not None:
-        write_report(result, json_file)
+    write_report(result, json_file)
     _show(result, Console())
 
 

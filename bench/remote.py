@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, check_policy, json_option, write_report
+from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
 from bench.ttft import machine
@@ -226,7 +226,6 @@ def remote(
     Contexts are drawn from the default collection, whose KV is uploaded first. KV files on this disk are removed and
     loaded again.
     """
-    check_folder("--json", json_file)
     with opened_parts(Parts.prepare) as parts:
         if parts.kv_remote is None:
             raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first try to file:///tmp/kv")
@@ -234,8 +233,7 @@ def remote(
         tokens, rows = asyncio.run(_measured(parts, context, questions, at_once, answer))
     report = RemoteReport(Path(parts.model_folder).name, machine(), tokens, latency_ms, errors, rows)
     Console().print(_table(report))
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 class _SlowStore:
@@ -267,7 +265,9 @@ async def _measured(
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
     with console.status("uploading KV"):
-        _upload_all(parts)
+        uploader = Uploader(parts)
+        if all(uploader.upload().failed for _ in range(ATTEMPTS)):
+            raise Unavailable(f"not all KV could be uploaded to {parts.settings.kv_remote}: see the log")
     recompute = parts.recomputing.default(written=True)
     bench = RemoteBench(parts, promoter, recompute, contexts, answer)
     async with running_engine(parts, console):
@@ -278,12 +278,6 @@ async def _measured(
             ]
     tokens = sum(context.prompts[0].question.start for context in contexts) // len(contexts)
     return tokens, rows
-
-
-def _upload_all(parts: Parts) -> None:
-    uploader = Uploader(parts)
-    if all(uploader.upload().failed for _ in range(ATTEMPTS)):
-        raise Unavailable(f"not all KV could be uploaded to {parts.settings.kv_remote}: see the log")
 
 
 def _loads() -> int:

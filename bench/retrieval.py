@@ -28,18 +28,16 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.retrieve import sparse
-from ragkv.retrieve.embed import embed_chunks, embed_question
-from ragkv.retrieve.encoder import Encoder, TextProgress
-from ragkv.retrieve.index import DocumentIds, Index
+from ragkv.retrieve.encoder import Encoder, TextProgress, embed_chunks, embed_question
+from ragkv.retrieve.index import DocumentIds, Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
-from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.service.evaluations.metrics import interval, resamples
 
 CUTOFFS = (2, 5, 10)

@@ -13,8 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.jsonl import read_lines
-from bench.measuring import check_folder, json_option, write_report
+from bench.measuring import json_option, read_lines, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION
@@ -72,15 +71,13 @@ def run_evaluation(
     The service measures alongside its users' questions, which come first. If this command is interrupted, the run
     continues without it; `ragkv eval runs` lists it.
     """
-    check_folder("--json", json_file)
     if data_file is not None and options["logged"]:
         raise Rejected("give --data or --logged, not both")
     with client_of(url, key) as client:
         run = ended(client, started(client, data_file, **options))
         report = read(client.get(f"{PATH}/{run.id}"), EvaluationReport)
     Console().print(table_of([report.run]), markup=False)
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
     if (reason := _failure(report.run, fail_under)) is not None:
         raise Rejected(reason)
 

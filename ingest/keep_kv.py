@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ingest.parts import IngestParts
-from ingest.progress import Reporter
-from ingest.turn import Turn
+from ingest.turn import Reporter, Turn
 from ragkv.chunk import Chunk
 from ragkv.errors import Conflict
 from ragkv.files_io import check_room

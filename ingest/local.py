@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
-from ingest.progress import READING_PAGES
+from ingest.turn import READING_PAGES
 from ragkv.errors import RagKVError, Rejected
 from ragkv.service.documents.documents import DocumentView, document_view
 from ragkv.service.documents.ingested_paths import store_path

@@ -13,8 +13,8 @@ from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
-from ragkv.prefill.announce import Announcer
 from ragkv.prefill.compressor import Compressor, load_watcher
+from ragkv.prefill.precompute import Announcer
 from ragkv.prefill.prefill import Prefiller
 from ragkv.prefill.writer import note_written
 from ragkv.service.documents.lease import Lease

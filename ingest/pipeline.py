@@ -15,21 +15,29 @@ from typing import TYPE_CHECKING
 
 from msgspec import DecodeError
 
-from ingest.heartbeat import renewing
 from ingest.keep_kv import keep_kv
 from ingest.parse import Parsed
 from ingest.parts import IngestParts
-from ingest.progress import READING_PAGES, Interrupted, Reporter, StageProgress, StageReport, ignore
 from ingest.sandbox.messages import KeptPages, decode_kept, encode
 from ingest.sandbox.parser import ReadInPart
 from ingest.split import split
-from ingest.turn import Turn, TurnOver, none_waiting
+from ingest.turn import (
+    READING_PAGES,
+    Interrupted,
+    Reporter,
+    StageProgress,
+    StageReport,
+    Turn,
+    TurnOver,
+    ignore,
+    none_waiting,
+    renewing,
+)
 from ragkv.chunk import Chunk
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
 from ragkv.ids import new_id
-from ragkv.retrieve.embed import embed_chunks
-from ragkv.retrieve.index import Held
-from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.retrieve.encoder import embed_chunks
+from ragkv.retrieve.index import Held, Point, Vectors
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.outages import is_outage
 from ragkv.service.base.status import Status

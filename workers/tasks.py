@@ -11,9 +11,9 @@ from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
-from ingest.progress import Interrupted
+from ingest.turn import Interrupted
 from ragkv.observe import logs, traces
-from ragkv.observe.cause import CAUSE_HEADER
+from ragkv.observe.traces import CAUSE_HEADER
 from ragkv.service.base.outages import is_outage, retry_delay_s
 from ragkv.service.base.queue import INGEST, QUEUE
 from ragkv.service.documents.lease import Lease

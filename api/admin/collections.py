@@ -8,8 +8,8 @@ from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
 from ragkv.file_types import READ, READ_KINDS
-from ragkv.kv.compression import CompressionMethod
 from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import CompressionMethod
 from ragkv.service.answer_cache.ring import AnswerRing
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import Status

@@ -8,7 +8,7 @@ from msgspec import Meta
 from api.v1.data_sources import Interval
 from api.v1.passages import Filters
 from api.v1.questions import FeedbackText
-from ragkv.answer.limits import QUESTION_CHARACTERS
+from ragkv.answer.question import QUESTION_CHARACTERS
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION

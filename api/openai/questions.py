@@ -6,8 +6,7 @@ from typing import Literal, Protocol
 
 from api.openai.errors import BadParam, NoSuchModel
 from api.openai.models import collection_in
-from ragkv.answer.limits import check_instructions, check_question_text
-from ragkv.answer.question import Question, Turn
+from ragkv.answer.question import Question, Turn, check_instructions, check_question_text
 from ragkv.engine.sampling import Sampling
 from ragkv.errors import NotFound
 from ragkv.service.base.caller import Caller

@@ -13,7 +13,7 @@ from api.openai.errors import BadParam, errors
 from api.openai.fields import MaxResults, NoThreshold, Off, Outdated, Score, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from api.openai.sources import attributes_of
-from ragkv.answer.limits import QUESTION_CHARACTERS
+from ragkv.answer.question import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.retrieve.index import DocumentIds
 from ragkv.service.base.database import Database

@@ -23,10 +23,9 @@ from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
 from api.v1.writer import WriterBody
 from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
-from ragkv.kv.compression import CompressionMethod
 from ragkv.kv.file import KVShape
 from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import KVWhen, KVWrite
+from ragkv.kv.rule import CompressionMethod, KVWhen, KVWrite
 from ragkv.prefill.writer import Card, Gate
 from ragkv.service.audit.log import AuditEvent, AuditPage
 from ragkv.service.base.status import Status

@@ -30,8 +30,18 @@ from api.v1.passages import (
     text_path,
 )
 from api.v1.sampling import Sampled, sampling_of
-from ragkv.answer.limits import check_question_text
-from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, PromptSpan, Question, Timings, Turn, Usage
+from ragkv.answer.question import (
+    Answer,
+    CachedAnswer,
+    Citation,
+    Delta,
+    PromptSpan,
+    Question,
+    Timings,
+    Turn,
+    Usage,
+    check_question_text,
+)
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef

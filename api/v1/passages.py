@@ -7,8 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ragkv.answer.limits import QUESTION_CHARACTERS
-from ragkv.answer.question import PassageKV
+from ragkv.answer.question import QUESTION_CHARACTERS, PassageKV
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
@@ -22,7 +21,7 @@ QuestionText = Annotated[
     "The question.",
     Meta(examples=["Who wrote the first program?"], extra_json_schema={"maxLength": QUESTION_CHARACTERS}),
 ]
-"""A longer one is refused by `ragkv.answer.limits`, which says what to do."""
+"""A longer one is refused by `ragkv.answer.question`, which says what to do."""
 
 Filters = Annotated[
     dict[str, Scalar | list[Scalar]],

@@ -11,7 +11,7 @@ from litestar.params import JSONBody
 from api.access.auth import reading
 from api.http.errors import json_problems
 from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
-from ragkv.answer.limits import check_question_text
+from ragkv.answer.question import check_question_text
 from ragkv.retrieve.index import DocumentIds
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database

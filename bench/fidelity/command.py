@@ -8,13 +8,13 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.measuring import OUTPUT, check_folder, json_option
+from bench.measuring import OUTPUT, json_option
 from ragkv.errors import Rejected
 from ragkv.files_io import read_json
-from ragkv.kv.compression import COMPRESSING, Compression
 from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import COMPRESSING, Compression
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import SETTING, Choice
+from ragkv.stitch.policies import SETTING, Choice
 
 _SINK = "+sink"
 _COMPRESSIONS = (*COMPRESSING, "random")
@@ -72,12 +72,10 @@ def fidelity(
     Each question is asked with its own passages as context, through vLLM. An interrupted run resumes where it stopped
     when it is started again with the same --json.
     """
-    for option, file in (("--json", values["json_file"]), ("--plot", plot_file)):
-        check_folder(option, file)
     # Torch takes seconds to import: `ragkv --help` must not wait for it.
     from bench.fidelity.evaluate import FidelityOptions, evaluate  # noqa: PLC0415 - see above
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see above
-    from bench.fidelity.table import table_of  # noqa: PLC0415 - see above
+    from bench.fidelity.report import table_of  # noqa: PLC0415 - see above
 
     if plot_file is not None:
         check_can_plot()
@@ -107,7 +105,6 @@ def draw(reports: tuple[Path, ...], picture: Path) -> None:
     from bench.fidelity.plot import check_can_plot, plot  # noqa: PLC0415 - see fidelity
     from bench.fidelity.report import FidelityReport  # noqa: PLC0415 - see fidelity
 
-    check_folder("PICTURE", picture)
     check_can_plot()
     parsed = (read_json(file, FidelityReport, hint="the file holds no such report") for file in reports)
     read = [report for report in parsed if report is not None]

@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from bench.fidelity.ape import temper
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
 from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
@@ -20,9 +19,8 @@ from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
-from bench.measured_code import code_digest, package_versions
 from bench.measuring import write_report
-from bench.records import Records, digest_of, records_beside
+from bench.records import Records, code_digest, digest_of, package_versions, records_beside
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ragkv.answer.recompute import Recomputing
@@ -32,10 +30,10 @@ from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.ids import batched
-from ragkv.kv.compression import Compression
 from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.kv.rule import Compression
 from ragkv.kv.store import KVStore
 from ragkv.models import model_folder
 from ragkv.prefill.compressor import AT_ONCE, Compressor
@@ -44,7 +42,7 @@ from ragkv.prefill.prefill import Prefiller
 from ragkv.prefill.writer import ADAPTER, read_card, suffices
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import Choice
+from ragkv.stitch.policies import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,10 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
     The records beside `json_file` are deleted once it is written. Raises Rejected, before anything takes long, for what
     cannot be measured.
     """
-    _check(options, settings)
+    if settings.engine_url is not None:
+        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
+    if options.writer is not None and not (options.writer / ADAPTER).is_file():
+        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
     shorter = [compression.name for compression in options.compressions]
     methods = methods_of(options.methods or NAMES, options.ratios, settings, options.variants, shorter, options.choices)
     questions = read_questions(options.data)
@@ -104,19 +105,9 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
     report = FidelityReport(
         Path(parts.model_folder).name, options.data.name, len(outcomes), rows, machine(), options.seed, options.passages
     )
-    if options.json_file is not None:
-        write_report(report, options.json_file)
+    write_report(report, options.json_file)
     records.remove()
     return report
-
-
-def _check(options: FidelityOptions, settings: Settings) -> None:
-    """Check settings and options. Raises Rejected for those that are not measured: something else would be in their
-    place."""
-    if settings.engine_url is not None:
-        raise Rejected("fidelity is measured with an engine in this process: unset RAGKV_ENGINE_URL")
-    if options.writer is not None and not (options.writer / ADAPTER).is_file():
-        raise Rejected(f"--writer {options.writer}: there is no {ADAPTER} in it, so there is no writer to measure")
 
 
 def run_of(
@@ -169,8 +160,6 @@ def _prefill(
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys, prefiller in kinds:
             precompute(chunks, keys, prefiller, kit.store, kit.settings.prefill_batch_tokens)
-        if any(method.needs_tempered for method in methods):
-            temper(chunks, kit.keys, kit.store, ingest.parts.layout)
         keep_compressed(chunks, whole, compressed, ingest.compressor, kit.store, parts.layout)
 
     return prefill

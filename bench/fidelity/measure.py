@@ -13,7 +13,7 @@ import asyncio
 import math
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -168,26 +168,19 @@ class Measure:
         """The greedy answer and the distributions at the known one, of a prompt that is in the cache."""
         answer_ids = case.answer_ids
         rows = asyncio.gather(*(self._distribution(begun, answer_ids[:i]) for i in range(len(answer_ids))))
-        answer, distributions = await asyncio.gather(self._answer(begun), rows)
-        return _Answered(begun, answer, np.stack(distributions))
-
-    async def _answer(self, begun: _Begun) -> str:
         ids = begun.prepared.prompt.token_ids
         request = Generate(ids, begun.salt, begun.plan, max_tokens=ANSWER_TOKENS, sampling=Sampling(stop=("\n",)))
-        return "".join([output.text async for output in self.engine.generate(request)]).strip()
+        answer = "".join([output.text async for output in self.engine.generate(request)]).strip()
+        return _Answered(begun, answer, np.stack(await rows))
 
     async def _distribution(self, begun: _Begun, answer_ids: Sequence[int]) -> NDArray[np.float32]:
         """Log probabilities of the token after `answer_ids`, [vocabulary]."""
         ids = (*begun.prepared.prompt.token_ids, *answer_ids)
         request = Generate(ids, begun.salt, begun.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
         (step,) = [step async for output in self.engine.generate(request) for step in output.logprobs]
-        return _dense(step)
-
-
-def _dense(step: Mapping[int, float]) -> NDArray[np.float32]:
-    row = np.full(len(step), -np.inf, np.float32)
-    row[np.fromiter(step.keys(), np.int64, len(step))] = np.fromiter(step.values(), np.float32, len(step))
-    return row
+        row = np.full(len(step), -np.inf, np.float32)
+        row[np.fromiter(step.keys(), np.int64, len(step))] = np.fromiter(step.values(), np.float32, len(step))
+        return row
 
 
 def _check(method: Method, prepared: Prepared, report: Report) -> None:

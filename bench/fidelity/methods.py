@@ -7,26 +7,22 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import Case, Kit, Prepared
-from bench.fidelity.rivals import LEGOLINK, RIVALS, by_rival
+from bench.fidelity.rivals import RIVALS
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
 from ragkv.answer.service import in_prompt_order, within_share
 from ragkv.errors import Rejected
-from ragkv.kv.key import KeyMaker
 from ragkv.settings import Settings
 from ragkv.span import Span
-from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
-from ragkv.stitch.policies import POLICIES
+from ragkv.stitch.policies import POLICIES, Choice
 
 FULL, NONE, NAIVE, DEFAULT = "full", "none", "naive", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
 FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER = "full, default order", "full, retrieval order"
 POLICIES_MEASURED = (*(name for name in POLICIES if name != "none"), *RIVALS)
-_ANY_RATIO = 0.5  # of policies whose size does not depend on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +31,8 @@ class Method:
 
     reference: the method that is full prefill of the same passages in the same order; KL and agreement are to it.
     gain_reference: the full prefill whose gain this one is to keep. needs_question: plans with the question's vectors;
-    needs_alone: stitches KV that was prefilled behind nothing; needs_tempered: stitches KV that `temper` wrote. plain:
-    of a variant, the same method over the plain model's KV as it computed it. selects: by the policy `question`, whose
-    layers can be others.
+    needs_alone: stitches KV that was prefilled behind nothing. plain: of a variant, the same method over the plain
+    model's KV as it computed it. selects: by the policy `question`, whose layers can be others.
     """
 
     name: str
@@ -48,7 +43,6 @@ class Method:
     needs_question: bool = False
     needs_alone: bool = False
     plain: str | None = None
-    needs_tempered: bool = False
     selects: bool = False
 
     @property
@@ -79,20 +73,10 @@ def none(kit: Kit, case: Case) -> Prepared:
 
 def naive(kit: Kit, case: Case) -> Prepared:
     """Chunks prefilled alone, with nothing before them, and rotated; only the prefix itself is as ever."""
-    return _stitched(kit, case, kit.alone)
-
-
-def ape(kit: Kit, case: Case) -> Prepared:
-    """As `prefix`, read at APE's temperature (`bench.fidelity.ape`)."""
-    return _stitched(kit, case, tempered_keys(kit.keys))
-
-
-def _stitched(kit: Kit, case: Case, keys: KeyMaker) -> Prepared:
-    """The prefix, and the chunks' KV as `keys` names it, nothing recomputed."""
     prompt = kit.prompt(case.in_file_order, case)
     placed = [PlacedChunk(kit.keys.prefix(), prompt.prefix)]
     for passage, span in zip(case.in_file_order, prompt.chunks, strict=True):
-        placed.append(PlacedChunk(keys.chunk(passage.chunk.token_ids), span))
+        placed.append(PlacedChunk(kit.alone.chunk(passage.chunk.token_ids), span))
     return Prepared(prompt, StitchPlan(tuple(placed)))
 
 
@@ -156,7 +140,6 @@ _FULL_REORDERED = (
 _IN_FILE_ORDER = (
     Method(NAIVE, naive, needs_alone=True),
     Method("prefix", prefix),
-    Method("ape", ape, needs_tempered=True),
 )
 WRITER = "writer"
 _VARIED = frozenset(("prefix", *POLICIES_MEASURED, _SPARSE, DEFAULT, DEFAULT_ORDER))
@@ -194,11 +177,7 @@ def methods_of(
         methods = [_FULL, _NONE]
     methods += [method for method in _IN_FILE_ORDER if method.name in selected]
     for policy in POLICIES_MEASURED:
-        if policy not in selected:
-            continue
-        if policy == LEGOLINK:
-            methods.append(replace(_policy(policy, _ANY_RATIO), ratio=None))
-        else:
+        if policy in selected:
             methods += [_policy(policy, ratio) for ratio in ratios]
     methods += _reordered(selected, ratios, settings)
     methods += [
@@ -219,7 +198,7 @@ def _chosen(method: Method, choice: Choice) -> Method:
 
 
 def _policy(policy: str, ratio: float) -> Method:
-    prepare = partial(by_rival if policy in RIVALS else by_policy, policy=policy, ratio=ratio)
+    prepare = partial(RIVALS[policy] if policy in RIVALS else partial(by_policy, policy=policy), ratio=ratio)
     asks = policy in POLICIES and POLICIES[policy].needs_question_vectors
     return Method(policy, prepare, ratio, needs_question=asks, selects=policy == _SELECTING)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
+from rich.table import Table as ConsoleTable
 
 from bench.fidelity.measure import Record
 from bench.fidelity.methods import NONE, Method
@@ -232,3 +233,39 @@ def _rounded(value: float | Floats) -> float:
 def _rounded_interval(drawn: Floats) -> Interval | None:
     around = interval(drawn)
     return None if around is None else (_rounded(around[0]), _rounded(around[1]))
+
+
+_COLUMNS = ("F1", "gain", "order", "KL", "fail", "/rand", "same", "TTFT", "x", "redo")
+_CAPTION = (
+    "F1, fail (KL above 0.5), same (the greedy answer as full prefill's): percent. KL to full prefill: nats a token. "
+    "gain: share kept of what full prefill gains over no context, in retrieval's order; order: the same, in the row's own "
+    "order. /rand: KL over random's at the same ratio, geometric mean. TTFT: median seconds, without retrieval; x: times "
+    "faster than full prefill. redo: tokens recomputed."
+)
+
+
+def table_of(report: FidelityReport) -> ConsoleTable:
+    """A line a row; it fits 80 columns."""
+    title = f"{report.model}, {report.data}: {report.n} questions"
+    table = ConsoleTable(title=title, caption=_CAPTION, box=None, padding=(0, 1, 0, 0), pad_edge=False)
+    table.add_column("method", no_wrap=True)
+    for column in _COLUMNS:
+        table.add_column(column, justify="right", no_wrap=True)
+    for row in report.rows:
+        name = row.method if row.ratio is None else f"{row.method} {row.ratio:g}"
+        table.add_row(name, *_cells(row))
+    return table
+
+
+def _cells(row: FidelityRow) -> tuple[str, ...]:
+    return (
+        f"{row.f1:.1f}",
+        *("-" if gain is None else f"{gain:.2f}" for gain in (row.gain_kept, row.gain_in_order)),
+        f"{row.kl:.3f}",
+        f"{row.failures:.0f}",
+        "-" if row.kl_to_random is None else f"{row.kl_to_random.mean:.2f}",
+        f"{row.agree:.0f}",
+        f"{row.ttft_s:.2f}",
+        f"{row.ttft_speedup:.1f}",
+        f"{row.recomputed_tokens:.0f}",
+    )

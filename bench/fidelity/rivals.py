@@ -2,11 +2,11 @@
 
 - `infoflow`: tokens to which the whole question's attention has the largest norm (InfoFlow KV, arXiv 2603.05353); the
   engine selects them (`bench.fidelity.infoflow`);
-- `passages`: whole passages, best score first;
-- `legolink`: the first block of every passage, whatever the ratio (LegoLink of EPIC, arXiv 2410.15332);
 - `random`: random blocks, or of a chunk that is compressed random tokens: the control that every report shows.
 """
 
+import random
+from collections.abc import Iterable
 from dataclasses import replace
 
 import torch
@@ -18,34 +18,23 @@ from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.prefill.methods import METHODS, Method
 from ragkv.prefill.view import ChunkView
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.choosing import Choice
-from ragkv.stitch.select import ChunkEvidence, Evidence, Selector, select_random, take
+from ragkv.stitch.policies import Choice
+from ragkv.stitch.select import blocks_of, take
 
-INFOFLOW, PASSAGES, LEGOLINK, RANDOM = "infoflow", "passages", "legolink", "random"
+INFOFLOW, RANDOM = "infoflow", "random"
 INFOFLOW_CONNECTOR = "bench.fidelity.infoflow"
 """The module that an engine imports its connector from, so that it can select by `infoflow`."""
 
 
-def select_legolink(evidence: Evidence, budget: int) -> tuple[Span, ...]:
-    """The first block of every chunk, whatever the budget."""
-    spans = [chunk.span for chunk in evidence.chunks]
-    return merge(Span(span.start, min(span.start + evidence.block_size, span.end)) for span in spans)
+def select_random(spans: Iterable[Span], block_size: int, budget: int) -> tuple[Span, ...]:
+    """Blocks drawn without looking, the same each time."""
+    blocks = [block for span in spans for block in blocks_of(span, block_size)]
+    random.Random(0).shuffle(blocks)  # noqa: S311 - an experiment's control, not a secret
+    return take(blocks, budget)
 
 
-def select_passages(evidence: Evidence, budget: int) -> tuple[Span, ...]:
-    """Whole passages, best score first; of the last that fits only in part, its end, next to what follows."""
-    best_first = sorted(evidence.chunks, key=lambda chunk: (chunk.score, chunk.span.start), reverse=True)
-    return take([chunk.span for chunk in best_first], budget)
-
-
-SELECTORS: dict[str, Selector] = {PASSAGES: select_passages, LEGOLINK: select_legolink, RANDOM: select_random}
-RIVALS = (INFOFLOW, *SELECTORS)
-
-
-def by_rival(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
-    """The chunks prefilled behind the shared prefix, with a share of the context recomputed by one of RIVALS."""
-    if policy == INFOFLOW:
-        return _by_infoflow(kit, case, ratio)
+def by_random(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """The chunks prefilled behind the shared prefix, with a share of the context recomputed at random."""
     recompute = Recompute("head", ratio, kit.settings.block_size or QCACHE_BLOCK)
     prepared = kit.planned(case.in_file_order, recompute, case)
     plan, chunks = prepared.plan, prepared.prompt.chunks
@@ -53,16 +42,11 @@ def by_rival(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
     budget = recompute.budget(context)
     if plan is None or budget in {0, context}:
         return prepared
-    evidence = tuple(
-        ChunkEvidence(span, passage.score)
-        for passage, span in zip(case.in_file_order, chunks, strict=True)
-        if span.start >= plan.exact_end
-    )
-    selected = SELECTORS[policy](Evidence(evidence, block_size=recompute.block_size), budget)
+    selected = select_random((span for span in chunks if span.start >= plan.exact_end), recompute.block_size, budget)
     return replace(prepared, plan=replace(plan, recompute=merge([*selected, *plan.missing])))
 
 
-def _by_infoflow(kit: Kit, case: Case, ratio: float) -> Prepared:
+def by_infoflow(kit: Kit, case: Case, ratio: float) -> Prepared:
     """As under policy `question` in these layers, but that the engine is to select by `infoflow`."""
     with_layers = replace(kit, planner=Planner(kit.store, Choice(tuple(infoflow_layers(kit.num_layers)))))
     prepared = with_layers.planned(case.in_file_order, Recompute("question", ratio, kit.settings.block_size or 1), case)
@@ -83,3 +67,5 @@ def random_scores(view: ChunkView) -> torch.Tensor:
 
 
 METHODS[RANDOM] = Method(random_scores, looks=False)
+
+RIVALS = {INFOFLOW: by_infoflow, RANDOM: by_random}

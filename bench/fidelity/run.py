@@ -9,7 +9,6 @@ from functools import partial
 
 import torch
 
-from bench.fidelity.ape import tempered_keys
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
@@ -20,8 +19,7 @@ from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected, TooLarge
-from ragkv.retrieve.embed import embed_question
-from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import Encoder, embed_question
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
@@ -29,8 +27,7 @@ from ragkv.threads import Threads
 from ragkv.tokenizer import Tokenizer
 
 Prefill = Callable[[Sequence[Chunk]], None]
-"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone or
-tempered."""
+"""Makes the KV of chunks, behind the prefix under Kit.keys and, if a method needs it, alone under Kit.alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +121,15 @@ class Run:
             if question.question.line in records:
                 continue
             await asyncio.to_thread(self.prefill, question.chunks)
-            case = await self._case(question)
+            ranked = await asyncio.to_thread(self.ranker.rank, question.question.text, question.chunks)
+            in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))
+            vectors, seconds = await self._vectors(question.question.text)
+            case = Case(question.question, in_file_order, ranked, question.answer_ids, vectors, seconds)
             outcomes = await self.measure.measure(case, self.methods, progress)
             records.add(Record(question.question.line, question.question.id, outcomes))
-            self._forget(question.chunks)
-
-    async def _case(self, tokenized: TokenizedQuestion) -> Case:
-        question = tokenized.question
-        ranked = await asyncio.to_thread(self.ranker.rank, question.text, tokenized.chunks)
-        in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))
-        vectors, seconds = await self._vectors(question.text)
-        return Case(question, in_file_order, ranked, tokenized.answer_ids, vectors, seconds)
+            # KV of thousands of passages would fill a disk, and it is quickly recomputed.
+            for keys in (self.kit.keys, self.kit.alone, *self.kit.variants.values()):
+                self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in question.chunks)
 
     async def _vectors(self, question: str) -> tuple[torch.Tensor | None, float]:
         """The question's vectors and the seconds they took; always asked for anew, so that they take what they take."""
@@ -144,10 +139,3 @@ class Run:
         asking = QuestionVectors(self.measure.engine, self.kit.prompts, Threads("question", 1))
         vectors = await asking.of(question, self.kit.keys)
         return vectors, time.perf_counter() - began
-
-    def _forget(self, chunks: Sequence[Chunk]) -> None:
-        """Delete KV that is no longer needed: that of thousands of passages would fill a disk, and it is quickly
-        recomputed."""
-        kit = self.kit
-        for keys in (kit.keys, kit.alone, tempered_keys(kit.keys), *kit.variants.values()):
-            kit.store.delete(keys.chunk(chunk.token_ids) for chunk in chunks)

@@ -13,8 +13,8 @@ from bench.gpu.plot import can_plot, plot
 from bench.gpu.report import PARTS, GpuReport, Part, basis_of, resumed, tables
 from bench.gpu.run import Run
 from bench.gpu.scale import ON_A_GPU, REHEARSAL
-from bench.measured_code import code_digest, package_versions
 from bench.measuring import check_folder
+from bench.records import code_digest, package_versions
 from bench.ttft import machine
 from ragkv.errors import Rejected
 

@@ -17,7 +17,7 @@ from bench.gpu.scale import RATIOS, Scale
 from bench.gpu.shapes import Shape
 from bench.gpu.streams import StreamRow, Streams
 from bench.serving.engine import Serving, contexts_of
-from bench.serving.report import Mode, Plan, ServeRow
+from bench.serving.load import Mode, Plan, ServeRow
 from bench.ttft import Bench, TtftRow
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Passage

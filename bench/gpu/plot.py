@@ -9,7 +9,7 @@ from bench.gpu.ingestion import IngestRow
 from bench.gpu.loading import LoadRow
 from bench.gpu.report import GpuReport
 from bench.gpu.streams import StreamRow
-from bench.serving.report import ServeRow
+from bench.serving.load import ServeRow
 from bench.ttft import TtftRow
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from bench.gpu.loading import LoadRow
 from bench.gpu.oracle import OracleRow
 from bench.gpu.scale import Scale
 from bench.gpu.streams import StreamRow
-from bench.serving.report import ServeRow
+from bench.serving.load import ServeRow
 from bench.ttft import TtftReport, TtftRow, describe
 from ragkv.errors import Rejected
 from ragkv.files_io import replace_file

@@ -11,8 +11,7 @@ from itertools import pairwise
 import msgspec
 
 from bench.serving.engine import Serving
-from bench.serving.load import Seen, percentile, poisson
-from bench.serving.report import Mode
+from bench.serving.load import Mode, Seen, percentile, poisson
 from ragkv.answer.prompt import Prompt
 from ragkv.engine.protocol import Generate
 from ragkv.errors import Rejected

@@ -10,10 +10,10 @@ from collections import Counter
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from bench.load.hostile import ATTACKS
-from bench.load.wire import NUMBER, Client, Wish, request
-from bench.load.world import World
+from bench.load.wire import NUMBER, Client, Wish, World, request
 
 EVERY_S = 0.25
 """Between two requests of the honest tenant: four a second are below its limit."""
@@ -126,15 +126,10 @@ async def _memory(pid: int, every_s: float) -> list[int]:
     seen = []
     try:
         while True:
-            seen.append(_rss_mib(pid))
+            seen.append(psutil.Process(pid).memory_info().rss // 2**20)
             await asyncio.sleep(every_s)
     except asyncio.CancelledError:
         return seen
-
-
-def _rss_mib(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) // 1024
 
 
 def _server_errors(statuses: dict[str, dict[str, int]]) -> int:

@@ -11,8 +11,7 @@ from itertools import cycle, islice
 
 import msgspec
 
-from bench.load.wire import NUMBER, Client, Wish, request
-from bench.load.world import World
+from bench.load.wire import NUMBER, Client, Wish, World, request
 
 PROSE = "Which of them wrote the first program, and when did her mother marry the poet? "
 WIDE_FILTER = {f"k{i}": list(range(15)) for i in range(64)}
@@ -121,14 +120,10 @@ async def _repeat(wish: Wish, every_s: float, client: Client, until: float, seen
                 status, seconds = await client.send(wish)
         except TimeoutError:
             status, seconds = -1, 0.0
-        seen[wish.name][_named(status)] += 1
+        seen[wish.name][{0: "no answer", -1: "at the end"}.get(status, str(status))] += 1
         at_least = max(every_s, 0.1 if status == 0 else 0.0)
         await asyncio.sleep(max(0.0, at_least - seconds))
     await client.close()
-
-
-def _named(status: int) -> str:
-    return {0: "no answer", -1: "at the end"}.get(status, str(status))
 
 
 if __name__ == "__main__":

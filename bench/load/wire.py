@@ -1,4 +1,4 @@
-"""Just enough of HTTP to send what is wanted, whole or not, at little cost."""
+"""Just enough of HTTP to send what is wanted, whole or not, at little cost. Loads little: attackers begin at once."""
 
 import asyncio
 import itertools
@@ -6,6 +6,17 @@ import random
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+
+import msgspec
+
+
+class World(msgspec.Struct):
+    """Where the service listens, and keys: the honest tenant's, and two of each hostile one."""
+
+    port: int
+    honest: str
+    hostile: list[str]
+
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from ragkv.answer.cite import POLAR, cite
 from ragkv.chunk import Chunk, Passage
 

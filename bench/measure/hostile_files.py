@@ -5,8 +5,9 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 from ingest.parse import parse
 from ingest.parts import ocr_limits
@@ -40,11 +41,11 @@ def overhead(paths: Iterable[Path], parser: Parser) -> None:
         here, inside, equal = [], [], True
         for _ in range(ROUNDS):
             began = time.perf_counter()
-            wanted = _outcome(path)
+            wanted = _outcome(parse, path.name, path.read_bytes())
             here.append(time.perf_counter() - began)
             began = time.perf_counter()
             with path.open("rb") as body:
-                equal = equal and wanted == _outcome_of(parser, path.name, body)
+                equal = equal and wanted == _outcome(parser.parse, path.name, body)
             inside.append(time.perf_counter() - began)
         print(f"| {path.name} | {_median(here):.1f} | {_median(inside):.1f} | {equal} |", flush=True)
 
@@ -80,16 +81,9 @@ def _read(parser: Parser, name: str, body: bytes) -> tuple[float, str]:
         return time.perf_counter() - began, outcome
 
 
-def _outcome(path: Path) -> object:
+def _outcome(read: Callable[[str, Any], object], name: str, body: object) -> object:
     try:
-        return parse(path.name, path.read_bytes())
-    except Rejected as refusal:
-        return str(refusal)
-
-
-def _outcome_of(parser: Parser, name: str, body) -> object:
-    try:
-        return parser.parse(name, body)
+        return read(name, body)
     except Rejected as refusal:
         return str(refusal)
 

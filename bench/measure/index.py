@@ -27,10 +27,9 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from ragkv.retrieve.index import Index
+from ragkv.retrieve.index import Index, Point, Vectors
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.vectors import Point, Vectors
 
 DIM = 384
 BATCH = 5000

@@ -110,7 +110,9 @@ def main() -> None:
             _wait(plan, parts.database, killer, began)
             faults = list(_faults(plan, uploaded, parts.database, parts.files, parts.kv_store, parts.prefixes, client))
             seconds = time.monotonic() - began
-            _say(f"{_ready(parts.database)} of {plan.documents} ready, {killer.kills} workers killed, {seconds:.0f} s")
+            _say(
+                f"{_statuses(parts.database).get('ready', 0)} of {plan.documents} ready, {killer.kills} workers killed, {seconds:.0f} s"
+            )
     for fault in faults:
         _say(f"FAULT: {fault}")
     sys.exit(bool(faults))
@@ -240,10 +242,6 @@ def _unfound(plan: Plan, uploaded: Uploaded, client: httpx.Client) -> Iterator[s
         found = [one["document_id"] for one in passages].count(uploaded.ids.get(number, ""))
         if found != 1:
             yield f"document {number} is found {found} times"
-
-
-def _ready(database: Database) -> int:
-    return _statuses(database).get("ready", 0)
 
 
 def _statuses(database: Database) -> dict[str, int]:

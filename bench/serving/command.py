@@ -1,20 +1,21 @@
 """`ragkv bench serve`: many questions at once, to a separate engine or to a running service."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import httpx
+import msgspec
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from bench.api import client_of
-from bench.measuring import check_folder, check_policy, json_option, write_report
+from bench.api import client_of, streamed
+from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Serving, contexts_of
-from bench.serving.report import MODES, Mode, Plan, ServeReport, ServeRow
-from bench.serving.service import Asking
+from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
@@ -64,7 +65,6 @@ def serve(
     Modes take turns. An engine of its own answers about contexts drawn from the default collection; a running service
     is asked your questions, stitched and in full, and uses what its own caches hold.
     """
-    check_folder("--json", json_file)
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
     if url is None:
         with opened_parts(Parts.prepare) as parts:
@@ -76,8 +76,7 @@ def serve(
     else:
         report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, texts, plan)))
     Console().print(_table(report))
-    if json_file is not None:
-        write_report(report, json_file)
+    write_report(report, json_file)
 
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
@@ -125,3 +124,32 @@ def _table(report: ServeReport) -> Table:
 
 def _figures(seconds: Iterable[float | None], times: float, decimals: int) -> str:
     return ", ".join("-" if value is None else f"{value * times:.{decimals}f}" for value in seconds)
+
+
+class Asking:
+    """A running service, asked the questions in turn. Each is asked as if it were new: no earlier answer serves."""
+
+    def __init__(self, client: httpx.AsyncClient, questions: Sequence[str]) -> None:
+        self._client = client
+        self._questions = questions
+        self._prompt_tokens: list[int] = []
+
+    async def measure(self, plan: Plan, progress: Callable[[Mode], None]) -> list[ServeRow]:
+        """A row a mode. The warm-up asks each question once: the passages of each are then known to the engine in
+        either mode, as far as its own cache holds them."""
+        asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
+        seen = await measure(asks, plan, len(self._questions), progress)
+        tokens = sum(self._prompt_tokens) // max(len(self._prompt_tokens), 1)
+        return [row_of(mode, outcomes, plan, tokens) for mode, outcomes in seen.items()]
+
+    def ask(self, mode: Mode, answer_tokens: int) -> Ask:
+        async def asked(number: int) -> AsyncGenerator[object, None]:
+            question = self._questions[number % len(self._questions)]
+            body: dict[str, Any] = {"question": question, "mode": mode, "max_tokens": answer_tokens}
+            async for name, data in streamed(self._client, body | {"stream": True, "answer_cache": False}):
+                if name == "done":
+                    self._prompt_tokens.append(msgspec.json.decode(data)["usage"]["prompt"])
+                else:
+                    yield data
+
+        return asked

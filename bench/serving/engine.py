@@ -6,8 +6,7 @@ import uuid
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
-from bench.serving.load import Ask
-from bench.serving.report import Mode, Plan, ServeRow, measure, row_of
+from bench.serving.load import Ask, Mode, Plan, ServeRow, measure, row_of
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute

@@ -13,7 +13,7 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import check_folder, json_option, write_report
+from bench.measuring import json_option, write_report
 from bench.plan import figures, measured_bandwidths, measured_prefill
 from bench.tiers.costs import Bandwidths, Costs
 from bench.tiers.question_log import exported_log, logged, retrieved
@@ -30,7 +30,6 @@ from ragkv.service.planning.plan import DISK, MEMORY, TIERS, Device, by_name
 from ragkv.service.planning.shape import shape_of
 from ragkv.settings import Settings
 
-_OBJECT_STORE = TIERS[-1].name
 _SHARE = click.FloatRange(0, 1, min_open=True)
 _CAPTION = (
     "mean, p95: seconds to load or compute a request's chunks; gain: of the mean, over the first policy. belady: evicts what is used "
@@ -42,7 +41,7 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     """bandwidths: GB a second."""
 
     model: str
-    bandwidths: dict[str, float | None]
+    bandwidths: dict[str, float]
     workloads: list[Report]
 
 
@@ -87,12 +86,6 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     type=click.FloatRange(0, min_open=True),
     help="Half-life of a use in seconds.  [default: half of the budget's share of the trace's time]",
 )
-@click.option("--chains", is_flag=True, help="A chunk is of use only behind those before it, as in a prefix cache.")
-@click.option(
-    "--object-store",
-    is_flag=True,
-    help="Put an object store with every chunk behind the disk; load from it where that is faster than computing.",
-)
 @click.option("--model", help="Name, folder or config file, as for `ragkv plan`.  [default: the served model]")
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), help="Prefill rate, tokens a second.  [default: an H100's]"
@@ -123,7 +116,6 @@ def tiers(
     The host's chunks are on disk too. A chunk that is in neither is computed where it stands in the prompt, and
     written.
     """
-    check_folder("--json", json_file)
     policies = policies or list(reversed(EVICTION))
     for name in policies:
         known_policy(name)
@@ -132,7 +124,7 @@ def tiers(
     workloads += _asked(options["exports"], options["collections"], options["tenant"])
     workloads += [zipf(exponent, *size) for exponent in exponents or ([] if workloads else [1.0])]
     bandwidth = figures("--bandwidth", bandwidths)
-    costs = _costs(model, options["rate"], bandwidth, measure=measure, object_store=options["object_store"])
+    costs = _costs(model, options["rate"], bandwidth, measure=measure)
     reports = []
     console = Console(stderr=True)
     with progress_bars(console) as progress:
@@ -142,11 +134,10 @@ def tiers(
         for workload in workloads:
             progress.update(task, description=workload.name)
             shares = (options["budget"], options["host"], options["int4"])
-            trial = Trial(workload, costs, *shares, half_life_s=options["half_life"], in_chains=options["chains"])
+            trial = Trial(workload, costs, *shares, half_life_s=options["half_life"])
             reports.append(trial.run(policies, lambda: progress.advance(task)))
-    if json_file is not None:
-        report = TiersReport(model=costs.shape.name, bandwidths=asdict(costs.bandwidths), workloads=reports)
-        write_report(report, json_file)
+    report = TiersReport(model=costs.shape.name, bandwidths=asdict(costs.bandwidths), workloads=reports)
+    write_report(report, json_file)
     for replayed in reports:
         _show(replayed, Console())
 
@@ -172,9 +163,7 @@ def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> 
     return workloads
 
 
-def _costs(
-    model: str | None, rate: float | None, bandwidth: dict[str, float], *, measure: bool, object_store: bool
-) -> Costs:
+def _costs(model: str | None, rate: float | None, bandwidth: dict[str, float], *, measure: bool) -> Costs:
     if measure and model is not None:
         raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
     if model is None:
@@ -187,8 +176,7 @@ def _costs(
     gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, bandwidth, {})}
     if min(gb_s.values()) <= 0:
         raise Rejected("bandwidths must be above 0")
-    remote = gb_s[_OBJECT_STORE] if object_store else None
-    return Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK], remote))
+    return Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK]))
 
 
 def _show(report: Report, console: Console) -> None:

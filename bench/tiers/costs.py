@@ -13,11 +13,10 @@ MEASURED_TOKENS = 2048
 
 @dataclass(frozen=True, slots=True)
 class Bandwidths:
-    """GB a second of each tier. remote: of an object store behind the disk that keeps everything; None without one."""
+    """GB a second of each tier."""
 
     host: float
     disk: float
-    remote: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,18 +44,15 @@ class Costs:
     def reads(self, request: Request, workload: Workload, sizes: Mapping[str, int]) -> list[Read]:
         """The chunks of a request where they stand in its prompt. Behind a longer context a token attends to more, and
         costs more."""
-        parts, start = [], 0
+        reads, start = [], 0
         for chunk in request.chunks:
             end = start + workload.tokens[chunk]
-            parts.append(self._read(chunk, sizes[chunk], self._prefill_s(end) - self._prefill_s(start)))
+            compute_s, gigabytes = self._prefill_s(end) - self._prefill_s(start), sizes[chunk] / 1e9
+            disk_s = min(compute_s, gigabytes / self.bandwidths.disk)
+            host_s = min(disk_s, gigabytes / self.bandwidths.host)
+            reads.append(Read(chunk, sizes[chunk], host_s, disk_s, compute_s))
             start = end
-        return parts
-
-    def _read(self, chunk: str, num_bytes: int, computed_s: float) -> Read:
-        remote = self.bandwidths.remote
-        compute_s = computed_s if remote is None else min(computed_s, num_bytes / remote / 1e9)
-        disk_s = min(compute_s, num_bytes / self.bandwidths.disk / 1e9)
-        return Read(chunk, num_bytes, min(disk_s, num_bytes / self.bandwidths.host / 1e9), disk_s, compute_s)
+        return reads
 
     def _prefill_s(self, tokens: int) -> float:
         work = self.shape.flops_per_token(MEASURED_TOKENS)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from bench.tiers.workload import Request, Workload
 from ragkv.answer.service import in_prompt_order
 from ragkv.chunk import Passage

@@ -30,28 +30,20 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tier:
-    """Entries within a budget of bytes.
+    """Entries within a budget of bytes."""
 
-    in_chains: a chunk is of use only behind the one before it, so that it goes first, whatever the policy says.
-    """
-
-    def __init__(self, budget: int, policy: EvictionPolicy, *, in_chains: bool = False) -> None:
+    def __init__(self, budget: int, policy: EvictionPolicy) -> None:
         self.entries: dict[str, Entry] = {}
-        self._budget, self._policy, self._in_chains = budget, policy, in_chains
+        self._budget, self._policy = budget, policy
         self._used = 0
         self._ranks: dict[str, tuple[float, int]] = {}
         self._heap: list[tuple[float, int, str]] = []
         self._touches = 0
-        self._before: dict[str, str] = {}
-        self._behind = Counter[str]()
 
-    def put(self, entry: Entry, parent: str | None = None) -> None:
-        """Add an entry, or note its use. parent: the chunk that it stands behind."""
+    def put(self, entry: Entry) -> None:
+        """Add an entry, or note its use."""
         if entry.key not in self.entries:
             self._used += entry.num_bytes
-            if self._in_chains and parent is not None:
-                self._before[entry.key] = parent
-                self._behind[parent] += 1
         self.entries[entry.key] = entry
         self._touches += 1
         self._ranks[entry.key] = rank = (self._policy.worth(entry), self._touches)
@@ -60,26 +52,16 @@ class Tier:
     def evict(self) -> Iterator[str]:
         """Remove what is worth least until the rest is within the budget."""
         while self._used > self._budget:
-            key = self._first_of_all()
-            self.remove(key)
-            yield key
+            worth, touch, key = heapq.heappop(self._heap)
+            if self._ranks.get(key) == (worth, touch):  # neither removed nor used since
+                self.remove(key)
+                yield key
 
     def remove(self, key: str) -> None:
         """Remove one, if it is there."""
-        if (entry := self.entries.pop(key, None)) is None:
-            return
-        self._used -= entry.num_bytes
-        self._ranks.pop(key, None)
-        if (parent := self._before.pop(key, None)) is not None:
-            self._behind[parent] -= 1
-            if not self._behind[parent] and parent in self._ranks:  # it may go now
-                heapq.heappush(self._heap, (*self._ranks[parent], parent))
-
-    def _first_of_all(self) -> str:
-        while True:
-            worth, touch, key = heapq.heappop(self._heap)
-            if self._ranks.get(key) == (worth, touch) and not self._behind[key]:
-                return key
+        if (entry := self.entries.pop(key, None)) is not None:
+            self._used -= entry.num_bytes
+            self._ranks.pop(key, None)
 
 
 @dataclass(slots=True)
@@ -99,7 +81,6 @@ class Replay:
     host: Tier
     disk: Tier
     half_life_s: float
-    in_chains: bool = False
     _pasts: dict[str, _Past] = field(default_factory=dict)
     _hits: Counter[str] = field(default_factory=Counter)
     _bytes: Counter[str] = field(default_factory=Counter)
@@ -107,21 +88,17 @@ class Replay:
 
     def request(self, now: float, reads: Sequence[Read]) -> None:
         """Get the chunks of one request, then keep them."""
-        seconds, is_whole = 0.0, True
+        seconds = 0.0
         for read in reads:
-            tier = (
+            where = (
                 "host" if read.chunk in self.host.entries else "disk" if read.chunk in self.disk.entries else "compute"
             )
-            where = tier if is_whole else "compute"
-            is_whole = where != "compute" or not self.in_chains
             self._hits[where] += 1
             self._bytes["computed" if where == "compute" else "loaded"] += read.num_bytes
             seconds += getattr(read, f"{where}_s")
         self._seconds.append(seconds)
-        parent = None
         for read in reads:
-            self._keep(read, now, parent)
-            parent = read.chunk
+            self._keep(read, now)
         for key in self.disk.evict():
             self.host.remove(key)
         for _ in self.host.evict():
@@ -139,7 +116,7 @@ class Replay:
             written_bytes=self._bytes["written"],
         )
 
-    def _keep(self, read: Read, now: float, parent: str | None) -> None:
+    def _keep(self, read: Read, now: float) -> None:
         """In a tier, what a read of the next one would take is what an entry saves."""
         if read.chunk not in self.disk.entries:
             self._bytes["written"] += read.num_bytes
@@ -148,4 +125,4 @@ class Replay:
         past.uses += 1
         past.compute_s += (read.compute_s - past.compute_s) / past.uses
         for tier, saved_s in ((self.disk, past.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
-            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until), parent)
+            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until))

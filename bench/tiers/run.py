@@ -1,18 +1,77 @@
-"""A workload through the tiers under each policy, compared with the best that could be reached."""
+"""A workload through the tiers under each policy, compared with the best that knowledge of future requests allows."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import msgspec
 
-from bench.tiers.clairvoyant import Belady, lower_bound, next_uses
 from bench.tiers.costs import Costs, Read
 from bench.tiers.replay import Outcome, Replay, Tier
 from bench.tiers.workload import Workload
-from ragkv.kv.eviction import EvictionPolicy, known_policy
+from ragkv.kv.eviction import Entry, EvictionPolicy, known_policy
 from ragkv.kv.format import KVFormat, share_of
+
+
+@dataclass(slots=True)
+class Belady:
+    """Evicts what is used again latest (MIN, Belady 1966): the most hits that can be had if chunks are equal in bytes.
+
+    Where they are not, or cost unequal seconds, it is a strong rival and no optimum: finding that one is NP-hard.
+    `lower_bound` holds always. It is told before each use of a chunk, tier by tier, when the next one is.
+    """
+
+    next_use: dict[str, float] = field(default_factory=dict)
+
+    def worth(self, entry: Entry) -> float:
+        return -self.next_use[entry.key]
+
+
+def next_uses(requests: Sequence[Sequence[str]]) -> list[list[float]]:
+    """For each chunk of each request, the number of the next request that reads it; infinity if there is none."""
+    upcoming: dict[str, int] = {}
+    reads = []
+    for number in reversed(range(len(requests))):
+        reads.append([upcoming.get(chunk, float("inf")) for chunk in requests[number]])
+        upcoming |= dict.fromkeys(requests[number], number)
+    return reads[::-1]
+
+
+def lower_bound(requests: Sequence[Sequence[Read]], host_bytes: int, disk_bytes: int) -> float:
+    """Mean seconds of a request that no policy can be below, for chunks of any bytes and costs.
+
+    Keeping a chunk from one use to the next takes its bytes for that many requests, and saves seconds. All bytes of a
+    tier over all requests are given to those that save most for what they take, the last in part: the relaxation PFOO-L
+    of Berger, Beckmann and Harchol-Balter (SIGMETRICS 2018), with seconds for hits, once for the disk and once for what
+    the host saves beyond.
+    """
+    on_disk: list[tuple[float, float]] = []
+    in_host: list[tuple[float, float]] = []
+    last: dict[str, int] = {}
+    total = 0.0
+    for number, reads in enumerate(requests):
+        for read in reads:
+            total += read.compute_s
+            if read.chunk in last:
+                cost = float(read.num_bytes * (number - last[read.chunk]))
+                on_disk.append((read.compute_s - read.disk_s, cost))
+                in_host.append((read.disk_s - read.host_s, cost))
+            last[read.chunk] = number
+    gaps = len(requests) - 1
+    return (total - _most(on_disk, disk_bytes * gaps) - _most(in_host, host_bytes * gaps)) / len(requests)
+
+
+def _most(items: list[tuple[float, float]], room: float) -> float:
+    """The fractional knapsack: the most that (value, weight) items give within a weight."""
+    value = 0.0
+    for worth, weight in sorted(items, key=lambda item: item[0] / item[1], reverse=True):
+        value += worth * min(1.0, room / weight)
+        room -= weight
+        if room <= 0:
+            break
+    return value
+
 
 BELADY = "belady"
 
@@ -35,8 +94,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 @dataclass(frozen=True)
 class Trial:
     """budget: bytes of host and disk together, as a share of the corpus; host: the host's part of them. int4: share of
-    chunks in that format, the others are in bf16. in_chains: a chunk is of use only behind those before it, as in a
-    prefix cache."""
+    chunks in that format, the others are in bf16."""
 
     workload: Workload
     costs: Costs
@@ -44,7 +102,6 @@ class Trial:
     host: float
     int4: float = 0.0
     half_life_s: float | None = None
-    in_chains: bool = False
 
     @cached_property
     def reads(self) -> list[list[Read]]:
@@ -73,8 +130,7 @@ class Trial:
         policies = {name: known_policy(name).make(half_life_s) for name in names}
 
         def replay(policy: EvictionPolicy) -> Replay:
-            in_host, on_disk = (Tier(size, policy, in_chains=self.in_chains) for size in (host, disk))
-            return Replay(in_host, on_disk, half_life_s, self.in_chains)
+            return Replay(Tier(host, policy), Tier(disk, policy), half_life_s)
 
         outcomes = [self._replayed(name, replay(policy), None, advance) for name, policy in policies.items()]
         belady = Belady()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from bench.jsonl import read_lines
+from bench.measuring import read_lines
 from ragkv.errors import Rejected
 
 BLOCK_TOKENS = 512

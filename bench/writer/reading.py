@@ -5,7 +5,7 @@ reach the writer through the keys and values alone: the reader's weights are nev
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Protocol
@@ -47,13 +47,6 @@ class Writing(Protocol):
     """The model with its writer: `disabled()` switches the writer off for the block."""
 
     def disabled(self) -> AbstractContextManager[Any]: ...
-
-
-class NoWriter:
-    """The plain model as a writer."""
-
-    def disabled(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
 
 class Reader(PrefixedModel):

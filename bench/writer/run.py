@@ -13,7 +13,6 @@ from bench.writer.division import digest_of, divide, read_record, write_record
 from bench.writer.evaluate import evaluate
 from bench.writer.reading import Reader
 from bench.writer.samples import SIZES, Sample, Samples
-from bench.writer.settle import settle
 from bench.writer.train import Course, Tokens, Trainer
 from bench.writer.trainable import RANK, TrainableAdapter
 from ragkv.chunk import Chunk
@@ -21,10 +20,34 @@ from ragkv.errors import NotFound, Rejected
 from ragkv.ids import utc_now
 from ragkv.models import public_name
 from ragkv.prefill.prefixed import load_model
-from ragkv.prefill.writer import Card, Gate, read_whole, write_card
+from ragkv.prefill.writer import MAX_ONE_CHUNK_KL, Card, Gate, read_whole, write_card
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
+
+STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6)
+MARGIN = 0.8
+"""Share of the gate's limit for one chunk that may be used up: the gate measures on other contexts."""
+
+
+def settle(
+    trainer: Trainer, adapter: TrainableAdapter, progress: Callable[[float], None] = lambda strength: None
+) -> float:
+    """Keep a share of what an adapter was trained to change: weights between the plain model's and the trained ones
+    (WiSE-FT, Wortsman et al., arXiv 2109.01903, section 3) are often as good on what was trained and better elsewhere.
+    A chunk that is asked for alone shows it: its distance from full prefill falls with the square of the strength,
+    while that of several chunks hardly changes near 1.
+
+    Give an adapter the greatest strength at which one chunk alone of the validation samples passes the gate with a
+    margin, or the least. Returns it. `progress` is called with each before it is tried."""
+    for strength in STRENGTHS if trainer.samples else STRENGTHS[:1]:
+        progress(strength)
+        with adapter.at_strength(strength):
+            if trainer.validate(alone=True).kl < MARGIN * MAX_ONE_CHUNK_KL:
+                break
+    adapter.weaken(strength)
+    return strength
+
 
 VALIDATION = 12
 EVERY = 40

@@ -128,7 +128,8 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     counts = Counter(term for sentence in candidates for term in sentence.all_terms)
     most = math.log1p(len(candidates))
     rarity = {term: math.log1p(len(candidates) / count) / most for term, count in counts.items()}
-    question_weights = _weights(question, rarity, languages)
+    strengths = _strengths(question, languages)
+    question_weights = _Weights({term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()})
     work = sum(SENTENCE_WORK + len(sentence.all_terms) for sentence in candidates)  # that one statement takes
     affordable = max(WORK // work, 1) if work else 0
     return tuple(
@@ -253,11 +254,6 @@ def _citation(answer: Place, sentence: _Sentence) -> Citation:
         page_label=chunk.page_label_at(start),
         outdated=chunk.outdated,
     )
-
-
-def _weights(text: str, rarity: Mapping[str, float], languages: _Languages) -> _Weights:
-    strengths = _strengths(text, languages)
-    return _Weights({term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()})
 
 
 def _strengths(text: str, languages: _Languages) -> dict[str, float]:

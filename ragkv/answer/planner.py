@@ -14,10 +14,9 @@ from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, total_tokens
-from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
 from ragkv.stitch.located import LocatedKV, LocatedPassage, RemoteSizes, locate
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
-from ragkv.stitch.policies import POLICIES
+from ragkv.stitch.policies import DEFAULT_CHOICE, POLICIES, Choice
 from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
 
 
@@ -64,9 +63,10 @@ class Planner:
         if budget >= context:
             return stitched(prompt.chunks)
         if POLICIES[recompute.policy].in_engine:
-            selection = EngineSelection(
-                recompute.policy, budget / context, recompute.block_size, _topic(prompt), self._choice
-            )
+            # What a policy in the engine may have looked at: the question as it stands in the prompt.
+            question_ids = prompt.token_ids[prompt.question.start : prompt.question.end]
+            topic = hashlib.sha256(repr(question_ids).encode()).hexdigest()
+            selection = EngineSelection(recompute.policy, budget / context, recompute.block_size, topic, self._choice)
             return stitched((), selection if budget else None)
         looks = POLICIES[recompute.policy].needs_question_vectors
         chunks = (
@@ -100,9 +100,3 @@ def _name_of(names: Sequence[str]) -> str:
     if len(set(names)) == 1:
         return names[0]
     return hashlib.sha256("|".join(names).encode()).hexdigest() if names else ""
-
-
-def _topic(prompt: Prompt) -> str:
-    """Names the question as it stands in the prompt: what a policy in the engine may have looked at."""
-    question_ids = prompt.token_ids[prompt.question.start : prompt.question.end]
-    return hashlib.sha256(repr(question_ids).encode()).hexdigest()

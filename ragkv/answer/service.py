@@ -15,20 +15,19 @@ import torch
 from ragkv.answer.cite import cite
 from ragkv.answer.history import question_in_prompt, search_query
 from ragkv.answer.incoming import IncomingKV
-from ragkv.answer.limits import check_question
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.question import Answer, Delta, Question, Timings, Usage
+from ragkv.answer.question import Answer, Delta, Question, Timings, Usage, check_question
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recompute, Recomputing
-from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
 from ragkv.errors import NotFound, RagKVError, TooLarge, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.observe import traces
+from ragkv.retrieve.retriever import Searcher
 from ragkv.settings import PassageOrder
 from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import EXACT, StitchPlan

@@ -11,8 +11,7 @@ from rich.table import Table
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import shown
-from ragkv.kv.compression import MOST, CompressionMethod
-from ragkv.kv.rule import KVWhen
+from ragkv.kv.rule import MOST, CompressionMethod, KVWhen
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
 from ragkv.service.base.tenants import collection_ref

@@ -29,8 +29,7 @@ from ragkv.connector.under_way import Done, UnderWay
 from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for, tag_of
 from ragkv.errors import Rejected
 from ragkv.kv.host import HostCache
-from ragkv.kv.layout import Layout, layout_of
-from ragkv.kv.shard import Shard
+from ragkv.kv.layout import Layout, Shard, layout_of
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, merge, total_tokens
 from ragkv.threads import end_with_parent

@@ -17,7 +17,7 @@ from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionM
 
 from ragkv.connector.ranks import Ranks
 from ragkv.errors import Unsupported
-from ragkv.kv.rope import are_angles_of
+from ragkv.kv.families import are_angles_of
 from ragkv.span import Span
 
 

@@ -7,7 +7,7 @@ the second layer's fresh keys are held against the stitched ones, and the tokens
 every layer.
 
 `question` lets the question choose, after ProphetKV (arXiv 2602.02579, section 4): its tokens run through the model in
-place, over the stitched KV, as far as the last layer that chooses (`stitch.choosing`), and the tokens that its last
+place, over the stitched KV, as far as the last layer that chooses (`stitch.policies`), and the tokens that its last
 queries attend to are recomputed. That costs a few tens of tokens; the context is not run. Which layers, queries and
 blocks serve best was measured here (docs/BENCHMARKS.md).
 """

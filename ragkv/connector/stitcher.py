@@ -17,8 +17,7 @@ from ragkv.engine.wire import WireReport
 from ragkv.errors import Unsupported
 from ragkv.kv.file import StoredKV, name_of_kept
 from ragkv.kv.host import HostCache
-from ragkv.kv.layout import Layout
-from ragkv.kv.shard import Shard
+from ragkv.kv.layout import Layout, Shard
 from ragkv.span import Span, merge, split, total_tokens
 from ragkv.stitch.plan import PlacedChunk
 

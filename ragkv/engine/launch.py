@@ -11,8 +11,7 @@ import torch
 from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
 from ragkv.errors import Rejected
-from ragkv.kv.layout import Layout, computed_in
-from ragkv.kv.shard import Shard
+from ragkv.kv.layout import Layout, Shard, computed_in
 from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.settings import Settings
 from ragkv.urls import is_loopback

@@ -18,9 +18,8 @@ from ragkv.engine.sampling import Sampling
 from ragkv.errors import Rejected, Unavailable
 from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
-from ragkv.stitch.choosing import DEFAULT_CHOICE, MAX_LAYERS, Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
-from ragkv.stitch.policies import POLICIES
+from ragkv.stitch.policies import DEFAULT_CHOICE, MAX_LAYERS, POLICIES, Choice
 
 PARAM = "ragkv"
 MAX_NAME_CHARS = 64

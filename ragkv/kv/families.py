@@ -2,13 +2,15 @@
 
 A family is one value of `model_type` in a config.json. It is served once a tiny random model of it was held to full
 prefill (tests/engine/test_families.py, docs/MODELS.md); what was not held to it is refused. What makes a model wrong
-can also be a setting: each is refused with its reason.
+can also be a setting: each is refused with its reason. The engine's rotations are compared with Transformers' as well.
 """
 
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from transformers import PretrainedConfig
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 FAMILIES = frozenset({
     "apertus", "cohere", "ernie4_5", "gemma", "glm4", "glm4_moe", "granite", "granitemoe", "granitemoeshared", "llama",
@@ -99,3 +101,31 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     ),
     (lambda c: c.model_type not in FAMILIES, "its family has not been tested against full prefill"),
 )
+
+
+_COMPARED_POSITIONS = 4096
+"""At far greater ones float32 is too coarse."""
+_ANGLE_TOLERANCE = 0.006  # bfloat16 rounds what is above 1 by 0.004
+
+
+def are_angles_of(config: PretrainedConfig, table: torch.Tensor) -> bool:
+    """Whether a table of cosines and then sines, [positions, rotated dimensions], holds what Transformers turns this
+    model's queries and keys by."""
+    frequencies, scale = _frequencies(config)
+    seen = table[:_COMPARED_POSITIONS].float().cpu()
+    angles = torch.arange(len(seen), dtype=torch.float32)[:, None] * frequencies.cpu()
+    expected = torch.cat((angles.cos(), angles.sin()), dim=-1) * scale
+    return seen.shape == expected.shape and torch.allclose(seen, expected, rtol=0, atol=_ANGLE_TOLERANCE)
+
+
+def _frequencies(config: PretrainedConfig) -> tuple[torch.Tensor, float]:
+    """Angle a position of every pair of rotated dimensions, [pairs] float32, and the factor on all cosines and
+    sines."""
+    rope = config.rope_parameters
+    kind = rope.get("rope_type", "default")
+    if kind != "default":
+        frequencies, scale = ROPE_INIT_FUNCTIONS[kind](config)
+        return frequencies, scale
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    size = int(head_dim * rope.get("partial_rotary_factor", 1.0))
+    return rope["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float32) / size), 1.0

@@ -9,9 +9,9 @@ from itertools import product
 
 import numpy as np
 
-from ragkv.kv.compression import Compression
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import LAYOUT_VERSION
+from ragkv.kv.rule import Compression
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,35 @@ collection's overrides."""
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.format import KVFormat
+
+
+class CompressionMethod(StrEnum):
+    """Compression within a chunk: KV is kept of the tokens that score highest, the others are left out of the prompt.
+    The functions are in `ragkv.prefill.methods`. none: all tokens stay."""
+
+    NONE = "none"
+    STREAMING = "streaming"
+    H2O = "h2o"
+    SNAPKV = "snapkv"
+    LAQ = "laq"
+
+
+COMPRESSING = tuple(method for method in CompressionMethod if method is not CompressionMethod.NONE)
+LEAST, MOST = 0.01, 0.99
+"""Bounds of a keep ratio, which has two decimals."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compression:
+    """A method that leaves tokens out, and the share of each chunk's tokens that it keeps, in (0, 1)."""
+
+    method: str
+    keep: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.keep:g}"
 
 
 class KVWhen(StrEnum):

@@ -18,7 +18,10 @@ from ragkv.errors import Rejected
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
-__all__ = ("Attributes", "Span", "SpanKind", "continued", "exporting", "failed", "headers", "opened", "span")
+
+from ragkv.observe import logs
+
+__all__ = ("Attributes", "Span", "SpanKind", "cause", "continued", "exporting", "failed", "headers", "opened", "span")
 
 Attributes = Mapping[str, str | bool | int | float | Sequence[str]]
 
@@ -124,3 +127,12 @@ def _provider(endpoint: str, process: str) -> "TracerProvider":
         )
     )
     return provider
+
+
+CAUSE_HEADER = "ragkv_request_id"
+
+
+def cause() -> dict[str, str]:
+    """The request and the trace that what happens now belongs to, as headers; none outside of any."""
+    request_id = logs.request_id()
+    return headers() | ({CAUSE_HEADER: request_id} if request_id else {})

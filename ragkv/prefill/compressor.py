@@ -9,9 +9,9 @@ import torch
 
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.ids import batched
-from ragkv.kv.compression import Compression
 from ragkv.kv.file import PlainKV, StoredKV, block_means
 from ragkv.kv.layout import Layout
+from ragkv.kv.rule import Compression
 from ragkv.prefill.methods import CUE, METHODS, kept_tokens
 from ragkv.prefill.prefixed import load_model
 from ragkv.prefill.view import ChunkView, Watcher

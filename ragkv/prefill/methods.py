@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ragkv.kv.compression import COMPRESSING, Compression, CompressionMethod
+from ragkv.kv.rule import COMPRESSING, Compression, CompressionMethod
 from ragkv.prefill.view import ChunkView
 from ragkv.stitch.select import causal_attention_weights
 

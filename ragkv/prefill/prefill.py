@@ -79,7 +79,10 @@ class Prefiller:
     def _written(self, writer: "Adapter", prefix_ids: Sequence[int], chunks: Sequence[Sequence[int]]) -> list[PlainKV]:
         """`prefill` with a writer: its weights run the chunks over a cache of the plain model's prefix."""
         if self._plain is None:
-            self._plain = self._prefilled_plainly(writer, prefix_ids)
+            cache = DynamicCache()
+            with writer.disabled(), self._capture.recorded() as captured:
+                self._model.base_model(padded([prefix_ids], self._model.device), past_key_values=cache)
+            self._plain = _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), cache)
             writer.merge()  # several times faster than beside the weights
         plain = self._plain
         assert plain.prefix_ids == tuple(prefix_ids), "the plain weights are gone: one prefix a prefiller"
@@ -90,12 +93,6 @@ class Prefiller:
         with self._capture.recorded() as captured:
             self._model.base_model(padded(chunks, self._model.device), past_key_values=cache)
         return [plain.prefix, *(self._cut(captured, row, 0, len(chunk)) for row, chunk in enumerate(chunks))]
-
-    def _prefilled_plainly(self, writer: "Adapter", prefix_ids: Sequence[int]) -> "_Plain":
-        cache = DynamicCache()
-        with writer.disabled(), self._capture.recorded() as captured:
-            self._model.base_model(padded([prefix_ids], self._model.device), past_key_values=cache)
-        return _Plain(tuple(prefix_ids), self._cut(captured, 0, 0, len(prefix_ids)), cache)
 
     def _cut(self, captured: Captured, row: int, start: int, end: int) -> PlainKV:
         """One sequence's tokens [start, end) out of a batch."""

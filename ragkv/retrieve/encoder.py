@@ -1,4 +1,4 @@
-"""Text to unit vectors, with a sentence-transformers model from a local folder.
+"""Text to unit vectors, with a sentence-transformers model from a local folder; vectors of chunks and questions.
 
 sentence-transformers takes seconds to import: only the process that loads an encoder pays.
 """
@@ -16,6 +16,12 @@ from ragkv.ids import batched
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+
+from collections.abc import Sequence
+
+from ragkv.retrieve import sparse
+from ragkv.retrieve.index import Vectors
 
 BATCH = 32
 
@@ -84,3 +90,22 @@ class Encoder:
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+def embed_chunks(
+    encoder: Encoder, chunks: Sequence[tuple[str, str]], progress: TextProgress | None = None
+) -> list[Vectors]:
+    """Vectors of a document's chunks, (title, text) each, as they are searched for."""
+    texts = [search_text(title, text) for title, text in chunks]
+    dense = encoder.encode(texts, progress)
+    return [Vectors(row, *terms) for row, terms in zip(dense, sparse.document_vectors(texts), strict=True)]
+
+
+def embed_question(encoder: TextEncoder, question: str) -> Vectors:
+    """Vectors to search with."""
+    return Vectors(encoder.encode([question])[0], *sparse.query_vector(question))
+
+
+def search_text(title: str, text: str) -> str:
+    """A chunk is found by its title as well as its text."""
+    return f"{title}\n{text}"

@@ -1,20 +1,43 @@
-"""Interface of a search index, in this process's memory or on a Qdrant server."""
+"""Interface of a search index, in this process's memory or on a Qdrant server; its entries, hits and their fusion."""
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.retrieve.vectors import Point, Vectors
-
 DEPTH = 50
 """Candidates that each of the two searches hands to the fusion."""
+
+FUSION_CONSTANT = 2
+"""Reciprocal rank fusion, with Qdrant's constant: rank r, from 0, counts 1 / (FUSION_CONSTANT + r)."""
 
 SearchMode = Literal["hybrid", "dense", "sparse"]
 
 DocumentIds = frozenset[str]
+
+T = TypeVar("T", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """`dense`: [dim] float32 of unit length. `indices`, `values`: sparse BM25 term weights, IDF left to the index."""
+
+    dense: NDArray[np.float32]
+    indices: NDArray[np.uint32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One chunk's entry in the index."""
+
+    chunk_id: str
+    document_id: str
+    title: str
+    vectors: Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +118,23 @@ class Index(Protocol):
     ) -> Mapping[str, NDArray[np.float32]]:
         """Dense vectors, [dim] float32 of unit length each, of those chunks that the collection holds."""
         ...
+
+
+def fused(orders: Iterable[Sequence[T]]) -> list[tuple[T, float]]:
+    """Items of all rankings, best first, each with its score:
+    the sum of 1 / (FUSION_CONSTANT + its rank) in each order.
+
+    Equal ones in the order in which they come up. Cormack, Clarke and Büttcher, SIGIR 2009.
+    """
+    scores: dict[T, float] = defaultdict(float)
+    for order in orders:
+        for rank, item in enumerate(order):
+            scores[item] += 1 / (FUSION_CONSTANT + rank)
+    return sorted(scores.items(), key=lambda scored: -scored[1])
+
+
+def fused_hits(lists: Sequence[Sequence[Hit]]) -> list[Hit]:
+    """Reciprocal rank fusion of several lists of hits."""
+    document_of = {hit.chunk_id: hit.document_id for hits in lists for hit in hits}
+    orders = ([hit.chunk_id for hit in hits] for hits in lists)
+    return [Hit(chunk_id, document_of[chunk_id], score) for chunk_id, score in fused(orders)]

@@ -7,10 +7,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.retrieve.fusion import fused
-from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, SearchMode
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Point, SearchMode, Vectors, fused
 from ragkv.retrieve.segment import Best, Segment, Shown
-from ragkv.retrieve.vectors import Point, Vectors
 
 EXACT_ROWS = 50_000
 """Collections of no more chunks are searched exactly: all their vectors are read, in 10 ms or so."""

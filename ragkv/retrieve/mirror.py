@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from ragkv.ids import batched
-from ragkv.retrieve.index import Index
-from ragkv.retrieve.vectors import Point
+from ragkv.retrieve.index import Index, Point
 
 
 class PointSource(Protocol):

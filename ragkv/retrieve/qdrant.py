@@ -21,9 +21,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 
 from ragkv.errors import Rejected, Unavailable
 from ragkv.ids import batched
-from ragkv.retrieve.fusion import fused_hits
-from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, SearchMode
-from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, Point, SearchMode, Vectors, fused_hits
 from ragkv.urls import without_secrets
 
 log = logging.getLogger(__name__)

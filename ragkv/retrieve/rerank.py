@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.chunk import Passage
 from ragkv.errors import Rejected
-from ragkv.retrieve.embed import search_text
-from ragkv.retrieve.fusion import fused
+from ragkv.retrieve.encoder import search_text
+from ragkv.retrieve.index import fused
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder

@@ -27,13 +27,12 @@ import numpy as np
 from ragkv.chunk import Chunk, Passage
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
-from ragkv.retrieve.fusion import fused_hits
-from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index
-from ragkv.retrieve.link_cache import LinkCache
-from ragkv.retrieve.links import TitledChunk, TitleLinks
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused_hits
+from ragkv.retrieve.links import LinkCache, TitledChunk, TitleLinks
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
-from ragkv.retrieve.vectors import Vectors
+from ragkv.text import clean_question
+from ragkv.threads import Threads
 
 SOURCES = 5
 """Best passages whose text is searched for links."""
@@ -320,3 +319,25 @@ def linked_groups(links: TitleLinks, question: str, sources: Sequence[Chunk]) ->
         for group in links.mentioned(source.text):
             if source.id not in group:
                 yield 1.0 / rank, group
+
+
+class Searcher:
+    """Finds passages for questions. One per process."""
+
+    def __init__(self, retriever: Retriever, threads: Threads) -> None:
+        """threads: those that search."""
+        self._retriever = retriever
+        self._threads = threads
+
+    async def search(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        question: str,
+        top_k: int,
+        hops: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list[Passage]:
+        """Like Retriever.search, for a question that is cleaned here as documents are."""
+        place = tenant_id, collection_id, clean_question(question)
+        return await self._threads.run(partial(self._retriever.search, *place, top_k, hops, document_ids))

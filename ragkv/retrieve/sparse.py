@@ -20,7 +20,6 @@ import snowballstemmer
 import xxhash
 from numpy.typing import NDArray
 
-from ragkv.retrieve.dates import dates_in, parts, spellings
 from ragkv.retrieve.languages import DEFAULT, LANGUAGES, STOP_WORDS, Language, Script, languages_of, script_of
 from ragkv.text import normalised, ranges
 
@@ -100,12 +99,8 @@ def identifiers(text: str) -> list[int]:
     numbers below 100, which count."""
     numbered = [word for word in words(text) if any(map(str.isdigit, word))]
     names = [stem(word) for word in numbered if not (word.isdigit() and len(word) <= _COUNT_DIGITS)]
-    other_forms = (form for day in _dates(text) for form in spellings(day))
+    other_forms = (form for day in dates_in(text) for form in date_numbers(day))
     return list(dict.fromkeys(map(term_id, (*codes(text), *names, *other_forms))))
-
-
-def _dates(text: str) -> list[date]:
-    return list(dates_in(without_accents(text).casefold()))
 
 
 def without_accents(text: str) -> str:
@@ -163,9 +158,9 @@ def query_vector(text: str) -> SparseVector:
     has the terms of its other forms."""
     text_words = words(text)
     languages = languages_of(text_words)
-    dates = _dates(text)
-    weights = dict.fromkeys((*codes(text), *(form for day in dates for form in spellings(day))), 1.0)
-    weights |= dict.fromkeys((stem(word) for day in dates for word in parts(day)), 1.0)
+    dates = list(dates_in(text))
+    weights = dict.fromkeys((*codes(text), *(form for day in dates for form in date_numbers(day))), 1.0)
+    weights |= dict.fromkeys((stem(word) for day in dates for word in date_words(day)), 1.0)
     for word in dict.fromkeys((*text_words, *_turkish_forms(text, text_words, languages))):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
@@ -240,3 +235,58 @@ def _pairs(run: str) -> Iterator[str]:
 def _ascending(weights: dict[int, float]) -> SparseVector:
     indices = sorted(weights)
     return np.array(indices, dtype=np.uint32), np.array([weights[i] for i in indices], dtype=np.float32)
+
+
+_MONTHS = (  # English, German, French, Spanish, without accents
+    "january januar janvier enero",
+    "february februar fevrier febrero",
+    "march marz mars marzo",
+    "april avril abril",
+    "may mai mayo",
+    "june juni juin junio",
+    "july juli juillet julio",
+    "august aout agosto",
+    "september septembre septiembre",
+    "october oktober octobre octubre",
+    "november novembre noviembre",
+    "december dezember decembre diciembre",
+)
+_NUMBER_OF = {name: number for number, names in enumerate(_MONTHS, start=1) for name in names.split()}
+_MONTH = "|".join(_NUMBER_OF)
+_DATE = re.compile(
+    rf"""(?<!\w)(?:
+      (?P<y1>\d{{4}})[-/.](?P<m1>\d{{1,2}})[-/.](?P<d1>\d{{1,2}})
+    | (?P<d2>\d{{1,2}})\.\ ?(?P<m2>\d{{1,2}})\.\ ?(?P<y2>\d{{4}})
+    | (?P<d3>\d{{1,2}})(?:st|nd|rd|th|er|\.)?\ (?:of\ |de\ )?(?P<m3>{_MONTH})(?:\ de|,)?\ (?P<y3>\d{{4}})
+    | (?P<m4>{_MONTH})\ (?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,?\ (?P<y4>\d{{4}})
+    )(?![\w-])""",
+    re.VERBOSE,
+)
+
+
+def dates_in(text: str) -> Iterator[date]:
+    """The dates of a question, for their other forms: documents keep their terms as they are, so that nothing is
+    indexed again. One whose order of day and month is not told, as in 5/3/2026, is none."""
+    for match in _DATE.finditer(without_accents(text).casefold()):
+        year, month, day = (next(filter(None, match.group(*(f"{part}{i}" for i in range(1, 5))))) for part in "ymd")
+        try:
+            yield date(int(year), _NUMBER_OF.get(month) or int(month), int(day))
+        except ValueError:  # 2026-13-40
+            continue
+
+
+def date_numbers(day: date) -> list[str]:
+    """The forms of a date in numbers."""
+    return [
+        f"{day:%Y-%m-%d}",
+        f"{day.day:02}.{day.month:02}.{day.year}",
+        f"{day.day}.{day.month}.{day.year}",
+        f"{day.day:02}/{day.month:02}/{day.year}",
+        f"{day.month:02}/{day.day:02}/{day.year}",
+        f"{day:%Y/%m/%d}",
+    ]
+
+
+def date_words(day: date) -> list[str]:
+    """The words of a date in words."""
+    return [*_MONTHS[day.month - 1].split(), str(day.day), str(day.year)]

@@ -49,7 +49,7 @@ from ragkv.service.observe.heartbeats import Heartbeats
 from ragkv.service.observe.worker_counters import WorkerCounters
 from ragkv.service.questions.kv_use import KVUse
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import UPPER, Choice
+from ragkv.stitch.policies import UPPER, Choice
 from ragkv.threads import Threads
 
 if TYPE_CHECKING:
@@ -62,20 +62,18 @@ if TYPE_CHECKING:
     from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.recompute import Recomputing
-    from ragkv.answer.search import Searcher
     from ragkv.engine.protocol import Engine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
     from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.encoder import Encoder, TextEncoder
+    from ragkv.retrieve.index import Vectors
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.rerank import Reranker
-    from ragkv.retrieve.retriever import Retriever
-    from ragkv.retrieve.vectors import Vectors
+    from ragkv.retrieve.retriever import Retriever, Searcher
     from ragkv.service.access.provider import Provider
-    from ragkv.service.answer_cache.cache import AnswerCache
-    from ragkv.service.answer_cache.caching import CachingAnswerer
+    from ragkv.service.answer_cache.cache import AnswerCache, CachingAnswerer
     from ragkv.service.answer_cache.recent import RecentAnswers
     from ragkv.service.answer_cache.ring import AnswerRing
     from ragkv.service.documents.intake import Intake
@@ -416,7 +414,7 @@ class Parts:
     @cached_property
     def embed(self) -> "Callable[[str], Vectors]":
         """Vectors of a question, of which the latest are kept: the answer cache and the search embed the same text."""
-        from ragkv.retrieve.embed import embed_question
+        from ragkv.retrieve.encoder import embed_question
 
         return lru_cache(EMBEDDED_KEPT)(partial(embed_question, self.question_encoder))
 
@@ -517,7 +515,7 @@ class Parts:
     @cached_property
     def searcher(self) -> "Searcher":
         """The searcher that questions use."""
-        from ragkv.answer.search import Searcher
+        from ragkv.retrieve.retriever import Searcher
 
         return Searcher(self.retriever, self.retrieval)
 
@@ -542,7 +540,7 @@ class Parts:
         from ragkv.engine.local import LocalEngine
         from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
         from ragkv.engine.versions import check_version
-        from ragkv.kv.shard import Shard
+        from ragkv.kv.layout import Shard
 
         check_version()
         Shard(self.layout, size=self.settings.tensor_parallel_size)  # raises Unsupported
@@ -567,7 +565,7 @@ class Parts:
     def answerer(self) -> "CachingAnswerer":
         from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
-        from ragkv.service.answer_cache.caching import CachingAnswerer
+        from ragkv.service.answer_cache.cache import CachingAnswerer
         from ragkv.service.questions.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ragkv.span import Span, merge
-from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
+from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,12 @@
-"""The policies that choose which tokens of a stitched context to recompute: one table for settings, API, engine and
-docs."""
+"""The policies that choose which tokens of a stitched context to recompute, and the layers whose attention policy
+`question` looks at: one table and one value for settings, API, plans, engine and docs."""
 
+import re
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Literal, get_args
+
+from ragkv.errors import Rejected
 
 PolicyName = Literal["question", "contextual", "initial", "deviation", "head", "none"]
 PolicyAlias = Literal["query_attention", "samkv", "cacheblend", "epic"]
@@ -64,3 +68,62 @@ assert set(ALIASES) == set(get_args(PolicyAlias))
 def policy_name(name: PolicyName | PolicyAlias | None) -> PolicyName | None:
     """The policy's own name for its name or alias."""
     return ALIASES.get(name, name) if name else None  # type: ignore[arg-type]  # no alias is left
+
+
+SETTING = "RAGKV_CHOOSING_LAYERS"
+UPPER = "upper"
+MAX_LAYERS = 1024
+"""More than any model has."""
+_PART = re.compile(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Layers counted from 0, ascending; empty for the upper ones, from a third of the model's depth to its end.
+
+    sink_aware: attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so
+    that a head that rests on the first tokens (attention sink, arXiv 2309.17453) counts less. Otherwise over the chunks
+    alone.
+    """
+
+    layers: tuple[int, ...] = ()
+    sink_aware: bool = True
+
+    @classmethod
+    def of(cls, text: str, sink_aware: bool = True) -> "Choice":
+        """The choice that `text` writes. Raises Rejected for a text that writes none."""
+        if text.strip() == UPPER:
+            return cls((), sink_aware)
+        layers: set[int] = set()
+        for part in text.split(","):
+            bounds = _PART.fullmatch(part)
+            if bounds is None or not int(bounds[1]) <= int(bounds[2] or bounds[1]) < MAX_LAYERS:
+                raise Rejected(
+                    f'{SETTING}={text}: give "{UPPER}", a range such as 9-20 or numbers such as 9,12,15; the first '
+                    "layer is 0"
+                )
+            layers.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
+        return cls(tuple(sorted(layers)), sink_aware)
+
+    @property
+    def text(self) -> str:
+        """The layers as `of` reads them."""
+        runs = [
+            [layer for _, layer in run] for _, run in groupby(enumerate(self.layers), lambda pair: pair[1] - pair[0])
+        ]
+        return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or UPPER
+
+    @property
+    def label(self) -> str:
+        """The choice in a table."""
+        return self.text + (", sink-aware" if self.sink_aware else "")
+
+    def layers_of(self, num_layers: int) -> tuple[int, ...]:
+        """The layers in a model of `num_layers`. Raises Rejected if it lacks one of them."""
+        layers = self.layers or tuple(range(num_layers // 3, num_layers))
+        if layers[-1] >= num_layers:
+            raise Rejected(f"{SETTING}={self.text}: the model has layers 0 to {num_layers - 1}: choose from these")
+        return layers
+
+
+DEFAULT_CHOICE = Choice()

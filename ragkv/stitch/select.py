@@ -4,7 +4,6 @@ Every selector takes the evidence and returns disjoint spans of exactly the budg
 is smaller). Ties go to the later position.
 """
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -32,7 +31,6 @@ class Evidence:
     chunks: tuple[ChunkEvidence, ...]
     question: torch.Tensor | None = None
     block_size: int = QCACHE_BLOCK
-    seed: int = 0
 
     def without_first(self) -> "Evidence":
         """The evidence on all chunks but the first."""
@@ -50,13 +48,6 @@ def budget_of(ratio: float, num_tokens: int) -> int:
 def select_none(evidence: Evidence, budget: int) -> tuple[Span, ...]:
     """Nothing: the stitched KV as it is."""
     return ()
-
-
-def select_random(evidence: Evidence, budget: int) -> tuple[Span, ...]:
-    """Blocks drawn without looking: the control every report shows."""
-    blocks = [block for chunk in evidence.chunks for block in _blocks(chunk.span, evidence.block_size)]
-    random.Random(evidence.seed).shuffle(blocks)  # noqa: S311 - an experiment's control, not a secret
-    return take(blocks, budget)
 
 
 def select_head(evidence: Evidence, budget: int) -> tuple[Span, ...]:
@@ -119,7 +110,7 @@ def _by_attention(evidence: Evidence, queries: Sequence[torch.Tensor], budget: i
     for chunk, query in zip(evidence.chunks, queries, strict=True):
         if chunk.mean_keys is None:  # no Q-Cache: such a chunk is missing and is recomputed whole anyway
             continue
-        blocks += _blocks(chunk.span, evidence.block_size)
+        blocks += blocks_of(chunk.span, evidence.block_size)
         logits.append(block_logits(query, regroup(chunk.mean_keys, chunk.span.num_tokens, evidence.block_size)))
     if not blocks:
         return ()
@@ -199,7 +190,8 @@ def attention_logits(queries: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
     return logits
 
 
-def _blocks(span: Span, size: int) -> list[Span]:
+def blocks_of(span: Span, size: int) -> list[Span]:
+    """The blocks of `size` tokens in a span; the last may be shorter."""
     return [Span(start, min(start + size, span.end)) for start in range(span.start, span.end, size)]
 
 
@@ -218,7 +210,7 @@ def take(best_first: Sequence[Span], budget: int) -> tuple[Span, ...]:
 def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, budget: int) -> tuple[Span, ...]:
     """The blocks of `spans` with the highest mean score per token. scores: [tokens] float32, those of the spans in
     order."""
-    blocks = [block for span in spans for block in _blocks(span, block_size)]
+    blocks = [block for span in spans for block in blocks_of(span, block_size)]
     sizes = torch.tensor([block.num_tokens for block in blocks])
     sums = torch.zeros(len(blocks)).index_add_(0, torch.arange(len(blocks)).repeat_interleave(sizes), scores.float())
     ranked = sorted(zip((sums / sizes).tolist(), blocks, strict=True), key=lambda p: (p[0], p[1].start), reverse=True)

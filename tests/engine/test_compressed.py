@@ -3,6 +3,7 @@ gets, with the whole service but HTTP around a real engine, in float32."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from bench.writer.reading import NoWriter, Reader, Tail
+from bench.writer.reading import Reader, Tail
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ragkv.answer.planner import lay_out
@@ -21,8 +22,8 @@ from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.ids import new_id
-from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.key import KeyMaker
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.prefill.compressor import Compressor, load_watcher
 from ragkv.prefill.precompute import precompute
 from ragkv.prefill.prefixed import KV
@@ -40,6 +41,12 @@ HALF = Compression(CompressionMethod.LAQ, 0.5)
 NOTHING = Recompute("none", 0.0, 4)
 INDICES = (4, 9, 1)
 QUESTION, ANSWER = "Who directed the film Madame la Presidente?", "Frank Lloyd"
+
+
+class NoWriter:
+    """The plain model as a writer."""
+
+    disabled = nullcontext
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from bench.records import Records
 from ingest.parts import IngestParts
 from ragkv.chunk import Passage
 from ragkv.errors import TooLarge
-from ragkv.kv.compression import Compression, CompressionMethod
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.models import encoder_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.service.parts import Parts
@@ -29,7 +29,7 @@ from tests.engine.world import World, whole_context
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "multihop.jsonl"
 NUM_QUESTIONS = 2
-METHODS = ("naive", "prefix", "ape", "infoflow", "legolink", "random", "deviation", "question", "sparse", "default")
+METHODS = ("naive", "prefix", "infoflow", "random", "deviation", "question", "sparse", "default")
 KEYS = [
     "method",
     "ratio",
@@ -97,7 +97,7 @@ def test_recomputing_everything_is_full_prefill(report: FidelityReport, policy: 
 
 def test_recomputing_little_is_not_full_prefill(report: FidelityReport) -> None:
     """The instrument can tell."""
-    for name in ("naive", "prefix", "ape"):
+    for name in ("naive", "prefix"):
         assert row_of(report, name).kl > 0.02
         assert row_of(report, name).recomputed_tokens == 0
     assert 0.05 < row_of(report, "question", 0.1).recomputed_tokens / row_of(report, "full").context_tokens < 0.15

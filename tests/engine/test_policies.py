@@ -1,14 +1,12 @@
 """Policies that the engine carries out, and rivals' methods, do what their papers say, held against straightforward
 references."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 import torch
-from transformers import AttentionInterface, AutoModelForCausalLM
 
-from bench.fidelity.ape import TEMPERATURE, temper, tempered_keys
 from bench.fidelity.rivals import infoflow_layers
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question_vectors import behind_prefix
@@ -18,11 +16,11 @@ from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import WireReport, plan_to_wire
 from ragkv.prefill.prefill import QCACHE_VIEW
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
-from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.plan import EngineSelection, StitchPlan
+from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
 from tests.engine.reference import reader_of, stitched_cache
-from tests.engine.world import Model, World, kl, whole_context
+from tests.engine.world import Model, World
 
 RATIO = 0.15
 INFOFLOW = Choice(tuple(infoflow_layers(30)))
@@ -132,33 +130,6 @@ def test_infoflow_is_infoflow_kvs(exact: World, chunks: list[Chunk]) -> None:
     assert overlap(chosen, expected) >= 0.97
 
 
-def test_ape_reads_the_chunks_at_its_temperature(exact: World, chunks: list[Chunk]) -> None:
-    """APE, arXiv 2502.05431: logits of the chunks, and of nothing else, are divided by the temperature.
-
-    The reference divides them in Transformers' attention, over keys as they are.
-    """
-    model, prompt = exact.model, exact.model.prompt(chunks)
-    temper(chunks, model.keys, model.store, model.layout)
-    prefix, *placed = model.placed(chunks, prompt)
-    tempered = [
-        PlacedChunk(tempered_keys(model.keys).chunk(chunk.token_ids), one.span)
-        for chunk, one in zip(chunks, placed, strict=True)
-    ]
-    AttentionInterface.register("at a temperature", attention_at(TEMPERATURE, whole_context(prompt)))
-    reader = AutoModelForCausalLM.from_pretrained(
-        model.settings.model, dtype=torch.float32, attn_implementation="at a temperature"
-    )
-    question = torch.tensor([prompt.token_ids[prompt.question.start :]])
-    with torch.inference_mode():
-        [logits] = reader(question, past_key_values=stitched_cache(reader, model, chunks)).logits[:, -1]
-
-    served = exact.ask(prompt, StitchPlan((prefix, *tempered)), logprobs=-1).logprobs[0]
-    plain = exact.ask(prompt, model.plan(chunks), logprobs=-1).logprobs[0]
-
-    assert kl(served, dict(enumerate(logits.log_softmax(-1).tolist()))) <= 1e-4
-    assert kl(served, plain) > 1e-3
-
-
 def test_head_is_epics() -> None:
     """EPIC, arXiv 2410.15332, section 4: the first k tokens of every chunk; a shorter chunk's share goes to the
     others."""
@@ -226,20 +197,6 @@ def renormalised(weights: torch.Tensor, over: Span) -> torch.Tensor:
 def by_chunk(scores: torch.Tensor, prompt: Prompt) -> list[torch.Tensor]:
     """The scores [tokens] of every chunk but the first."""
     return [scores[span.start : span.end] for span in prompt.chunks[1:]]
-
-
-def attention_at(temperature: float, context: Span) -> Callable[..., tuple[torch.Tensor, None]]:
-    """Eager attention whose logits over the context are divided by a temperature."""
-
-    def attend(module, query, key, value, attention_mask, scaling, **_) -> tuple[torch.Tensor, None]:
-        groups, queries, tokens = query.shape[1] // key.shape[1], query.shape[2], key.shape[2]
-        logits = query @ key.repeat_interleave(groups, 1).transpose(-1, -2) * scaling
-        logits[..., context.start : context.end] /= temperature
-        later = torch.ones(queries, tokens, dtype=torch.bool).triu(tokens - queries + 1)
-        weights = logits.masked_fill(later, -torch.inf).softmax(-1)
-        return (weights @ value.repeat_interleave(groups, 1)).transpose(1, 2), None
-
-    return attend
 
 
 def overlap(one: Sequence[Span], other: Sequence[Span]) -> float:

@@ -21,8 +21,8 @@ from ragkv.engine.local import LocalEngine
 from ragkv.engine.protocol import EngineLost
 from ragkv.errors import Unsupported
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, StitchPlan, plan_stitch
+from ragkv.stitch.policies import Choice
 from tests.engine.conftest import started
 from tests.engine.test_oracle import prompts_of
 from tests.engine.tiny import TINY, save_tiny

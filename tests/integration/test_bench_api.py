@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from bench.api import client_of, measure_asks, measure_load
-from bench.serving.report import Plan
-from bench.serving.service import Asking
+from bench.serving.command import Asking
+from bench.serving.load import Plan
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.errors import Rejected, Unavailable

@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from ragkv.chunk import Passage, prompt_text
 from ragkv.errors import Unauthorised
 from ragkv.kv.format import KVFormat
-from ragkv.retrieve.embed import embed_chunks
+from ragkv.retrieve.encoder import embed_chunks
 from ragkv.service.backup.dump import snapshot
 from ragkv.service.backup.restore import restore
 from ragkv.service.base.embedded_redis import EmbeddedRedis

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from ragkv.chunk import Chunk
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id, utc_now
+from ragkv.retrieve.index import Vectors
 from ragkv.retrieve.links import TitledChunk
-from ragkv.retrieve.vectors import Vectors
 from ragkv.service.backup.dump import snapshot
 from ragkv.service.base import postgres
 from ragkv.service.base.database import Database, advisory_lock, open_engine

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import event, select, text, update
 
 from ragkv.ids import new_id, utc_now
-from ragkv.retrieve.link_cache import LinkCache
+from ragkv.retrieve.links import LinkCache
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import CollectionRow, DocumentRow, TenantRow

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from sqlalchemy import select, update
 
-from bench.export import export
+from bench.evaluate import export
 from bench.known_questions import read_questions
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document

@@ -16,8 +16,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.cli.fsck import fsck
 from ragkv.ids import utc_now
-from ragkv.retrieve.index import Held
-from ragkv.retrieve.vectors import Point
+from ragkv.retrieve.index import Held, Point
 from ragkv.service.base.file_tables import FileRow
 from ragkv.service.base.status import JobStatus, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow

@@ -9,10 +9,10 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
-from ingest.progress import Interrupted
 from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ingest.sandbox.verdict import ParserStopped
+from ingest.turn import Interrupted
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.documents import delete_document, document_view, store_document
 from ragkv.service.parts import Parts

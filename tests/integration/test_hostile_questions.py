@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from api.app import create_app
-from ragkv.answer.limits import INSTRUCTIONS_CHARACTERS, QUESTION_CHARACTERS
+from ragkv.answer.question import INSTRUCTIONS_CHARACTERS, QUESTION_CHARACTERS
 from ragkv.service.parts import Parts
 from ragkv.tokenizer import Tokenizer
 from tests.support.over_http import HERE, Client, assert_problem

@@ -19,9 +19,9 @@ from qdrant_client import QdrantClient, models
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
 from ragkv.retrieve import sparse
+from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import COLLECTION, DENSE, SCROLL, QdrantIndex
-from ragkv.retrieve.vectors import Point, Vectors
 from tests.support.qdrant_server import QdrantServer
 
 QDRANT_URL = os.environ.get("RAGKV_TEST_QDRANT_URL")

@@ -9,10 +9,9 @@ import pytest
 from qdrant_client import QdrantClient
 
 from ragkv.retrieve import sparse
-from ragkv.retrieve.index import Hit, SearchMode
+from ragkv.retrieve.index import Hit, Point, SearchMode, Vectors
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import MOST_NAMED, QdrantIndex
-from ragkv.retrieve.vectors import Point, Vectors
 
 DIM = 8
 DOCUMENTS = 2 * MOST_NAMED + 1000

@@ -12,9 +12,8 @@ from sqlalchemy import event, select
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.errors import Unavailable
-from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import KVWhen
+from ragkv.kv.rule import Compression, CompressionMethod, KVWhen
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, JobRow
 from ragkv.service.base.tenancy import KVOwner

@@ -15,10 +15,9 @@ from sqlalchemy import event
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.ids import utc_now
-from ragkv.retrieve.embed import embed_question
-from ragkv.retrieve.index import Held
+from ragkv.retrieve.encoder import embed_question
+from ragkv.retrieve.index import Held, Point
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.vectors import Point
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.checks import leftovers
 from ragkv.service.checks.cleaning import Cleaned, clean

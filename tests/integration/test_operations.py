@@ -12,7 +12,7 @@ from sqlalchemy import select
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.observe import logs
-from ragkv.observe.cause import CAUSE_HEADER
+from ragkv.observe.traces import CAUSE_HEADER
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import JobRow
 from ragkv.service.keys.keys import issue_key

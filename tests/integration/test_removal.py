@@ -13,8 +13,8 @@ from sqlalchemy import event, func, select, update
 
 from api.v1.collections import delete_collection
 from ragkv.errors import Conflict, NotFound, Unavailable
+from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.service.base.table_base import Base
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
 from ragkv.service.base.tenancy import CollectionRef

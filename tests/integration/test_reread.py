@@ -12,7 +12,7 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document, take_next, work_on
-from ingest.progress import Interrupted
+from ingest.turn import Interrupted
 from ragkv.errors import NotFound
 from ragkv.service.base import postgres
 from ragkv.service.base.embedded_redis import EmbeddedRedis

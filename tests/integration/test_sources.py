@@ -12,9 +12,8 @@ import pytest
 from sqlalchemy import event, text
 
 from ragkv.chunk import Chunk
-from ragkv.retrieve.link_cache import LinkCache
-from ragkv.retrieve.links import TitleLinks
-from ragkv.retrieve.vectors import Vectors
+from ragkv.retrieve.index import Vectors
+from ragkv.retrieve.links import LinkCache, TitleLinks
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenants import find_collection_ref

@@ -13,11 +13,11 @@ from sqlalchemy import text as sql_text
 from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
-from ingest.progress import READING_PAGES
+from ingest.turn import READING_PAGES
 from ragkv.ids import new_id
 from ragkv.kv.rule import KVWhen
 from ragkv.observe import logs
-from ragkv.observe.cause import CAUSE_HEADER
+from ragkv.observe.traces import CAUSE_HEADER
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.migrate import migrate

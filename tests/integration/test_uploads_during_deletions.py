@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session
 from ragkv.answer.question import Answer, Question, Timings, Usage
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id, utc_now
+from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.vectors import Point, Vectors
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.status import Status
 from ragkv.service.base.table_base import Base

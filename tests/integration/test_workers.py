@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
-from ingest.progress import Interrupted
+from ingest.turn import Interrupted
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
 from ragkv.kv.format import KVFormat

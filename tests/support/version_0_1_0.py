@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 from sqlalchemy import Connection, insert
 
-from ragkv.retrieve.embed import embed_chunks
+from ragkv.retrieve.encoder import embed_chunks
 from ragkv.service.backup.dump import reflected
 from ragkv.service.parts import Parts
 

@@ -8,7 +8,7 @@ import pytest
 
 from ragkv.answer.question import Answer, Question, Timings, Turn, Usage
 from ragkv.chunk import Chunk
-from ragkv.retrieve.vectors import Vectors
+from ragkv.retrieve.index import Vectors
 from ragkv.service.answer_cache.cache import AnswerCache, CacheRule, Look
 from ragkv.service.answer_cache.ring import AnswerRing, AnswerRoom
 from ragkv.service.base.embedded_redis import EmbeddedRedis

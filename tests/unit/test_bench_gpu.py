@@ -21,7 +21,7 @@ from bench.gpu.plot import plot
 from bench.gpu.report import PARTS, GpuReport, MemoryRow, basis_of, resumed, save, tables
 from bench.gpu.scale import ON_A_GPU, REHEARSAL
 from bench.gpu.streams import StreamRow
-from bench.serving.report import ServeRow
+from bench.serving.load import ServeRow
 from bench.ttft import TtftRow
 from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat

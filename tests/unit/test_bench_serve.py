@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from bench.serving.engine import Context, Serving
-from bench.serving.load import closed_loop, percentile, poisson
-from bench.serving.report import Plan
+from bench.serving.load import Plan, closed_loop, percentile, poisson
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.engine.protocol import Generate

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from bench.command import _measure
 from bench.remote import _measured
 from bench.serving.command import _ask_engine
-from bench.serving.report import Plan
+from bench.serving.load import Plan
 from bench.ttft import _passages
 from ragkv.chunk import Chunk
 from ragkv.cli import main

@@ -5,7 +5,7 @@ import torch
 
 from ragkv.errors import Rejected
 from ragkv.settings import Settings
-from ragkv.stitch.choosing import DEFAULT_CHOICE, Choice
+from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
 from ragkv.stitch.select import attention_weights
 
 

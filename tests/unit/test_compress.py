@@ -7,10 +7,10 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
 from ragkv.chunk import Chunk
-from ragkv.kv.compression import COMPRESSING, Compression, CompressionMethod
 from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import layout_of
+from ragkv.kv.rule import COMPRESSING, Compression, CompressionMethod
 from ragkv.kv.store import KVStore
 from ragkv.prefill.compressor import Compressor, rows_of
 from ragkv.prefill.methods import LAQ_KERNEL, METHODS, SINKS, SNAPKV_KERNEL, WINDOW, kept_tokens

@@ -13,10 +13,10 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import PARAM, plan_to_wire, planned_of
 from ragkv.errors import Corrupt, Rejected
-from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.file import PlainKV, read_kv
 from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.kv.store import KVStore
 from ragkv.span import Span, tokens_within
 from ragkv.stitch.located import LocatedPassage, locate

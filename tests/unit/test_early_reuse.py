@@ -21,7 +21,7 @@ from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import FOLDER, AnnouncedBatch, Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
-from ragkv.prefill.announce import AHEAD_TOKENS, Announcer
+from ragkv.prefill.precompute import AHEAD_TOKENS, Announcer
 from ragkv.stitch.located import locate
 from tests.support.made_kv import some_kv
 

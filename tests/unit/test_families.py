@@ -8,9 +8,8 @@ import transformers
 from transformers import AutoModel, LlamaConfig, PretrainedConfig
 
 from ragkv.errors import Unsupported
-from ragkv.kv.families import FAMILIES
+from ragkv.kv.families import FAMILIES, are_angles_of
 from ragkv.kv.layout import layout_of
-from ragkv.kv.rope import are_angles_of
 from tests.engine.tiny import LLAMA3, MODELS, PLAIN, TINY, YARN, config_of
 
 TABLE = (Path(__file__).parents[2] / "docs" / "MODELS.md").read_text()

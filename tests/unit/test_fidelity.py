@@ -29,10 +29,9 @@ from bench.fidelity.methods import (
     Method,
     methods_of,
 )
-from bench.fidelity.report import FidelityReport, Table
+from bench.fidelity.report import FidelityReport, Table, table_of
 from bench.fidelity.rivals import RIVALS
 from bench.fidelity.run import padded
-from bench.fidelity.table import table_of
 from bench.known_questions import KnownQuestion, read_questions
 from bench.records import Records, digest_of
 from ragkv.answer.prompt import Prompt
@@ -59,9 +58,8 @@ from ragkv.service.evaluations.metrics import (
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from ragkv.span import Span
-from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
-from ragkv.stitch.policies import POLICIES
+from ragkv.stitch.policies import POLICIES, Choice
 from tests.support.echo_engine import EchoEngine
 
 ROOT = Path(__file__).parents[2]
@@ -261,10 +259,6 @@ class TestMethods:
         keys = {method.key for method in methods}
         assert len(keys) == len(methods)
         assert {m.reference for m in methods} | {m.gain_reference for m in methods} <= keys
-
-    def test_a_method_whose_size_no_ratio_changes_is_measured_once(self):
-        found = methods_of(["legolink", "infoflow"], [0.1, 0.2], Settings())
-        assert [method.key for method in found[2:]] == ["infoflow @0.1", "infoflow @0.2", "legolink"]
 
     def test_an_unknown_method_is_refused_with_those_there_are(self):
         with pytest.raises(Rejected, match=r"no method contextal: choose from full, none, .*contextual"):

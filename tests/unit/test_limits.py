@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from ragkv.answer.limits import check_question
-from ragkv.answer.question import Question
+from ragkv.answer.question import Question, check_question
 from ragkv.errors import Rejected
 
 

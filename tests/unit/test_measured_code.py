@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bench import measured_code
-from bench.measured_code import code_digest, modules_of, package_versions
+from bench import records
+from bench.records import code_digest, modules_of, package_versions
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr(measured_code, "_ROOT", tmp_path)
+    monkeypatch.setattr(records, "_ROOT", tmp_path)
     return tmp_path
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pytest
 
-from ragkv.retrieve.index import DocumentIds
+from ragkv.retrieve.index import DocumentIds, Point, Vectors
 from ragkv.retrieve.memory import EXACT_ROWS, SEGMENT_ROWS, MemoryIndex
 from ragkv.retrieve.segment import Signs, best
-from ragkv.retrieve.vectors import Point, Vectors
 
 DIM = 8
 LIMIT = 20

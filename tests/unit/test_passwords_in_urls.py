@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from ragkv.cli.status import status
 from ragkv.errors import RagKVError
+from ragkv.retrieve.index import Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.vectors import Vectors
 from ragkv.service.base.migrate import migrate
 from ragkv.service.base.shown_settings import shown_settings
 from ragkv.service.health import condition

@@ -8,9 +8,9 @@ import pytest
 
 from ragkv.answer.question import Question
 from ragkv.answer.recompute import DEFAULT_RATIO, Recomputing
-from ragkv.kv.compression import Compression, CompressionMethod
 from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker, Making
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.kv.store import KVStore
 from ragkv.prefill.writer import EMBEDDED_WRITER, SUFFICIENT_KL, suffices, write_card
 from ragkv.settings import Settings

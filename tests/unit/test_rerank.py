@@ -13,12 +13,11 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.cli import main
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
-from ragkv.retrieve.embed import embed_chunks, embed_question
-from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import Encoder, embed_chunks, embed_question
+from ragkv.retrieve.index import Point
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.retrieve.retriever import Retriever
-from ragkv.retrieve.vectors import Point
 from ragkv.settings import Settings
 
 WORDS = [f"word{i}" for i in range(200)]

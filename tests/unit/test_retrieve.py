@@ -9,13 +9,12 @@ import pytest
 from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
-from ragkv.retrieve.embed import embed_chunks, embed_question
-from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.encoder import Encoder, embed_chunks, embed_question
+from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.retriever import Retriever
-from ragkv.retrieve.vectors import Point
 from ragkv.settings import Settings
 
 # From 2WikiMultihopQA (Apache-2.0), shortened.

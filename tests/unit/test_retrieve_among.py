@@ -4,8 +4,7 @@ import random
 
 import pytest
 
-from ragkv.retrieve.fusion import fused_hits
-from ragkv.retrieve.index import DocumentIds, Hit
+from ragkv.retrieve.index import DocumentIds, Hit, fused_hits
 from ragkv.retrieve.qdrant import MOST_NAMED, WIDER, best_among
 
 HITS = [Hit(f"chunk {i}", f"document {i // 2}", 1 / (1 + i)) for i in range(6 * MOST_NAMED)]

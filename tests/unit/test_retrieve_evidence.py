@@ -12,16 +12,14 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient
 
-from ragkv.answer.search import Searcher
 from ragkv.chunk import Chunk
 from ragkv.retrieve import sparse
-from ragkv.retrieve.embed import search_text
-from ragkv.retrieve.index import Index
+from ragkv.retrieve.encoder import search_text
+from ragkv.retrieve.index import Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.retriever import HOLDERS, IDENTIFIERS, Retriever
-from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.retrieve.retriever import HOLDERS, IDENTIFIERS, Retriever, Searcher
 from ragkv.threads import Threads
 
 DIM = 3

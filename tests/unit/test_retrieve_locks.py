@@ -7,10 +7,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ragkv.retrieve.link_cache import LinkCache
-from ragkv.retrieve.links import TitledChunk
+from ragkv.retrieve.index import Point, Vectors
+from ragkv.retrieve.links import LinkCache, TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
-from ragkv.retrieve.vectors import Point, Vectors
 
 WAIT_S = 20
 VECTORS = Vectors(np.array([1, 0], np.float32), np.array([1], np.uint32), np.array([1], np.float32))

@@ -7,9 +7,9 @@ import pytest
 
 from ragkv.ids import BATCH
 from ragkv.retrieve import sparse
+from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
-from ragkv.retrieve.vectors import Point, Vectors
 
 QUERY = Vectors(np.array([1, 0], np.float32), *sparse.query_vector("river"))
 

@@ -24,7 +24,7 @@ LAYERS, Q_HEADS, KV_HEADS, HEAD_DIM = 3, 4, 2, 8
 PREFIX = 11
 
 
-def evidence(lengths=(40, 33, 64, 5), block_size=16, seed=0):
+def evidence(lengths=(40, 33, 64, 5), block_size=16):
     torch.manual_seed(1)
     chunks, start = [], PREFIX
     for rank, length in enumerate(lengths):
@@ -38,7 +38,7 @@ def evidence(lengths=(40, 33, 64, 5), block_size=16, seed=0):
             )
         )
         start += length
-    return Evidence(tuple(chunks), torch.randn(LAYERS, Q_HEADS, HEAD_DIM), block_size, seed)
+    return Evidence(tuple(chunks), torch.randn(LAYERS, Q_HEADS, HEAD_DIM), block_size)
 
 
 def test_every_policy_spends_its_budget_and_no_more(subtests):

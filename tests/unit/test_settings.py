@@ -49,7 +49,7 @@ def test_a_value_out_of_range_is_refused(subtests: pytest.Subtests):
         ("RAGKV_PORT", "eighty"),
         ("RAGKV_PORT", "-1"),
         ("RAGKV_PORT", "65536"),
-        ("RAGKV_CHUNK_TOKENS", "0"),
+        ("RAGKV_CHUNK_TOKENS", "31"),
         ("RAGKV_TOP_K", "-1"),
         ("RAGKV_RECOMPUTE_RATIO", "1.1"),
         ("RAGKV_RECOMPUTE_POLICY", "guess"),

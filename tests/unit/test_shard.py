@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from ragkv.errors import Unsupported
-from ragkv.kv.layout import Layout
-from ragkv.kv.shard import Shard
+from ragkv.kv.layout import Layout, Shard
 
 
 def layout(q_heads: int, kv_heads: int) -> Layout:

@@ -14,8 +14,9 @@ from transformers import PreTrainedTokenizerFast
 from ingest.cuts import Words
 from ingest.parse import Page, Parsed, Section, parse
 from ingest.split import split
-from ragkv.chunk import MIN_CHUNK_TOKENS, Chunk, prompt_text
-from ragkv.errors import Rejected, TooLarge
+from ragkv.chunk import Chunk, prompt_text
+from ragkv.errors import TooLarge
+from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokenizer import Tokenizer
 from tests.support.growth import QUADRATIC, growth
 
@@ -302,11 +303,6 @@ def test_special_tokens_in_a_document_are_spelled_out(tokenizer: Tokenizer) -> N
     chunks = split("doc", plain("before <end> after", title="<end>"), tokenizer, 64)
     (end,) = tokenizer.encode_template("<end>")
     assert end not in chunks[0].token_ids
-
-
-def test_too_small_a_chunk_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(Rejected, match="RAGKV_CHUNK_TOKENS"):
-        split("doc", plain("words"), tokenizer, MIN_CHUNK_TOKENS - 1)
 
 
 def test_time_grows_with_the_length_of_the_text(tokenizer: Tokenizer) -> None:

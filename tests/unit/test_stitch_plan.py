@@ -3,8 +3,8 @@
 import pytest
 
 from ragkv.span import Span, merge, split, tokens_within, total_tokens
-from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
+from ragkv.stitch.policies import Choice
 from tests.support.hash_seeds import results_by_seed
 
 PLACED = (PlacedChunk("p", Span(0, 10)), PlacedChunk("a", Span(10, 30)), PlacedChunk("b", Span(30, 50)))

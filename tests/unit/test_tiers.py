@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from bench.tiers.clairvoyant import Belady, lower_bound, next_uses
 from bench.tiers.command import TiersReport, tiers
 from bench.tiers.costs import Bandwidths, Costs, Read
 from bench.tiers.replay import Replay, Tier
+from bench.tiers.run import Belady, lower_bound, next_uses
 from bench.tiers.workload import Request, Workload, zipf
 from ragkv.errors import Rejected
 from ragkv.kv.eviction import EVICTION, Entry, known_policy
@@ -104,29 +104,6 @@ def test_a_tier_evicts_as_a_plain_search_for_the_least_worth_does(name: str):
     assert tier.entries == plain
 
 
-def test_a_prefix_never_goes_before_the_chunks_behind_it():
-    """Though it was used less of late than they were."""
-    tier = Tier(3, known_policy("lru").make(HALF_LIFE_S), in_chains=True)
-    for moment, (key, before) in enumerate([("a", None), ("b", "a"), ("c", "b"), ("x", None)]):
-        tier.put(Entry(key, 1, 1, 1.0, moment, moment), before)
-
-    assert list(tier.evict()) == ["c"]
-    tier.put(Entry("y", 1, 1, 1.0, 5, 5))
-    assert list(tier.evict()) == ["b"]
-    tier.put(Entry("z", 1, 1, 1.0, 6, 6))
-    assert list(tier.evict()) == ["a"], "once nothing stands behind it"
-
-
-def test_in_chains_a_chunk_is_of_no_use_behind_one_that_is_gone():
-    policy = known_policy("lru").make(HALF_LIFE_S)
-    replay = Replay(Tier(9, policy), Tier(9, policy), HALF_LIFE_S, in_chains=True)
-    first, second, third = (Read(key, 1, 0.0, 0.5, 1.0) for key in "abc")
-    replay.request(0, [second, third])
-    replay.request(1, [first, second, third])
-
-    assert replay.outcome("").mean_s == 2.5, "two computed, then three"
-
-
 def test_what_is_in_the_host_is_on_disk_and_both_keep_their_budgets():
     policy = known_policy("cost").make(HALF_LIFE_S)
     replay = Replay(Tier(100_000, policy), Tier(400_000, policy), HALF_LIFE_S)
@@ -143,12 +120,12 @@ def test_what_is_in_the_host_is_on_disk_and_both_keep_their_budgets():
 
 def test_computing_costs_more_behind_a_longer_context_and_loading_never_more_than_computing():
     workload = Workload("two", [Request(0.0, ("a", "b"))], {"a": 512, "b": 512})
-    costs = Costs(shape_of("Llama-3.1-8B"), Device(rate=1000.0), Bandwidths(50, 7, 1e-9))
+    costs = Costs(shape_of("Llama-3.1-8B"), Device(rate=1000.0), Bandwidths(50, 7))
     first, second = costs.reads(workload.requests[0], workload, {"a": 10**6, "b": 10**6})
 
     assert 0.5 * 0.9 < first.compute_s < second.compute_s
     assert (first.host_s, first.disk_s) == (pytest.approx(1 / 50_000), pytest.approx(1 / 7_000))
-    assert second.disk_s < second.compute_s, "the object store is too slow to be asked"
+    assert second.disk_s < second.compute_s
 
 
 def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path: Path):

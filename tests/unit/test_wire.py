@@ -19,8 +19,8 @@ from ragkv.engine.wire import (
 )
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
-from ragkv.stitch.choosing import Choice
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.policies import Choice
 
 PLAN = StitchPlan(
     (PlacedChunk("a", Span(0, 8)), PlacedChunk(None, Span(8, 12))),

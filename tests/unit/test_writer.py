@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Co
 from bench.writer.division import read_record, write_record
 from bench.writer.evaluate import evaluate, ratio_upper
 from bench.writer.reading import Reader, Tail, distances, grouped
+from bench.writer.run import STRENGTHS, settle
 from bench.writer.samples import Sample, Samples
-from bench.writer.settle import STRENGTHS, settle
 from bench.writer.train import HIDDEN_WEIGHT, Course, Trainer
 from bench.writer.trainable import TrainableAdapter
 from ragkv.chunk import Chunk
@@ -235,14 +235,14 @@ class TestTraining:
         with trainer._adapter.at_strength(STRENGTHS[1]):
             just_passing = trainer.validate(alone=True).kl
             weights = trainer._adapter.merged_weights()
-        monkeypatch.setattr("bench.writer.settle.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
+        monkeypatch.setattr("bench.writer.run.MARGIN", 1.01 * just_passing / MAX_ONE_CHUNK_KL)
 
         assert settle(trainer, trainer._adapter) == STRENGTHS[1]
         for name, weight in trainer._adapter.merged_weights().items():
             torch.testing.assert_close(weight, weights[name])
 
     def test_a_writer_that_changes_a_chunk_alone_too_much_is_kept_as_weak_as_may_be(self, model, monkeypatch):
-        monkeypatch.setattr("bench.writer.settle.MARGIN", -1.0)
+        monkeypatch.setattr("bench.writer.run.MARGIN", -1.0)
         trainer = self.trainer(model, Course(samples=2, seconds=600))
         trainer.run(Samples(NEAR, 0), lambda done, losses: None)
 

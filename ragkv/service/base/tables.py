@@ -9,7 +9,7 @@ from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ragkv.ids import new_id, utc_now
-from ragkv.observe.cause import cause
+from ragkv.observe.traces import cause
 from ragkv.service.base.status import JobStatus, Status
 from ragkv.service.base.table_base import Base
 

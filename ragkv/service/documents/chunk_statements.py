@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Select, Update, bindparam, delete, func, select, 
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
-from ragkv.retrieve.vectors import Point, Vectors
+from ragkv.retrieve.index import Point, Vectors
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.ids import batched
+from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
-from ragkv.retrieve.vectors import Point
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import outdated
 from ragkv.service.collections.statements import changes_of

@@ -12,7 +12,7 @@ from ragkv.chunk import Chunk
 from ragkv.errors import Conflict
 from ragkv.ids import batched
 from ragkv.kv.rule import KVRule, KVWhen
-from ragkv.retrieve.vectors import Vectors
+from ragkv.retrieve.index import Vectors
 from ragkv.service.base.database import Database
 from ragkv.service.base.database_clock import now_of
 from ragkv.service.base.leases import RELEASED, num_changed
@@ -110,7 +110,7 @@ class Lease:
             return session.scalar(documents_with_lost_workers(self.document_id, since)) or 0
 
     def cause(self) -> dict[str, str]:
-        """The request that queued the document, as `ragkv.observe.cause` has it."""
+        """The request that queued the document, as `ragkv.observe.traces` has it."""
         with self.database.reading() as session:
             return session.scalars(newest_cause(self.document_id)).first() or {}
 

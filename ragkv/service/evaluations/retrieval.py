@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from ragkv.answer.question import Question
-from ragkv.answer.search import Searcher
+from ragkv.retrieve.retriever import Searcher
 from ragkv.service.evaluations.outcome import RetrievalOutcome
 
 TOP_K = 10

@@ -9,9 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from ragkv.errors import Unavailable
-from ragkv.kv.compression import LEAST, MOST, CompressionMethod
 from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import KVRule, KVWhen, KVWrite
+from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
 from ragkv.service.base.database import Database
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.tables import CollectionRow

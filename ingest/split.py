@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from ingest.cuts import Words, cluster_bounds
 from ingest.parse import Parsed
 from ingest.sections import Part, parts_of
-from ragkv.chunk import MIN_CHUNK_TOKENS, Chunk, prompt_text
+from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected, TooLarge
 from ragkv.ids import batched
+from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokenizer import Tokenizer
 
 _TITLE_SHARE = 4  # a title takes at most a fourth of its chunk

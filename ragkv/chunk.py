@@ -6,9 +6,6 @@ from dataclasses import dataclass, replace
 
 from ragkv.text import page_label
 
-MIN_CHUNK_TOKENS = 32
-"""Tokens that RAGKV_CHUNK_TOKENS allows at least."""
-
 
 @dataclass(frozen=True, slots=True)
 class Chunk:

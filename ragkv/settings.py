@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.errors import Rejected
 from ragkv.kv.compression import LEAST, MOST, CompressionMethod
 from ragkv.kv.eviction import HALF_LIFE_S, known_policy
@@ -27,6 +26,7 @@ MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 QUESTION_PLACE = "{question}"
 BLOCK_SIZES = range(1, 65)
+MIN_CHUNK_TOKENS = 32
 REMOVED = {"kv_remote_faults": "faults of the object store are injected by tests alone"}
 """Former settings, each with the reason."""
 PORTS = range(65536)

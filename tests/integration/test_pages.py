@@ -20,10 +20,9 @@ from ingest.parse.pdf import page_at
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.sentences import sentences
-from ragkv.chunk import MIN_CHUNK_TOKENS
 from ragkv.kv.rule import KVWhen
 from ragkv.service.parts import Parts
-from ragkv.settings import Settings
+from ragkv.settings import MIN_CHUNK_TOKENS, Settings
 from tests.support.hostile_files import FONTS, forms, page, stream
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.made_files import pdf

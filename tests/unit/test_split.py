@@ -14,8 +14,9 @@ from transformers import PreTrainedTokenizerFast
 from ingest.cuts import Words
 from ingest.parse import Page, Parsed, Section, parse
 from ingest.split import split
-from ragkv.chunk import MIN_CHUNK_TOKENS, Chunk, prompt_text
+from ragkv.chunk import Chunk, prompt_text
 from ragkv.errors import Rejected, TooLarge
+from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokenizer import Tokenizer
 from tests.support.growth import QUADRATIC, growth
 

@@ -6,8 +6,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ragkv.ids import new_id, utc_now
-from ragkv.service.base.table_base import Base
-from ragkv.service.base.tables import ID
+from ragkv.service.base.table_base import ID, Base
 
 
 class FileRow(Base):

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from api.openai.errors import BadParam
+from ragkv.service.documents.metadata import Metadata
 
 NotSupported = Annotated[None, Meta(description="Not supported: omit it.")]
 """Any value but null is refused, naming the field."""
@@ -81,3 +82,8 @@ def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:
     for name in names:
         if getattr(body, name):
             raise BadParam(name, f"{name!r} is not supported: omit it")
+
+
+def attributes_of(metadata: Metadata) -> dict[str, str | int | float | bool]:
+    """The metadata that OpenAI's attributes can hold: no lists, objects or null."""
+    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}

@@ -14,14 +14,13 @@ import msgspec
 from litestar import Litestar
 from litestar.response import File, ServerSentEvent, Stream
 
+from api.http.sse import EVENT_STREAM
 from api.schema.examples import example_of
 from api.schema.openai_examples import openai_example_of
 from api.schema.routes import UNIONS, Route, routes_of
-from api.schema.streams import LINES, STREAMS, media_of
+from api.schema.streams import LINES, STREAMS, Json, media_of
 
-Json = dict[str, Any]
-
-JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
+JSON, BYTES = "application/json", "application/octet-stream"
 BINARY: Json = {"schema": {"type": "string", "format": "binary"}}
 REF = "#/components/schemas/{name}"
 KEYS = {
@@ -172,11 +171,11 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
     """The content of a successful response. Media types that the handler states itself are kept."""
     for kind in route.answers:
         if _is_json(kind):
-            content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENTS}
+            content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENT_STREAM}
             content[JSON] = _media(kind, describe)
         elif kind is ServerSentEvent:
             content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
-            content |= {EVENTS: media_of(STREAMS[route.path], describe)}
+            content |= {EVENT_STREAM: media_of(STREAMS[route.path], describe)}
         elif kind is Stream:
             content = {media: {"schema": {"type": "string"}, "example": LINES[route.path]} for media in content}
         elif kind is File:

@@ -3,9 +3,14 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from api.admin.shell import render
-from api.schema.document import EVENTS, Json
+from api.http.sse import EVENT_STREAM
+
+if TYPE_CHECKING:
+    from api.schema.streams import Json
+
 
 FIRST_PROBLEM = "400"
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -62,7 +67,7 @@ class Type:
     kind: str
 
 
-def page_of(document: Json) -> str:
+def page_of(document: "Json") -> str:
     """The page as HTML."""
     groups: dict[str, list[Operation]] = {}
     for path, item in document["paths"].items():
@@ -81,7 +86,7 @@ def page_of(document: Json) -> str:
     return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning)
 
 
-def kind_of(schema: Json) -> str:
+def kind_of(schema: "Json") -> str:
     """A schema in a few words: the kind of value, and its limits."""
     limits = [text.format(_plain(schema[name])) for name, text in _LIMITS.items() if name in schema]
     return f"{_bare(schema)} ({', '.join(limits)})" if limits else _bare(schema)
@@ -92,7 +97,7 @@ def _plain(limit: float | str) -> str:
     return str(int(limit)) if isinstance(limit, float) and limit.is_integer() else str(limit)
 
 
-def _bare(schema: Json) -> str:
+def _bare(schema: "Json") -> str:
     if "$ref" in schema:
         return str(schema["$ref"].rsplit("/", 1)[-1])
     if several := schema.get("anyOf") or schema.get("oneOf"):
@@ -107,7 +112,7 @@ def _bare(schema: Json) -> str:
     return " or ".join(name) if isinstance(name, list) else name or "anything"
 
 
-def _operation(method: str, path: str, operation: Json) -> Operation:
+def _operation(method: str, path: str, operation: "Json") -> Operation:
     scopes = [scope for rule in operation["security"] for scopes in rule.values() for scope in scopes]
     body = operation.get("requestBody") or {}
     answers: list[Content] = []
@@ -136,9 +141,9 @@ def _operation(method: str, path: str, operation: Json) -> Operation:
     )
 
 
-def _contents(status: str, what: str, content: Json) -> Iterator[Content]:
+def _contents(status: str, what: str, content: "Json") -> Iterator[Content]:
     for media_type, media in content.items():
-        kind = "server-sent events" if media_type == EVENTS else kind_of(media.get("schema") or {})
+        kind = "server-sent events" if media_type == EVENT_STREAM else kind_of(media.get("schema") or {})
         example = media.get("example")
         if example is not None and not isinstance(example, str):
             example = json.dumps(example, indent=2, ensure_ascii=False)

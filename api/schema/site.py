@@ -12,8 +12,9 @@ from litestar.openapi.spec import Server
 from litestar.types import Method
 from litestar.types.internal_types import PathParameterDefinition
 
-from api.schema.document import Json, document_of
+from api.schema.document import document_of
 from api.schema.page import page_of
+from api.schema.streams import Json
 from ragkv import __version__
 
 DESCRIPTION = """Question answering over documents, with citations. The model processes the chunks of each document once, when \

@@ -40,7 +40,8 @@ from ragkv.service.base.queue import Queue, make_celery
 from ragkv.service.base.redis import connect, redis_url
 from ragkv.service.base.tenancy import CollectionRef
 from ragkv.service.base.tenants import ensure_collection, tenant_ids, tenant_secret
-from ragkv.service.collections.statements import cache_rule, generation_of
+from ragkv.service.collections.collections import cache_rule
+from ragkv.service.collections.statements import generation_of
 from ragkv.service.data_sources.location import allowed_locations
 from ragkv.service.documents.backlog import Backlog
 from ragkv.service.documents.indexed import DatabaseSource, MadeWith

@@ -16,7 +16,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.service.base.tenancy import CollectionRef, KVOwner
 from ragkv.service.base.tenants import ensure_collection
-from ragkv.service.collections.statements import cache_rule
+from ragkv.service.collections.collections import cache_rule
 from ragkv.service.documents.lease import KeptKV
 from ragkv.service.documents.statements import ids_of, stuck_documents
 from ragkv.service.kv_admin.entry_statements import (

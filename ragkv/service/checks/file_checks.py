@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from ragkv.files_io import remove_files
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import GONE, FileStore, StoredFile
 from ragkv.service.base.file_tables import FileRow
 from ragkv.service.checks.check import ConsistencyCheck, Grace, execute_all
-from ragkv.service.checks.cleaning import discard_files, remove_files
+from ragkv.service.checks.cleaning import discard_files
 from ragkv.service.checks.consistency_statements import (
     fail_document,
     forget_earlier_files,

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
+from sqlalchemy import select
 
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
+from ragkv.service.answer_cache.cache import CacheRule
 from ragkv.service.base.batches import timed
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.deletion_statements import note_deletions
@@ -206,6 +208,15 @@ def delete_in_batches(
         yield took_s
     forget_answers(tenant_id, collection_id, removal)
     forget_in_memory(tenant_id, collection_id, removal)
+
+
+def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
+    """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
+    columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
+    mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
+    with database.reading() as session:
+        row = session.execute(select(*columns).where(*mine)).one_or_none()
+    return CacheRule(*row) if row is not None else None
 
 
 def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None]) -> int:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 from msgspec import Meta
-from sqlalchemy import select
 
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
@@ -23,6 +22,7 @@ from ragkv.service.base.tenants import collection_ref, known_collection
 from ragkv.service.checks.retention_statements import forget_questions_about
 from ragkv.service.collections.statements import (
     BY_NAME,
+    cache_terms,
     collection_facts,
     collection_named,
     count_documents,
@@ -212,10 +212,8 @@ def delete_in_batches(
 
 def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
     """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
-    columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
-    mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
     with database.reading() as session:
-        row = session.execute(select(*columns).where(*mine)).one_or_none()
+        row = session.execute(cache_terms(tenant_id, collection_id)).one_or_none()
     return CacheRule(*row) if row is not None else None
 
 

@@ -53,6 +53,13 @@ def changes_of(tenant_id: str, collection_id: str) -> Select[int, int]:
     return select(CollectionRow.generation, CollectionRow.marked_changes).where(*mine)
 
 
+def cache_terms(tenant_id: str, collection_id: str) -> Select[float, int, int]:
+    """(threshold, lifetime in seconds, generation) of the collection's answer cache, unless it is off."""
+    columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
+    mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
+    return select(*columns).where(*mine)
+
+
 def generation_of(database: Database, tenant_id: str, collection_id: str) -> int:
     """The collection's generation; 0 if it is not there."""
     mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id)

@@ -56,7 +56,7 @@ def freeze_objects() -> None:
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with time limits before the application takes over; `api.http.body_timeout` times bodies."""
+    """uvicorn's protocol with time limits before the application takes over; `api.http.bodies` times bodies."""
 
     headers_s = HEADERS_S
 

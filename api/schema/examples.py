@@ -68,8 +68,7 @@ from ragkv.service.kv_admin.usage import (
 )
 from ragkv.service.kv_admin.verify import Verified
 from ragkv.service.questions.feedback import Feedback
-from ragkv.service.questions.question_log import QuestionLog
-from ragkv.service.questions.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
+from ragkv.service.questions.questions import LoggedQuestion, QuestionLog, QuestionPage, SetPassage, SetQuestion
 from ragkv.service.statistics.engine import EngineView
 from ragkv.service.statistics.views import (
     Bucket,

@@ -16,9 +16,8 @@ from bench.serving.engine import Serving, contexts_of
 from bench.serving.report import MODES, Mode, Plan, ServeReport, ServeRow
 from bench.serving.service import Asking
 from bench.ttft import machine
-from ragkv.cli.opened import opened_parts
+from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
-from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
 from ragkv.service.parts import Parts
 

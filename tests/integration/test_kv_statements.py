@@ -39,7 +39,7 @@ from ragkv.service.kv_admin.entry_statements import (
 )
 from ragkv.service.kv_admin.eviction import forget
 from ragkv.service.kv_admin.rule_statements import used_without_kv
-from ragkv.service.questions.kv_use import KVUse
+from ragkv.service.questions.journal import KVUse
 from tests.integration.test_db import add_document, store
 
 KEYS = {"a": ("1" * 64, "2" * 64), "b": ("2" * 64, "3" * 64)}

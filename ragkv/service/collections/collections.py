@@ -11,11 +11,10 @@ from msgspec import Meta
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id
 from ragkv.service.answer_cache.cache import CacheRule
-from ragkv.service.base.batches import timed
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.deletion_statements import note_deletions
-from ragkv.service.base.page import Name, from_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.long_work import timed
+from ragkv.service.base.page import Name, from_cursor, rows_behind
 from ragkv.service.base.tables import CollectionRow, DataSourceRow
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION
 from ragkv.service.base.tenants import collection_ref, known_collection

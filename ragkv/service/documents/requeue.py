@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
 from ragkv.kv.rule import KVRule
-from ragkv.service.base.database import Database, lift_time_limits
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, lift_time_limits, now_of
 from ragkv.service.base.queue import Queue
 from ragkv.service.documents.statements import (
     count_of_other_encoders,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 import msgspec
 
 from ragkv.errors import NotFound
-from ragkv.service.base.database import Database
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.status import FINISHED, IngestionError, KVEvicted, Stage, StageDone, StageTotal, Status
 from ragkv.service.collections.statements import collection_by_id
 from ragkv.service.documents.statements import progress_in_collection, progress_of_document

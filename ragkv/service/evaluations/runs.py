@@ -11,8 +11,7 @@ import msgspec
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.page import Id, Moment, from_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
 from ragkv.service.evaluations.figures import fidelity_figures, retrieval_figures
@@ -47,8 +46,8 @@ from ragkv.service.evaluations.statements import (
     run_by_id,
     runs_of,
 )
-from ragkv.service.questions.feedback_statements import QuestionFilter, known_answers
 from ragkv.service.questions.questions import LoggedQuestion, all_questions
+from ragkv.service.questions.statements import QuestionFilter, known_answers
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

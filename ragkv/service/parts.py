@@ -75,8 +75,7 @@ if TYPE_CHECKING:
     from ragkv.retrieve.retriever import Retriever
     from ragkv.retrieve.vectors import Vectors
     from ragkv.service.access.provider import Provider
-    from ragkv.service.answer_cache.cache import AnswerCache
-    from ragkv.service.answer_cache.caching import CachingAnswerer
+    from ragkv.service.answer_cache.cache import AnswerCache, CachingAnswerer
     from ragkv.service.answer_cache.recent import RecentAnswers
     from ragkv.service.answer_cache.ring import AnswerRing
     from ragkv.service.documents.intake import Intake
@@ -567,7 +566,7 @@ class Parts:
     def answerer(self) -> "CachingAnswerer":
         from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
-        from ragkv.service.answer_cache.caching import CachingAnswerer
+        from ragkv.service.answer_cache.cache import CachingAnswerer
         from ragkv.service.questions.journal import Journal
 
         journal = Journal(self.database, self.kv_use, public_name(self.settings))

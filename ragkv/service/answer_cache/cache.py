@@ -9,13 +9,15 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from ragkv.answer.question import Answer, CachedAnswer, Citation, Question, Timings, Usage
+from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, Question, Timings, Usage
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
@@ -23,6 +25,11 @@ from ragkv.retrieve.vectors import Vectors
 from ragkv.service.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.service.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
 from ragkv.settings import Settings
+from ragkv.threads import Threads
+
+if TYPE_CHECKING:
+    from ragkv.answer.service import Answerer
+    from ragkv.service.answer_cache.recent import RecentAnswers
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +65,8 @@ WITHOUT_INFLUENCE = frozenset({
     "log_format", "log_level", "otlp_endpoint",
 })  # fmt: skip
 
+THREADS = 2
+
 
 @dataclass(frozen=True, slots=True)
 class CacheRule:
@@ -78,14 +87,6 @@ class Look:
     rule: CacheRule
     hit: "KeptAnswer | None" = None
     may_keep: bool = True
-
-
-def settings_digest(settings: Settings) -> str:
-    """Differs wherever a setting differs that may change an answer. A new setting counts until it is listed above."""
-    counted = {
-        name: str(value) for name, value in msgspec.structs.asdict(settings).items() if name not in WITHOUT_INFLUENCE
-    }
-    return hashlib.sha256(msgspec.json.encode(counted, order="sorted")).hexdigest()
 
 
 class _PassageOf(msgspec.Struct, frozen=True, array_like=True):
@@ -244,3 +245,55 @@ class AnswerCache:
         log.warning(
             "the answer cache is away (%d times so far), its answers are made again: %s", self.unavailable, error
         )
+
+
+class CachingAnswerer:
+    """An `Answerer` with a cache before it. Every answer can be given feedback for a while, whichever it came from."""
+
+    def __init__(
+        self,
+        uncached: "Answerer",
+        cache: AnswerCache,
+        recent: "RecentAnswers",
+        generation_of: Callable[[str, str], int],
+    ) -> None:
+        """generation_of: of a tenant's collection."""
+        self._generation_of = generation_of
+        self.uncached = uncached
+        self._cache = cache
+        self._recent = recent
+        self._threads = Threads("answer-cache", THREADS)
+
+    async def check(self, question: Question) -> None:
+        await self.uncached.check(question)
+
+    async def stream(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
+        """Like `Answerer.stream`. A kept answer comes as one Delta;
+        it is recorded nowhere but in the cache's counts."""
+        began = time.perf_counter()
+        generation, look = await self._threads.run(self._look, question)
+        if look is not None and look.hit is not None:
+            yield Delta(look.hit.body.answer)
+            answer = look.hit.as_answer(question, (time.perf_counter() - began) * 1e3)
+            await self._threads.run(self._recent.keep, question, answer, generation)
+            yield answer
+            return
+        async with aclosing(self.uncached.stream(question)) as events:
+            async for event in events:
+                if isinstance(event, Answer):
+                    await self._threads.run(self._recent.keep, question, event, generation)
+                    if look is not None:
+                        await self._threads.run(self._cache.keep, question, look, event)
+                yield event
+
+    def _look(self, question: Question) -> tuple[int, Look | None]:
+        """The generation first: an answer of it may show no document that is deleted afterwards."""
+        return self._generation_of(question.tenant_id, question.collection_id), self._cache.look(question)
+
+
+def settings_digest(settings: Settings) -> str:
+    """Differs wherever a setting differs that may change an answer. A new setting counts until it is listed above."""
+    counted = {
+        name: str(value) for name, value in msgspec.structs.asdict(settings).items() if name not in WITHOUT_INFLUENCE
+    }
+    return hashlib.sha256(msgspec.json.encode(counted, order="sorted")).hexdigest()

@@ -23,10 +23,9 @@ from ragkv.observe import metrics
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.loading import FAILED
 from ragkv.service.health import condition
-from ragkv.service.health.condition import OK
+from ragkv.service.health.condition import OK, PATIENCE_S, SILENT
 from ragkv.service.health.gauges import read_gauges, render
 from ragkv.service.parts import Parts
-from ragkv.service.statistics.engine import PATIENCE_S, SILENT
 
 NEEDED = ("engine", "database", "redis", "index", "service")
 """Components without which no question is answered: 503."""

@@ -8,7 +8,7 @@ import click
 
 from ragkv.cli.opened import opened_parts
 from ragkv.service.backup.backup import backup as write_backup
-from ragkv.service.backup.consequences import Consequences
+from ragkv.service.backup.restore import Consequences
 from ragkv.service.backup.restore import restore as put_back
 from ragkv.text import plural
 

@@ -146,7 +146,10 @@ class EvaluationRunner:
             row = session.scalars(next_run(moment)).first()
             if row is None:
                 return None
-            present = self._settings | self._kv_settings(row.collection_id, session)
+            own = session.execute(rule_of_collection(row.collection_id)).one()
+            rule = self._parts.settings.kv_rule.in_place_of(*own)
+            compression = rule.compression.name if rule.compression else ""
+            present = self._settings | {"kv_format": rule.format, "kv_compression": compression}
             left = session.scalars(next_question(row.id)).first()
             if row.settings not in (None, present):
                 end_run(row, FAILED, session, "the settings changed before it ended: start another")
@@ -248,12 +251,6 @@ class EvaluationRunner:
         )
         builtins: dict[str, Any] = msgspec.to_builtins(present)
         return builtins
-
-    def _kv_settings(self, collection_id: str, session: "Session") -> dict[str, str]:
-        """The part of them that a collection may have of its own."""
-        own = session.execute(rule_of_collection(collection_id)).one()
-        rule = self._parts.settings.kv_rule.in_place_of(*own)
-        return {"kv_format": rule.format, "kv_compression": rule.compression.name if rule.compression else ""}
 
 
 def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: "Session") -> None:

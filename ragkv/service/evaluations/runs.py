@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -182,23 +182,18 @@ def _questions(
     run_id: str, tenant_id: str, collection_id: str, request: RunRequest, database: Database
 ) -> list[EvaluationQuestionRow]:
     if request.source == "given":
-        fields = [_kept(item, request.kind) for item in request.questions]
+        questions: Sequence[GivenQuestion] = request.questions
+        if request.kind != "retrieval":  # the others use neither
+            questions = [msgspec.structs.replace(question, passages=(), gold=()) for question in questions]
         return [
-            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=item)
-            for number, item in enumerate(fields)
+            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=msgspec.to_builtins(question))
+            for number, question in enumerate(questions)
         ]
     find = _rated if request.source == "rated" else _logged
     ids = find(tenant_id, collection_id, request, database)
     return [
         EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=item) for number, item in enumerate(ids)
     ]
-
-
-def _kept(question: GivenQuestion, kind: Kind) -> dict[str, Any]:
-    """The fields of a given question that this kind of run uses."""
-    used = question if kind == "retrieval" else msgspec.structs.replace(question, passages=(), gold=())
-    builtins: dict[str, Any] = msgspec.to_builtins(used)
-    return builtins
 
 
 def _rated(tenant_id: str, collection_id: str, request: RunRequest, database: Database) -> list[str]:

@@ -21,10 +21,9 @@ from ragkv.service.documents.requeue import enqueue
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from workers.pulse import Pulse
-from workers.repeating import delivering, syncing
+from workers.repeating import Uploads, delivering, syncing
 from workers.sweep import Sweeper
 from workers.tasks import register_tasks
-from workers.uploads import Uploads
 from workers.watching import Watching
 
 os.umask(0o077)  # files are readable by this user only

@@ -17,8 +17,7 @@ from litestar.types.internal_types import PathParameterDefinition
 
 from api.admin.shell import render
 from api.http.sse import EVENT_STREAM
-from api.schema.document import document_of
-from api.schema.streams import Json
+from api.schema.document import Json, document_of
 from ragkv import __version__
 
 DESCRIPTION = """Question answering over documents, with citations. The model processes the chunks of each document once, when \

@@ -21,8 +21,7 @@ from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from api.app import create_app
 from api.http.sse import EVENT_STREAM
-from api.schema.document import BYTES
-from api.schema.streams import Json
+from api.schema.document import BYTES, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.errors import Conflict

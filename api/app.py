@@ -21,8 +21,7 @@ from api.admin.errors import with_pages
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
 from api.background import beside, evaluating, forgetting_deleted, sweeping_disk
-from api.http.bodies import CheckedRequest
-from api.http.body_timeout import GRACE_S, BodyTimeout
+from api.http.bodies import GRACE_S, BodyTimeout, CheckedRequest
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
 from api.http.forms import FILES
@@ -44,11 +43,10 @@ from api.v1.data_sources import data_sources_router
 from api.v1.documents import documents_router
 from api.v1.evaluations import evaluations_router
 from api.v1.events import ProgressStreams, collection_events, document_events
-from api.v1.health import HEADS, healthz, metrics_of_all, readyz
+from api.v1.health import HEADS, Probes, healthz, metrics_of_all, readyz
 from api.v1.keys import keys_router
 from api.v1.kv import kv_router
 from api.v1.pages import pages_router
-from api.v1.probes import Probes
 from api.v1.questions import answers_router, questions_router
 from api.v1.search import search
 from api.v1.statistics import statistics

@@ -10,7 +10,7 @@ import msgspec
 
 from api.app import create_app
 from api.http.draining import Draining
-from api.http.server import ChildProcess, Server, freeze_objects, raise_descriptor_limit, share_interpreter
+from api.http.server import ChildProcess, Server, freeze_objects, listen, raise_descriptor_limit, share_interpreter
 from api.worker_process import WorkerProcess
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces
@@ -43,20 +43,6 @@ def serve(host: str | None, port: int | None, worker: bool) -> None:
     with ExitStack() as stack:
         stack.enter_context(traces.exporting(settings.otlp_endpoint, "serve"))
         _serve(settings, worker, stack)
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises Rejected if the address is in use or not of this machine."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise Rejected(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host") from None
-    return listener
 
 
 def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:

@@ -16,9 +16,8 @@ from bench.remote import remote
 from bench.serving.command import serve
 from bench.tiers.command import tiers
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
-from ragkv.cli.opened import opened_parts
+from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
-from ragkv.cli.running import running_engine
 from ragkv.service.parts import Parts
 from ragkv.stitch.select import block_size_of
 

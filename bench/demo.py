@@ -16,8 +16,7 @@ from ingest.command import ingest
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import DEFAULT_RATIO
 from ragkv.cli.ask import place
-from ragkv.cli.opened import opened_parts
-from ragkv.cli.running import running_engine
+from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.errors import RagKVError, Rejected
 from ragkv.models import EMBEDDED
 from ragkv.prefill.writer import EMBEDDED_WRITER, install

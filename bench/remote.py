@@ -23,9 +23,8 @@ from bench.ttft import machine
 from ragkv.answer.promote import Promoter
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
-from ragkv.cli.opened import opened_parts
+from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
-from ragkv.cli.running import running_engine
 from ragkv.engine.protocol import Generate
 from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.kv.key import KeyMaker

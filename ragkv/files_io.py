@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -103,6 +103,12 @@ def default_reserve(total: int) -> int:
 def default_kv_limit(folder: Path, stored: int) -> int:
     """Half of what KV could take: what it takes now, and what is free."""
     return int((shutil.disk_usage(_existing(folder)).free + stored) * KV_SHARE)
+
+
+def remove_files(paths: Iterable[Path]) -> None:
+    """Remove files. Another process may remove them at the same time."""
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _existing(folder: Path) -> Path:

@@ -20,13 +20,11 @@ from ragkv.service.base.redis import redis_url
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from workers.data_sources import DataSources
 from workers.pulse import Pulse
+from workers.repeating import Uploads, delivering, syncing
 from workers.sweep import Sweeper
 from workers.tasks import register_tasks
-from workers.uploads import Uploads
 from workers.watching import Watching
-from workers.webhooks import Webhooks
 
 os.umask(0o077)  # files are readable by this user only
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
@@ -41,7 +39,7 @@ ingest = IngestParts(
     parts, parts.worker_counters, uploads.kept, attached=lambda document_id: enqueue(document_id, parts.queue)
 )
 stopping = register_tasks(app, ingest, pulse)
-beside = (Sweeper(parts), uploads, Webhooks(parts), DataSources(parts), Watching(parts))
+beside = (Sweeper(parts), uploads, delivering(parts), syncing(parts), Watching(parts))
 """Threads beside ingestion."""
 tracing = ExitStack()
 

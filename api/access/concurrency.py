@@ -1,5 +1,6 @@
 """Limits on concurrent questions and uploads, per tenant and in total."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,7 +9,7 @@ from litestar.handlers import BaseRouteHandler
 from api.access.session import Connection
 from api.http.forms import BoundedFormRequest
 from api.http.observe import hold
-from ragkv.service.access.places import Places
+from ragkv.errors import Throttled
 from ragkv.service.base.caller import Caller
 from ragkv.settings import Settings
 from ragkv.text import plural
@@ -16,6 +17,8 @@ from ragkv.text import plural
 STATE = "concurrency_limits"
 """Key of the limits in the app's state."""
 LARGE_BYTES = 1024 * 1024
+
+RETRY_AFTER_S = 2.0
 
 
 class ConcurrencyLimits:
@@ -76,3 +79,28 @@ def is_large(connection: Connection) -> bool:
 def limits_of(connection: Connection) -> ConcurrencyLimits:
     limits: ConcurrencyLimits = connection.app.state[STATE]
     return limits
+
+
+class Places:
+    """At most `limit` things of each owner at once, in this process; 0: no limit. For one thread alone.
+
+    refusal: what an owner without a place left is told.
+    """
+
+    def __init__(self, limit: int, refusal: str) -> None:
+        self._limit = limit
+        self._refusal = refusal
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def taken(self, owner: str) -> Iterator[None]:
+        """One of the owner's places, for as long as the block lasts. Raises Throttled if there is none."""
+        if self._limit and self._taken[owner] >= self._limit:
+            raise Throttled(self._refusal, RETRY_AFTER_S)
+        self._taken[owner] += 1
+        try:
+            yield
+        finally:
+            self._taken[owner] -= 1
+            if not self._taken[owner]:
+                del self._taken[owner]

@@ -1,5 +1,6 @@
 """The pages of collections: the list, and one collection with its documents. Changes are requests to /v1."""
 
+from collections.abc import Iterable
 from typing import Annotated
 
 from litestar import Response, get
@@ -7,20 +8,27 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
+from ragkv.errors import NotFound
 from ragkv.file_types import READ, READ_KINDS
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import CompressionMethod
 from ragkv.service.answer_cache.ring import AnswerRing
 from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, KVOwner
 from ragkv.service.base.tenants import collection_ref
-from ragkv.service.collections.collections import collection_with_counts, list_collections
+from ragkv.service.collections.collections import (
+    CollectionView,
+    collection_view,
+    collection_with_counts,
+    list_collections,
+)
 from ragkv.service.documents.changes import failures
 from ragkv.service.documents.listing import DocumentFilter, list_documents
 from ragkv.service.kv_admin.rules import rule_view
 from ragkv.settings import Settings
-from ragkv.text import MAX_FILE_NAME_CHARS
+from ragkv.text import MAX_FILE_NAME_CHARS, one_spelling
 
 COLLECTIONS_A_PAGE = 50
 DOCUMENTS_A_PAGE = 25
@@ -71,4 +79,34 @@ def collection_page(
         longest_name=MAX_FILE_NAME_CHARS,
         cursor=cursor,
         statuses=list(Status),
+    )
+
+
+def collections_of(tenant_id: str, database: Database, requested: str = "") -> list[CollectionView]:
+    """The tenant's first collections, in the order of their names, behind the given and the default one where these are
+    not among them."""
+    collections = list_collections(tenant_id, MAX_PAGE, None, database).items
+    for name in (DEFAULT_COLLECTION, requested):
+        if name and chosen_collection(collections, name) is None:
+            try:
+                collections.insert(0, collection_view(tenant_id, name, database))
+            except NotFound:
+                continue
+    return collections
+
+
+def names_of_collections(tenant_id: str, database: Database) -> dict[str, str]:
+    """Name by id."""
+    return {collection.id: collection.name for collection in collections_of(tenant_id, database)}
+
+
+def chosen_collection(collections: Iterable[CollectionView], requested: str) -> CollectionView | None:
+    """The one whose id or name is given in a page's address, if it is among them."""
+    return next(
+        (
+            collection
+            for collection in collections
+            if requested == collection.id or one_spelling(requested) == collection.name
+        ),
+        None,
     )

@@ -4,7 +4,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
-from api.admin.collection_choice import names_of_collections
+from api.admin.collections import names_of_collections
 from api.admin.shell import AdminRequest, page
 from ragkv.service.base.database import Database
 from ragkv.service.collections.collections import collection_view

@@ -7,7 +7,7 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 
 from api.admin.charts import Chart, Measurement, history_chart
-from api.admin.collection_choice import chosen_collection, collections_of
+from api.admin.collections import chosen_collection, collections_of
 from api.admin.format import duration
 from api.admin.questions import PERIODS
 from api.admin.shell import AdminRequest, page

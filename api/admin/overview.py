@@ -9,7 +9,7 @@ from litestar.params import FromQuery
 
 from api.admin.charts import ORIGINS, first_token_chart, origin_chart
 from api.admin.shell import AdminRequest, page
-from api.v1.probes import Probes
+from api.v1.health import Probes
 from api.v1.statistics import statistics_of
 from ragkv.file_types import READ_KINDS
 from ragkv.models import public_name

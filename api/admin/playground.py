@@ -4,7 +4,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
-from api.admin.collection_choice import chosen_collection, collections_of
+from api.admin.collections import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
 from ragkv.answer.recompute import Recomputing
 from ragkv.service.base.database import Database

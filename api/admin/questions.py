@@ -7,14 +7,13 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery, QueryParameter
 
-from api.admin.collection_choice import chosen_collection, collections_of
+from api.admin.collections import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
 from api.v1.questions import PART_CHARACTERS
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.questions.feedback_statements import QuestionFilter, Rated
-from ragkv.service.questions.question_log import question_log
-from ragkv.service.questions.questions import list_questions
+from ragkv.service.questions.questions import list_questions, question_log
+from ragkv.service.questions.statements import QuestionFilter, Rated
 from ragkv.settings import Settings
 
 QUESTIONS_A_PAGE = 25

@@ -14,6 +14,7 @@ from litestar import Litestar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.http.draining import Draining
+from ragkv.errors import Rejected
 from ragkv.threads import share_cores
 
 KEEP_ALIVE_S = 75
@@ -55,7 +56,7 @@ def freeze_objects() -> None:
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with time limits before the application takes over; `api.http.body_timeout` times bodies."""
+    """uvicorn's protocol with time limits before the application takes over; `api.http.bodies` times bodies."""
 
     headers_s = HEADERS_S
 
@@ -171,3 +172,17 @@ class Server(uvicorn.Server):
             for child in self._children:
                 child.kill()
         return self._impatient or self._draining.in_flight == 0 or self._draining.seconds >= self._grace_s
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises Rejected if the address is in use or not of this machine."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise Rejected(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port or --host") from None
+    return listener

@@ -14,6 +14,8 @@ KEEP_ALIVE = ServerSentEventMessage(data=None, comment="still here", sep="\n")
 """Sent to keep proxies from closing a silent connection."""
 KEEP_ALIVE_EVERY_S = 15.0
 
+EVENT_STREAM = "text/event-stream"
+
 
 class Encoded(ServerSentEventMessage):
     """Events that are already encoded: once, for all streams that send them."""

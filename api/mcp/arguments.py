@@ -16,7 +16,7 @@ from ragkv.service.data_sources.data_sources import DEFAULT_INTERVAL_MINUTES
 from ragkv.service.documents.metadata import Metadata
 from ragkv.service.evaluations.outcome import Kind
 from ragkv.service.evaluations.runs import MAX_QUESTIONS
-from ragkv.service.questions.feedback_statements import Rating
+from ragkv.service.questions.statements import Rating
 from ragkv.text import MAX_FILE_NAME_CHARS
 
 Collection = Annotated[str, Meta(description="Name or id of the collection of documents.")]

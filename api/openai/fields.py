@@ -1,12 +1,16 @@
-"""Types of fields that several bodies share."""
+"""Types of fields that several bodies share, and paging of lists."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
+from litestar.di import Provide
+from litestar.params import QueryParameter
 from msgspec import Meta
 
 from api.openai.errors import BadParam
 from api.v1.sampling import Whole
+from ragkv.service.base.page import PageRequest
+from ragkv.service.documents.metadata import Metadata
 
 NotSupported = (
     Annotated[list[Any], Meta(max_length=0, description="Not supported: omit it.")]
@@ -73,6 +77,10 @@ Anything = (
 )
 """Parts of earlier answers, sent back with the conversation. Not read."""
 
+Order = Annotated[Literal["asc", "desc"], QueryParameter(description="Sort order by time of creation.")]
+After = Annotated[str | None, QueryParameter(description="Return items that follow the item with this id.")]
+Before = Annotated[str | None, QueryParameter(description="Return items that precede the item with this id.")]
+
 
 class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Chunking strategy; only `auto` is supported. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
@@ -94,3 +102,29 @@ def refuse_switched_on(body: msgspec.Struct, names: tuple[str, ...]) -> None:
     for name in names:
         if getattr(body, name):
             raise BadParam(name, f"{name!r} is not supported: omit it")
+
+
+def attributes_of(metadata: Metadata) -> dict[str, str | int | float | bool]:
+    """The metadata that OpenAI's attributes can hold: no lists, objects or null."""
+    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}
+
+
+def page_of(
+    limit: Annotated[int, QueryParameter(ge=1, le=100, description="Maximum number of items on a page.")] = 20,
+    order: Order = "desc",
+    after: After = None,
+    before: Before = None,
+) -> PageRequest:
+    """The dependency `page`. Raises BadParam for `after` together with `before`."""
+    if after is not None and before is not None:
+        raise BadParam("before", "set either `after` or `before`, not both")
+    return PageRequest(limit, newest_first=order == "desc", after=after, before=before)
+
+
+def page_fields(ids: list[str], more: bool) -> dict[str, Any]:
+    """The fields of a page beside its items, of which these are the ids. `more`: the list goes on behind them."""
+    return {"has_more": more, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
+
+
+PAGED = {"page": Provide(page_of, sync_to_thread=False)}
+"""For endpoints that list something."""

@@ -15,8 +15,7 @@ from api.access.auth import reading, writing
 from api.access.concurrency import uploading_large
 from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
-from api.openai.fields import Attributes, AutoChunking, Id
-from api.openai.paging import PAGED
+from api.openai.fields import PAGED, Attributes, AutoChunking, Id
 from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, StoreFilePage, statuses_of
 from ragkv.service.base.database import Database

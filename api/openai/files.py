@@ -18,8 +18,7 @@ from api.http.bodies import OF_UPLOADS
 from api.http.download import attachment
 from api.http.observe import note_made
 from api.openai.errors import errors
-from api.openai.fields import Created
-from api.openai.paging import After, Order, page_fields
+from api.openai.fields import After, Created, Order, page_fields
 from api.v1.documents import FORM_BYTES
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database

@@ -40,8 +40,7 @@ from api.openai.questions import (
     question_about,
     text_of,
 )
-from api.openai.response_events import ResponseEventEncoder
-from api.openai.response_views import ResponseDraft, ResponseObject, TextConfig, response_of
+from api.openai.response_views import ResponseDraft, ResponseEventEncoder, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed

@@ -10,7 +10,6 @@ from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.service.base.database import Database
 from ragkv.service.documents.listing import PageLabel, TextEnd, TextStart
-from ragkv.service.documents.metadata import Metadata
 from ragkv.service.files.attachments import StoreEntry, entries_by_document
 
 
@@ -80,8 +79,3 @@ def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
         cached_answer=view.cached_answer,
         no_passages=view.no_passages,
     )
-
-
-def attributes_of(metadata: Metadata) -> dict[str, str | int | float | bool]:
-    """The metadata that OpenAI's attributes can hold: no lists, objects or null."""
-    return {key: value for key, value in metadata.items() if isinstance(value, str | int | float | bool)}

@@ -13,8 +13,7 @@ from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
-from api.openai.fields import Attributes, AutoChunking, Id
-from api.openai.paging import PAGED
+from api.openai.fields import PAGED, Attributes, AutoChunking, Id
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest

@@ -10,9 +10,8 @@ from msgspec import Meta
 
 from api.access.auth import reading
 from api.openai.errors import BadParam, errors
-from api.openai.fields import MaxResults, NoThreshold, Off, Outdated, Score, refuse_switched_on
+from api.openai.fields import MaxResults, NoThreshold, Off, Outdated, Score, attributes_of, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
-from api.openai.sources import attributes_of
 from ragkv.answer.question import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.retrieve.index import DocumentIds

@@ -5,9 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from api.openai.fields import Created, Outdated
-from api.openai.paging import page_fields
-from api.openai.sources import attributes_of
+from api.openai.fields import Created, Outdated, attributes_of, page_fields
 from ragkv.service.base.page import Page
 from ragkv.service.base.status import ANSWERING, UNREAD, Status
 from ragkv.service.files.attachments import StoreEntry

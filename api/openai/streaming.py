@@ -12,8 +12,8 @@ from litestar.openapi.spec.enums import OpenAPIType
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.http.disconnect import unless_disconnected
-from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, with_silences
-from api.v1.ask import EVENT_STREAM, Events, KeptAlive
+from api.http.sse import EVENT_STREAM, KEEP_ALIVE, KEEP_ALIVE_EVERY_S, with_silences
+from api.v1.ask import Events, KeptAlive
 from ragkv.answer.question import Answer, Delta
 from ragkv.service.files.attachments import StoreEntry
 

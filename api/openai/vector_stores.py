@@ -14,9 +14,8 @@ from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
-from api.openai.fields import AutoChunking, Id, NotSupported
+from api.openai.fields import PAGED, AutoChunking, Id, NotSupported
 from api.openai.file_batches import file_batches_router
-from api.openai.paging import PAGED
 from api.openai.store_files import store_files_router
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage

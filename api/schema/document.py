@@ -4,24 +4,29 @@ Bodies and responses are described by msgspec, which reads and writes them: the 
 API keys, streams, descriptions of parameters, and an example of everything are added.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import is_dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
 from http import HTTPStatus
 from inspect import cleandoc
 from typing import Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from litestar import Litestar
-from litestar.response import File, ServerSentEvent, Stream
+from litestar.response import File, ServerSentEvent, ServerSentEventMessage, Stream
 
-from api.schema.examples import example_of
-from api.schema.openai_examples import openai_example_of
+from api.http.errors import Problem
+from api.http.sse import EVENT_STREAM, event_message
+from api.schema.examples import AUDIT_EVENT, DONE, LOGGED, PROGRESS, SET_QUESTION, VERIFIED, example_of
+from api.schema.openai_examples import chat_events, openai_example_of, response_events
 from api.schema.routes import UNIONS, Route, routes_of
-from api.schema.streams import LINES, STREAMS, media_of
+from api.v1.ask import AnswerView
+from ragkv.answer.question import Delta
+from ragkv.service.documents.watch import DocumentProgress
+from ragkv.service.kv_admin.verify import Verified
 
 Json = dict[str, Any]
 
-JSON, EVENTS, BYTES = "application/json", "text/event-stream", "application/octet-stream"
+JSON, BYTES = "application/json", "application/octet-stream"
 BINARY: Json = {"schema": {"type": "string", "format": "binary"}}
 REF = "#/components/schemas/{name}"
 KEYS = {
@@ -91,6 +96,77 @@ FIELDS = {
     "next": "Cursor of the next page; null on the last page.",
 }
 """Descriptions of fields that mean the same in every type. Others have theirs at the field: a string in `Annotated`."""
+
+DATA = "Data of the event, encoded as JSON."
+OTHER: Json = {
+    "type": "object",
+    "properties": {"data": {"type": "string", "description": DATA}},
+    "required": ["data"],
+}
+"""An event with data of no stated type."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """The events of a stream: the type of each, and some as an example. Streams in OpenAI's format have no types."""
+
+    kinds: Mapping[str, Any]
+    example: tuple[ServerSentEventMessage, ...]
+
+
+_VERIFICATION = EventStream(
+    {"progress": Verified, "done": Verified, "error": Problem}, (event_message("done", VERIFIED),)
+)
+
+STREAMS = {
+    "/v1/ask": EventStream(
+        {"delta": Delta, "done": AnswerView, "error": Problem},
+        (
+            event_message("delta", Delta("Ada ")),
+            event_message("delta", Delta("Lovelace.")),
+            event_message("done", DONE),
+        ),
+    ),
+    "/v1/documents/{document_id}/events": EventStream(
+        {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str], "error": Problem},
+        (event_message("progress", PROGRESS),),
+    ),
+    "/v1/collections/{collection}/events": EventStream(
+        {"progress": DocumentProgress, "done": dict[str, str], "deleted": dict[str, str], "error": Problem},
+        (event_message("progress", PROGRESS),),
+    ),
+    "/v1/kv/verify": _VERIFICATION,
+    "/v1/documents/{document_id}/kv/verify": _VERIFICATION,
+    "/v1/collections/{collection}/kv/verify": _VERIFICATION,
+    "/v1/chat/completions": EventStream({}, chat_events()),
+    "/v1/responses": EventStream({}, response_events()),
+}
+"""By path."""
+
+LINES = {
+    "/v1/audit/export": msgspec.json.encode(AUDIT_EVENT).decode() + "\n",
+    "/v1/questions/export": msgspec.json.encode(LOGGED).decode() + "\n",
+    "/v1/questions/evaluation": msgspec.json.encode(SET_QUESTION).decode() + "\n",
+}
+"""A line of each response in JSON lines, by path."""
+
+
+def media_of(stream: EventStream, describe: Callable[[Any], Json]) -> Json:
+    """A stream in the document: the schema of its events, and an example as sent."""
+    data = {"type": "string", "contentMediaType": "application/json", "description": DATA}
+    events = [
+        {
+            "type": "object",
+            "properties": {
+                "event": {"const": name, "description": "Name of the event."},
+                "data": data | {"contentSchema": describe(kind)},
+            },
+            "required": ["event", "data"],
+        }
+        for name, kind in stream.kinds.items()
+    ]
+    schema = {"oneOf": events} if events else OTHER
+    return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}
 
 
 def document_of(app: Litestar) -> Json:
@@ -172,11 +248,11 @@ def _response_content(content: Json, route: Route, describe: Callable[[Any], Jso
     """The content of a successful response. Media types that the handler states itself are kept."""
     for kind in route.answers:
         if _is_json(kind):
-            content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENTS}
+            content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENT_STREAM}
             content[JSON] = _media(kind, describe)
         elif kind is ServerSentEvent:
             content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
-            content |= {EVENTS: media_of(STREAMS[route.path], describe)}
+            content |= {EVENT_STREAM: media_of(STREAMS[route.path], describe)}
         elif kind is Stream:
             content = {media: {"schema": {"type": "string"}, "example": LINES[route.path]} for media in content}
         elif kind is File:

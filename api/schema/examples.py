@@ -51,7 +51,7 @@ from ragkv.service.evaluations.outcome import (
     MeasuredQuestion,
     RunSettings,
 )
-from ragkv.service.health.condition import AWAY
+from ragkv.service.health.condition import AWAY, EngineView
 from ragkv.service.keys.keys import IssuedKey, KeyPage, KeyView
 from ragkv.service.kv_admin.eviction import Freed
 from ragkv.service.kv_admin.rules import KVRulePatch, KVRuleView
@@ -67,9 +67,7 @@ from ragkv.service.kv_admin.usage import (
 )
 from ragkv.service.kv_admin.verify import Verified
 from ragkv.service.questions.feedback import Feedback
-from ragkv.service.questions.question_log import QuestionLog
-from ragkv.service.questions.questions import LoggedQuestion, QuestionPage, SetPassage, SetQuestion
-from ragkv.service.statistics.engine import EngineView
+from ragkv.service.questions.questions import LoggedQuestion, QuestionLog, QuestionPage, SetPassage, SetQuestion
 from ragkv.service.statistics.views import (
     Bucket,
     FirstToken,

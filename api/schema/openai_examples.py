@@ -16,8 +16,7 @@ from api.openai.errors import ErrorBody, facts_of_status
 from api.openai.file_batches import NewFileBatch
 from api.openai.files import FileDeleted, FileForm, FileObject, FilePage
 from api.openai.models import AT, ModelPage, ModelView
-from api.openai.response_events import ResponseEventEncoder
-from api.openai.response_views import ResponseDraft, ResponseObject, response_of
+from api.openai.response_views import ResponseDraft, ResponseEventEncoder, ResponseObject, response_of
 from api.openai.responses import FileSearch, ResponseBody
 from api.openai.store_files import AttributesChange, ContentPage, NewStoreFile, TextOfFile
 from api.openai.store_search import PassageText, SearchPage, SearchResult, StoreSearchBody

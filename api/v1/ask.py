@@ -17,7 +17,7 @@ from api.access.auth import reading
 from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.http.errors import json_problems, problem_of
-from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
+from api.http.sse import EVENT_STREAM, KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
 from api.v1.passages import (
     DocumentIdList,
     Filters,
@@ -53,7 +53,6 @@ from ragkv.service.statistics.views import Cached, Computed, Recomputed, Stitche
 from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode
 from ragkv.stitch.policies import PolicyAlias, PolicyName, policy_name
 
-EVENT_STREAM = "text/event-stream"
 BODY_BYTES = 1024 * 1024
 
 OPTIONS = (

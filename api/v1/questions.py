@@ -21,9 +21,16 @@ from ragkv.service.base.tenancy import DEFAULT_COLLECTION
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.questions.feedback import Feedback, give_feedback, remove_feedback
-from ragkv.service.questions.feedback_statements import QuestionFilter, Rated, Rating
-from ragkv.service.questions.question_log import QuestionLog, keep_question_log, question_log
-from ragkv.service.questions.questions import QuestionPage, all_questions, evaluation_set, list_questions
+from ragkv.service.questions.questions import (
+    QuestionLog,
+    QuestionPage,
+    all_questions,
+    evaluation_set,
+    keep_question_log,
+    list_questions,
+    question_log,
+)
+from ragkv.service.questions.statements import QuestionFilter, Rated, Rating
 from ragkv.settings import Settings
 
 PART_CHARACTERS = 1000

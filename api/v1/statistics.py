@@ -12,8 +12,8 @@ from api.access.auth import reading
 from api.http.errors import problems
 from ragkv.models import public_name
 from ragkv.service.base.caller import Caller
+from ragkv.service.health.condition import EngineView, engine_view
 from ragkv.service.parts import Parts
-from ragkv.service.statistics.engine import EngineView, engine_view
 from ragkv.service.statistics.summary import summary
 from ragkv.service.statistics.views import Summary, Window
 

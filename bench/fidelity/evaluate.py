@@ -25,8 +25,8 @@ from bench.ttft import machine
 from ingest.parts import IngestParts
 from ragkv.answer.recompute import Recomputing
 from ragkv.chunk import Chunk
+from ragkv.cli.opened import running_engine
 from ragkv.cli.progress import progress_bars
-from ragkv.cli.running import running_engine
 from ragkv.engine.local import LocalEngine
 from ragkv.errors import Rejected
 from ragkv.ids import batched

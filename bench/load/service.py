@@ -8,9 +8,8 @@ from pathlib import Path
 import msgspec
 
 from api.app import create_app
-from api.command import listen
 from api.http.draining import Draining
-from api.http.server import Server, freeze_objects, raise_descriptor_limit, share_interpreter
+from api.http.server import Server, freeze_objects, listen, raise_descriptor_limit, share_interpreter
 from bench.load.wire import World
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document

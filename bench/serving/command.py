@@ -17,9 +17,8 @@ from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Serving, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
-from ragkv.cli.opened import opened_parts
+from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
-from ragkv.cli.running import running_engine
 from ragkv.errors import Rejected
 from ragkv.service.parts import Parts
 

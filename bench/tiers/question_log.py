@@ -20,8 +20,8 @@ from ragkv.errors import NotFound, Rejected
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.parts import Parts
-from ragkv.service.questions.feedback_statements import QuestionFilter
 from ragkv.service.questions.questions import all_questions
+from ragkv.service.questions.statements import QuestionFilter
 
 _EXPORT = ": give the export of the log, GET /v1/questions/export"
 

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from ragkv.answer.question import Answer, Citation, Question
 from ragkv.chunk import Passage
-from ragkv.cli.opened import opened_parts
-from ragkv.cli.running import running_engine
+from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.service.base.redis import is_there
 from ragkv.service.parts import Parts
 from ragkv.settings import LEAST_READ, Mode

@@ -8,7 +8,7 @@ import click
 
 from ragkv.cli.opened import opened_parts
 from ragkv.service.backup.backup import backup as write_backup
-from ragkv.service.backup.consequences import Consequences
+from ragkv.service.backup.restore import Consequences
 from ragkv.service.backup.restore import restore as put_back
 from ragkv.text import plural
 
@@ -81,13 +81,15 @@ def restore(folder: Path, replace: bool, with_deleted: bool) -> None:
 def _told(expected: Consequences, *, replace: bool) -> Iterator[str]:
     """One line for each consequence that there is."""
     yield f"The backup was made on {expected.made_at:%Y-%m-%d %H:%M} UTC. After the restore:"
+    keys = ", ".join(key_id if key_id.isalnum() else ascii(key_id) for key_id in expected.valid_keys[:SHOWN_KEYS])
+    more = " and others (ragkv keys list)" if len(expected.valid_keys) > SHOWN_KEYS else ""
     counts = {
         "documents in all": expected.documents,
         "documents that are not in the service now": expected.reappearing,
         "documents whose earlier file answers again": expected.older_files,
         "documents that stay deleted (--with-deleted brings them back)": expected.deleted,
         "newer documents that are lost": expected.lost,
-        f"API keys that become valid ({_shown(expected.valid_keys)})": len(expected.valid_keys),
+        f"API keys that become valid ({keys}{more})": len(expected.valid_keys),
         "API keys that stay revoked": expected.revoked_keys,
         "newer API keys that are lost": expected.lost_keys,
         "messages of webhooks that are not sent again": expected.unsent,
@@ -99,8 +101,3 @@ def _told(expected: Consequences, *, replace: bool) -> Iterator[str]:
             "This service does not know what was deleted or revoked after the backup: it comes back. Revoke keys "
             "(ragkv keys revoke) and delete documents again before others can reach the service."
         )
-
-
-def _shown(key_ids: list[str]) -> str:
-    ids = ", ".join(key_id if key_id.isalnum() else ascii(key_id) for key_id in key_ids[:SHOWN_KEYS])
-    return f"{ids} and others (ragkv keys list)" if len(key_ids) > SHOWN_KEYS else ids

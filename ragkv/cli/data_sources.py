@@ -66,10 +66,11 @@ def show_all(tenant: str) -> None:
     with opened_parts(Parts.prepare_database) as parts:
         for source in list_data_sources(tenant_id_of(tenant, parts.database), parts.database):
             files = source.files
+            last = f"{source.synced_at:%Y-%m-%d %H:%M}" if source.synced_at else "never"
             click.echo(f"{source.id}  {source.location}")
             click.echo(
                 f"    {source.status}: {files.ready:,} ready, {files.waiting:,} waiting, {files.failed:,} failed, "
-                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {_last(source)}{_watched(source)}"
+                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {last}{_watched(source)}"
             )
 
 
@@ -191,7 +192,3 @@ def _watched(view: DataSourceView) -> str:
     if not view.watch:
         return ""
     return f"; not watched: {view.watch_error}" if view.watch_error else "; watched"
-
-
-def _last(view: DataSourceView) -> str:
-    return f"{view.synced_at:%Y-%m-%d %H:%M}" if view.synced_at else "never"

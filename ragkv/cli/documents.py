@@ -14,7 +14,7 @@ from ragkv.service.base.status import Status
 from ragkv.service.base.tenancy import DEFAULT_TENANT
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.documents.changes import replace_document
-from ragkv.service.documents.documents import DocumentView, delete_document, document_view
+from ragkv.service.documents.documents import delete_document, document_view
 from ragkv.service.documents.listing import DocumentFilter, list_documents
 from ragkv.service.parts import Parts
 from ragkv.text import plural
@@ -52,7 +52,9 @@ def show(
         )
         page = list_documents(document_filter, limit, cursor, parts.database)
     for document in page.items:
-        console.print(_line(document), highlight=False, markup=False)
+        problem = document.outdated or document.error
+        line = f"{document.id}  {document.status:10}  {document.name}{f': {problem}' if problem else ''}"
+        console.print(line, highlight=False, markup=False)
     if page.next is not None:
         click.echo(f"more: --cursor {page.next}", err=True)
 
@@ -95,11 +97,6 @@ def delete(document_id: str, tenant: str, *, yes: bool) -> None:
         _note(tenant_id, "Delete a document", "delete", deleted, parts.database)
     also = f", and {plural(len(deleted) - 1, 'attachment')}" if len(deleted) > 1 else ""
     click.echo(f"{document.name} is deleted{also}")
-
-
-def _line(document: DocumentView) -> str:
-    problem = document.outdated or document.error
-    return f"{document.id}  {document.status:10}  {document.name}{f': {problem}' if problem else ''}"
 
 
 def _note(tenant_id: str, action: str, command: str, document_ids: list[str], database: Database) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import click
-from rich import filesize
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 
 from ragkv.cli import Group
@@ -59,17 +59,17 @@ def stats(tenant: str) -> None:
             parts.default_collection,
         )
     disk, device, remote = seen.tiers.disk, seen.tiers.device, seen.tiers.remote
-    limit = f" of {_size(seen.limit_bytes)}" if seen.limit_bytes else ""
+    limit = f" of {decimal(seen.limit_bytes)}" if seen.limit_bytes else ""
     table = Table(box=None, show_header=False)
-    table.add_row("disk", f"{_size(disk.bytes)}{limit}, {disk.files:,} files, {disk.tokens:,} tokens")
+    table.add_row("disk", f"{decimal(disk.bytes)}{limit}, {disk.files:,} files, {disk.tokens:,} tokens")
     if remote is not None:
-        table.add_row("object store", f"{_size(remote.bytes)}, {remote.files:,} files, {remote.tokens:,} tokens")
+        table.add_row("object store", f"{decimal(remote.bytes)}, {remote.files:,} files, {remote.tokens:,} tokens")
     table.add_row(
-        "memory", "unknown" if seen.tiers.host.bytes is None else f"{_size(seen.tiers.host.bytes)} of these files"
+        "memory", "unknown" if seen.tiers.host.bytes is None else f"{decimal(seen.tiers.host.bytes)} of these files"
     )
     table.add_row(
         "engine",
-        "at RAGKV_ENGINE_URL" if device.capacity_bytes is None else f"{_size(device.capacity_bytes)} while it runs",
+        "at RAGKV_ENGINE_URL" if device.capacity_bytes is None else f"{decimal(device.capacity_bytes)} while it runs",
     )
     table.add_row("last used", f"{seen.last_used_at:%Y-%m-%d %H:%M}" if seen.last_used_at else "never")
     console = Console(soft_wrap=True)
@@ -91,7 +91,7 @@ def show(tenant: str) -> None:
             collection.name,
             f"{collection.files:,}",
             f"{collection.tokens:,}",
-            _size(collection.bytes),
+            decimal(collection.bytes),
             "yes" if collection.pinned else "",
         )
     Console(soft_wrap=True).print(table, highlight=False, markup=False)
@@ -117,7 +117,7 @@ def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: b
         if owner.collection_id is None and owner.document_id is None:
             raise click.UsageError("name a --collection or a --document")
         held = admin.pin(owner, parts.database, parts.settings, pinned=pinned)
-    click.echo(f"{'pinned' if pinned else 'unpinned'}: {held.files:,} files, {_size(held.bytes)}")
+    click.echo(f"{'pinned' if pinned else 'unpinned'}: {held.files:,} files, {decimal(held.bytes)}")
 
 
 @kv.command()
@@ -129,7 +129,7 @@ def evict(tenant: str, collection: str | None, document: str | None) -> None:
         freed = evict_kv(
             _owner(tenant, collection, document, parts.database), parts.database, parts.kv_store, parts.worker_counters
         )
-    click.echo(f"evicted: {freed.files:,} files, {_size(freed.bytes)}")
+    click.echo(f"evicted: {freed.files:,} files, {decimal(freed.bytes)}")
 
 
 @kv.command()
@@ -211,7 +211,7 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
         steps = warm_kv(_owner(tenant, collection, document, parts.database), parts)
         done = shown(steps, "warming", lambda step: (step.looked_at, step.total))
     click.echo(
-        f"{done.files:,} of {done.total:,} files are in memory, {_size(done.bytes)}: {done.loaded:,} loaded from the object "
+        f"{done.files:,} of {done.total:,} files are in memory, {decimal(done.bytes)}: {done.loaded:,} loaded from the object "
         f"store, {done.missing:,} missing"
     )
     if done.is_full:
@@ -234,7 +234,7 @@ def verify(tenant: str, collection: str | None, document: str | None) -> None:
         verification = shown(steps, "verifying", lambda step: (step.checked, step.total))
     lost = verification.damaged + verification.missing
     click.echo(
-        f"{verification.checked:,} files, {_size(verification.bytes)}: {verification.damaged:,} damaged, {verification.missing:,} missing, "
+        f"{verification.checked:,} files, {decimal(verification.bytes)}: {verification.damaged:,} damaged, {verification.missing:,} missing, "
         f"{verification.unusable:,} not usable now"
     )
     for document_id in verification.documents:
@@ -269,7 +269,3 @@ def _owner(tenant: str, collection: str | None, document: str | None, database: 
     if document:
         document_view(tenant_id, document, database)
     return KVOwner(tenant_id, document_id=document)
-
-
-def _size(num_bytes: int) -> str:
-    return filesize.decimal(num_bytes)

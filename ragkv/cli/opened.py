@@ -1,13 +1,19 @@
-"""The service's parts for one command, closed at its end, and the tenant that it names."""
+"""The service's parts for one command, closed at its end, the tenant that it names, and an engine for it."""
 
+import logging
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from rich.console import Console
 
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenants import find_collection_ref
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
+
+_QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 
 
 @contextmanager
@@ -25,3 +31,22 @@ def opened_parts(prepare: Callable[[Parts], object] | None = None) -> Iterator[P
 def tenant_id_of(name: str, database: Database) -> str:
     """The tenant's id. Raises NotFound."""
     return find_collection_ref(database, name).tenant_id
+
+
+@asynccontextmanager
+async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
+    """Prepare the models, start the engine with a message, and stop it at the end."""
+    # A command prints only its answer: the logs of libraries and of vLLM's processes are silenced.
+    for name, value in _QUIET.items():
+        os.environ.setdefault(name, value)
+    warnings.simplefilter("ignore")
+    for name in ("vllm", "transformers", "sentence_transformers", "torch"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    with console.status("preparing the models"):
+        parts.prepare()
+    try:
+        with console.status("starting vLLM (about 40 seconds on a CPU)"):
+            await parts.engine.start()
+        yield
+    finally:
+        await parts.engine.stop()

@@ -40,14 +40,15 @@ from ragkv.service.base.queue import Queue, make_celery
 from ragkv.service.base.redis import connect, redis_url
 from ragkv.service.base.tenancy import CollectionRef
 from ragkv.service.base.tenants import ensure_collection, tenant_ids, tenant_secret
-from ragkv.service.collections.statements import cache_rule, generation_of
+from ragkv.service.collections.collections import cache_rule
+from ragkv.service.collections.statements import generation_of
 from ragkv.service.data_sources.location import allowed_locations
-from ragkv.service.documents.backlog import Backlog
 from ragkv.service.documents.indexed import DatabaseSource, MadeWith
+from ragkv.service.documents.jobs import Backlog
 from ragkv.service.kv_admin.rule_statements import rule_of_collection
 from ragkv.service.observe.heartbeats import Heartbeats
 from ragkv.service.observe.worker_counters import WorkerCounters
-from ragkv.service.questions.kv_use import KVUse
+from ragkv.service.questions.journal import KVUse
 from ragkv.settings import Settings
 from ragkv.stitch.policies import UPPER, Choice
 from ragkv.threads import Threads
@@ -613,7 +614,7 @@ class Parts:
     def answer_digest(self) -> str:
         """Differs wherever settings, or files of the data folder that stand in for settings, may change an answer.
         Models, writer and index have fingerprints of their own."""
-        from ragkv.service.answer_cache.settings_digest import settings_digest
+        from ragkv.service.answer_cache.cache import settings_digest
 
         return _digest(settings_digest(self.settings), self.choice, self.recomputing.writer_suffices)
 

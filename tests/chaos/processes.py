@@ -23,9 +23,8 @@ import ragkv.service.base.outages
 import workers.sweep
 import workers.tasks
 from api.app import create_app
-from api.command import listen
 from api.http.draining import Draining
-from api.http.server import Server
+from api.http.server import Server, listen
 from ragkv.engine.protocol import Engine, Generate, Output
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings

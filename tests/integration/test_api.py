@@ -13,7 +13,7 @@ from litestar.di import NamedDependency, Provide
 from sqlalchemy import select
 
 from api.access.auth import reading
-from api.command import listen
+from api.http.server import listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.errors import Rejected

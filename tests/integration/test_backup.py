@@ -26,9 +26,8 @@ from ragkv.ids import new_id, utc_now
 from ragkv.service.audit.log import AuditFilter, Change, all_audit, record_change
 from ragkv.service.backup import restore as restoring
 from ragkv.service.backup.backup import backup
-from ragkv.service.backup.consequences import Consequences
 from ragkv.service.backup.dump import LEFT_OUT, snapshot, tables_of
-from ragkv.service.backup.restore import restore
+from ragkv.service.backup.restore import Consequences, restore
 from ragkv.service.backup.restored import NOT_SENT
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis

@@ -57,7 +57,7 @@ from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.support.over_http import Client
 from tests.support.scans import encoded, picture
-from workers.data_sources import DataSources
+from workers.repeating import syncing
 
 
 def on(tally: SyncTally) -> bool:
@@ -995,7 +995,7 @@ class TestDoors:
 
     def test_a_worker_syncs_what_is_due(self, folder: Source):
         folder.write("a.md", b"# A\n")
-        worker = DataSources(folder.parts, 0.05)
+        worker = syncing(folder.parts, 0.05)
         worker.start()
         deadline = time.monotonic() + 30
         while not (folder.now().synced_at or time.monotonic() > deadline):

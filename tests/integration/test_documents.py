@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from sqlalchemy import update
 
-from api.admin.collection_choice import chosen_collection, collections_of
+from api.admin.collections import chosen_collection, collections_of
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.file_types import READ, READ_KINDS

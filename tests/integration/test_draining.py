@@ -14,9 +14,8 @@ import httpx
 import pytest
 
 from api.app import create_app
-from api.command import listen
 from api.http.draining import Draining
-from api.http.server import Server
+from api.http.server import Server, listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.service.base.embedded_redis import EmbeddedRedis

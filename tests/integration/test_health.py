@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 from sqlalchemy import update
 
 from api.app import create_app
-from api.v1 import probes
+from api.v1 import health
 from api.v1.health import Readiness
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
@@ -22,8 +22,8 @@ from ragkv.service.base.migrate import migrate
 from ragkv.service.base.status import JobStatus
 from ragkv.service.base.tables import DocumentRow, JobRow
 from ragkv.service.base.tenants import ensure_collection
-from ragkv.service.documents.backlog import Backlog, Waiting
 from ragkv.service.documents.documents import accept_document
+from ragkv.service.documents.jobs import Backlog, Waiting
 from ragkv.service.health import condition
 from ragkv.service.observe.heartbeats import this_worker
 from ragkv.service.parts import Parts
@@ -209,11 +209,11 @@ class TestPatience:
             release.wait(20)
             return "ok"
 
-        monkeypatch.setitem(probes.LOOKS, "disk", hang)
-        monkeypatch.setattr(probes, "PATIENCE_S", 0.2)
+        monkeypatch.setitem(health.LOOKS, "disk", hang)
+        monkeypatch.setattr(health, "PATIENCE_S", 0.2)
         try:
             for _ in range(3):
-                assert readiness(client)[1].disk == probes.SILENT
+                assert readiness(client)[1].disk == health.SILENT
             assert len(asked) == 1
         finally:
             release.set()
@@ -230,11 +230,11 @@ class TestPatience:
                 return "ok"
 
         parts.engine = Hanging(parts.settings.max_model_len)
-        monkeypatch.setattr(probes, "PATIENCE_S", 0.2)
-        looked = probes.Probes(parts)
+        monkeypatch.setattr(health, "PATIENCE_S", 0.2)
+        looked = health.Probes(parts)
         found = await asyncio.gather(*(looked.look() for _ in range(3)))
 
-        assert [seen["engine"] for seen in found] == [probes.SILENT] * 3
+        assert [seen["engine"] for seen in found] == [health.SILENT] * 3
         assert len(asked) == 1
         release.set()
         assert (await looked.look())["engine"] == "ok"

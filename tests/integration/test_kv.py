@@ -29,7 +29,7 @@ from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage, evict
 from ragkv.service.kv_admin.room import make_room
 from ragkv.service.kv_admin.verify import verify as verify_kv
 from ragkv.service.parts import Parts
-from ragkv.service.questions.kv_use import KVUse
+from ragkv.service.questions.journal import KVUse
 from tests.conftest import ingest_over, lend_models
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import Client, assert_problem, events_of, upload
@@ -306,7 +306,7 @@ class TestVerification:
         assert verify(client, "/v1/kv")["missing"] == 0
 
     def test_a_file_that_was_made_again_meanwhile_stays(self, answerable: str, parts: Parts, monkeypatch):
-        monkeypatch.setattr("ragkv.service.base.pace.SPEAK_EVERY_S", 0.0)
+        monkeypatch.setattr("ragkv.service.base.long_work.SPEAK_EVERY_S", 0.0)
         [file, *_] = files_of(parts, answerable)
         content = file.read_bytes()
         file.write_bytes(content[:-8] + b"gremlins")
@@ -323,7 +323,7 @@ class TestVerification:
         assert file.read_bytes() == content
 
     def test_kv_that_is_evicted_meanwhile_is_not_lost(self, answerable: str, other: str, parts: Parts, monkeypatch):
-        monkeypatch.setattr("ragkv.service.base.pace.SPEAK_EVERY_S", 0.0)
+        monkeypatch.setattr("ragkv.service.base.long_work.SPEAK_EVERY_S", 0.0)
         owner = KVOwner(parts.default_collection.tenant_id)
         verified = verify_kv(owner, parts.database, parts.kv_store, parts.kv_remote, parts.layout)
         assert next(verified).checked == 1

@@ -49,8 +49,8 @@ from tests.conftest import ingest_over, lend_models
 from tests.support.documents import LONG, kv_files, use
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import client_of, wait_until
+from workers.repeating import Uploads
 from workers.sweep import Sweeper
-from workers.uploads import Uploads
 
 Hosts = tuple[Parts, IngestParts, Parts]
 
@@ -266,7 +266,7 @@ def test_uploads_go_on_after_an_error_that_nobody_foresaw(hosts: Hosts, monkeypa
         raise RuntimeError("can't start new thread")
 
     monkeypatch.setattr(Uploader, "upload_due", fail_once)
-    monkeypatch.setattr("workers.uploads.INTERVAL_S", 0.01)
+    monkeypatch.setattr("workers.repeating.UPLOAD_EVERY_S", 0.01)
     uploads = Uploads(worker)
     uploads.start()
 

@@ -16,7 +16,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.service.base.tenancy import CollectionRef, KVOwner
 from ragkv.service.base.tenants import ensure_collection
-from ragkv.service.collections.statements import cache_rule
+from ragkv.service.collections.collections import cache_rule
 from ragkv.service.documents.lease import KeptKV
 from ragkv.service.documents.statements import ids_of, stuck_documents
 from ragkv.service.kv_admin.entry_statements import (
@@ -39,7 +39,7 @@ from ragkv.service.kv_admin.entry_statements import (
 )
 from ragkv.service.kv_admin.eviction import forget
 from ragkv.service.kv_admin.rule_statements import used_without_kv
-from ragkv.service.questions.kv_use import KVUse
+from ragkv.service.questions.journal import KVUse
 from tests.integration.test_db import add_document, store
 
 KEYS = {"a": ("1" * 64, "2" * 64), "b": ("2" * 64, "3" * 64)}

@@ -20,7 +20,8 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection
 
 from api.app import create_app
-from api.schema.document import BYTES, EVENTS, Json
+from api.http.sse import EVENT_STREAM
+from api.schema.document import BYTES, Json
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.errors import Conflict
@@ -246,7 +247,9 @@ def test_every_example_is_what_it_is_an_example_of(document: Json):
 
 def test_every_example_of_a_stream_ends_it(document: Json):
     lasts = {
-        where: list(event_fields(media["example"]))[-1] for where, kind, media in medias(document) if kind == EVENTS
+        where: list(event_fields(media["example"]))[-1]
+        for where, kind, media in medias(document)
+        if kind == EVENT_STREAM
     }
 
     assert lasts.pop("post /v1/chat/completions")["data"] == "[DONE]"
@@ -281,9 +284,9 @@ def medias(document: Json) -> Iterator[tuple[str, str, Json]]:
 def examples_of(document: Json) -> Iterator[tuple[str, Json, Any]]:
     """Each example with its schema; of a stream each event, and its data where the schema says what it is."""
     for where, kind, media in medias(document):
-        if kind != EVENTS and "example" in media:
+        if kind != EVENT_STREAM and "example" in media:
             yield where, media["schema"], media["example"]
-        if kind == EVENTS:
+        if kind == EVENT_STREAM:
             for event in event_fields(media["example"]):
                 yield where, media["schema"], event
                 for described in media["schema"].get("oneOf", ()):

@@ -63,8 +63,7 @@ from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
 from ragkv.service.kv_admin.usage import pin
 from ragkv.service.parts import Parts
 from ragkv.service.questions.feedback import give_feedback
-from ragkv.service.questions.feedback_statements import add_feedback
-from ragkv.service.questions.statements import record_question
+from ragkv.service.questions.statements import add_feedback, record_question
 from ragkv.service.webhooks.webhooks import make_webhook
 from tests.support.qdrant_server import QdrantServer
 

@@ -24,7 +24,7 @@ from ragkv.service.data_sources.data_sources import (
 from ragkv.service.data_sources.syncing import sync_next, sync_now
 from ragkv.service.parts import Parts
 from tests.support.over_http import Client, wait_until
-from workers.data_sources import DataSources
+from workers.repeating import syncing
 from workers.watching import Watching
 
 
@@ -39,7 +39,7 @@ def inbox(tmp_path: Path, parts: Parts, redis_server: EmbeddedRedis) -> Path:
 @contextmanager
 def watching(parts: Parts) -> Iterator[None]:
     """As in a worker, but quicker."""
-    watches, syncs = Watching(parts, 0.05, 0.1, 50), DataSources(parts, 0.05)
+    watches, syncs = Watching(parts, 0.05, 0.1, 50), syncing(parts, 0.05)
     watches.start()
     syncs.start()
     try:
@@ -47,7 +47,7 @@ def watching(parts: Parts) -> Iterator[None]:
     finally:
         watches.stop()
         syncs.stop()
-        wait_until(lambda: not threads_named("watching", "data-sources-"))
+        wait_until(lambda: not threads_named("watching", "data sources-"))
 
 
 def threads_named(*starts: str) -> list[str]:

@@ -1,7 +1,7 @@
 """A document of many chunks, and the KV and the uses of chunks."""
 
 from ragkv.service.parts import Parts
-from ragkv.service.questions.kv_use import KVUse
+from ragkv.service.questions.journal import KVUse
 
 LONG = b"# Engines\n\n" + b"".join(
     b"Engine number %d stood in hall %d of the works.\n\n" % (i, i % 7) for i in range(60)

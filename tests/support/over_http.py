@@ -18,9 +18,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from api.app import create_app
-from api.command import listen
 from api.http.draining import Draining
-from api.http.server import Server
+from api.http.server import Server, listen
 from ragkv.service.parts import Parts
 
 ADA = b"# Ada Lovelace\n\nAda Lovelace wrote the first program, for the analytical engine of Charles Babbage.\n"

@@ -22,7 +22,6 @@ DOORS = {
         "ragkv/service/backup/dump.py",
         "ragkv/service/backup/restored.py",
         "ragkv/service/data_sources/sync_lease.py",
-        "ragkv/service/documents/backlog.py",
         "ragkv/service/documents/lease.py",
         "migrations/",
     ),

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from api.admin.settings import shown_settings
 from ragkv.cli.status import status
 from ragkv.errors import RagKVError
 from ragkv.retrieve.index import Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.service.base.migrate import migrate
-from ragkv.service.base.shown_settings import shown_settings
 from ragkv.service.health import condition
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings

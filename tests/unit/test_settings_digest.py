@@ -2,7 +2,7 @@
 
 import msgspec
 
-from ragkv.service.answer_cache.settings_digest import WITHOUT_INFLUENCE, settings_digest
+from ragkv.service.answer_cache.cache import WITHOUT_INFLUENCE, settings_digest
 from ragkv.settings import Settings
 
 ALL = frozenset(Settings.__struct_fields__)

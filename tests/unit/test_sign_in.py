@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from api.admin.settings import shown_settings
 from ragkv.errors import Forbidden, Rejected, Throttled, Unauthorised
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import RateLimit
@@ -15,7 +16,6 @@ from ragkv.service.base.caller import KEY_SCOPES, Person, TenantName
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.redis import connect
-from ragkv.service.base.shown_settings import shown_settings
 from ragkv.settings import Settings
 from ragkv.urls import is_private_transport
 

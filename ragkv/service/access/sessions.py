@@ -58,7 +58,9 @@ class Sessions:
             return None
         with reporting():
             encoded = self._client.get(_place(token))
-        return _decoded(encoded) if isinstance(encoded, bytes) else None
+        if not isinstance(encoded, bytes):
+            return None
+        return msgspec.json.decode(encoded, type=SignedIn) if encoded.startswith(b"{") else encoded.decode()
 
     def change(self, token: str, holder: Holder) -> None:
         """Another holder for a session that has not ended, which ends no later for it."""
@@ -85,10 +87,6 @@ def csrf_token(token: str, holder: Holder) -> str:
 def _encoded(holder: Holder) -> bytes:
     """The id of a key as it is, a person as a JSON object, so that no id is taken for one."""
     return holder.encode() if isinstance(holder, str) else msgspec.json.encode(holder)
-
-
-def _decoded(encoded: bytes) -> Holder:
-    return msgspec.json.decode(encoded, type=SignedIn) if encoded.startswith(b"{") else encoded.decode()
 
 
 def _place(token: str) -> str:

@@ -9,8 +9,7 @@ import msgspec
 
 from ragkv.service.audit.statements import AUDIT_KEYS, audit_of
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import AuditRow
 from ragkv.text import storable
 

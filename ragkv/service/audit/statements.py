@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Delete, Select, delete, insert, or_, select
 
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.tables import ApiKeyRow, AuditRow, TenantRow
 
 AUDIT_KEYS: Keys = (AuditRow.at.expression, AuditRow.id.expression)

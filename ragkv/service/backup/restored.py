@@ -93,7 +93,9 @@ def reinstate(connection: Connection, copies: Mapping[str, Table], *, with_delet
     deleted; `with_deleted` unlists it instead. Returns the files of what was deleted."""
     tables = {table.name: table for table in reflected(connection)}
     _reinstate_audit(connection, tables, copies)
-    _reinstate_deletions(connection, tables["deletions"], copies["deletions"])
+    deletions, earlier = tables["deletions"], copies["deletions"]
+    is_listed = exists().where(deletions.c.kind == earlier.c.kind, deletions.c.id == earlier.c.id)
+    connection.execute(insert(deletions).from_select(earlier.columns.keys(), select(earlier).where(~is_listed)))
     _revoke_keys(connection, tables[_KEYS], copies[_KEYS])
     if not with_deleted:
         return _delete_again(connection, tables)
@@ -120,11 +122,6 @@ def _reinstate_audit(connection: Connection, tables: Mapping[str, Table], copies
         .where(~exists().where(events.c.id == earlier_events.c.id))
     )
     connection.execute(insert(events).from_select(earlier_events.columns.keys(), missing))
-
-
-def _reinstate_deletions(connection: Connection, deletions: Table, earlier: Table) -> None:
-    is_there = exists().where(deletions.c.kind == earlier.c.kind, deletions.c.id == earlier.c.id)
-    connection.execute(insert(deletions).from_select(earlier.columns.keys(), select(earlier).where(~is_there)))
 
 
 def _revoke_keys(connection: Connection, keys: Table, earlier: Table) -> None:

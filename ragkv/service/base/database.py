@@ -1,13 +1,15 @@
-"""The database: SQLite embedded, PostgreSQL by URL, behind one pair of verbs."""
+"""The database: SQLite embedded, PostgreSQL by URL, behind one pair of verbs; and its clock."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
-from sqlalchemy import Engine, make_url, text
+from sqlalchemy import Engine, func, make_url, select, text
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import Session
 
 from ragkv.errors import Rejected
+from ragkv.ids import utc_now
 from ragkv.service.base.failures import discarding, translated
 from ragkv.service.base.postgres import READS, open_postgres
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
@@ -85,3 +87,12 @@ def open_engine(url: str) -> Engine:
     if parsed.drivername in _POSTGRES:
         return open_postgres(parsed)
     raise Rejected(f"RAGKV_DATABASE_URL: {parsed.drivername} is not supported; use sqlite:/// or postgresql://")
+
+
+def now_of(session: Session) -> datetime:
+    """The present moment by the database server's clock. A SQLite file is used on one machine,
+    by that machine's clock."""
+    if session.get_bind().dialect.name != "postgresql":
+        return utc_now()
+    moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
+    return moment

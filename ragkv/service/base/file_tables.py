@@ -1,13 +1,14 @@
-"""Tables of files that were uploaded without a collection, and of their later use."""
+"""Tables of files that were uploaded without a collection, of their later use, and which stored files rows name."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import BigInteger, ForeignKey, Index, String, Text
+from sqlalchemy import BigInteger, ForeignKey, Index, Select, String, Table, Text, select, union
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ragkv.ids import new_id, utc_now
-from ragkv.service.base.table_base import Base
-from ragkv.service.base.tables import ID
+from ragkv.service.base.lists import one_of
+from ragkv.service.base.table_base import ID, Base
 
 
 class FileRow(Base):
@@ -63,3 +64,25 @@ class FileBatchMemberRow(Base):
 
     batch_id: Mapped[str] = mapped_column(ForeignKey("file_batches.id", ondelete="CASCADE"), primary_key=True)
     file_id: Mapped[str] = mapped_column(ForeignKey("files.id", ondelete="CASCADE"), primary_key=True, index=True)
+
+
+_NAMES: Mapping[str, Sequence[str]] = {"documents": ("sha256", "earlier_sha256"), "files": ("sha256",)}
+"""The columns of tables that name a file."""
+_TABLES = tuple(FileRow.metadata.tables[table] for table in _NAMES)
+
+
+def named_files(tables: Iterable[Table] = _TABLES) -> Select[str, str]:
+    """(tenant, SHA-256) of every file that a document or an upload names, each once. tables: those of an older
+    schema."""
+    columns = [
+        (table.c.tenant_id, table.c[name]) for table in tables for name in _NAMES.get(table.name, ()) if name in table.c
+    ]
+    named = union(*(select(owner, name.label("sha256")).where(name.is_not(None)) for owner, name in columns)).subquery()
+    return select(named.c.tenant_id, named.c.sha256).order_by(named.c.tenant_id, named.c.sha256)
+
+
+def named_files_among(hashes: Sequence[str]) -> Select[str, str]:
+    """`named_files`, of these hashes, in any order."""
+    columns = [(table.c.tenant_id, table.c[name]) for table in _TABLES for name in _NAMES[table.name]]
+    named = union(*(select(owner, name.label("sha256")).where(one_of(name, hashes)) for owner, name in columns))
+    return select(*named.subquery().c)

@@ -1,4 +1,4 @@
-"""Pages of long lists: the request, the response, and the cursors between pages.
+"""Pages of long lists: the request, the response, the cursors between pages, and the rows of one page.
 
 A page begins at the id of an item (`PageRequest`) or at a cursor, which is opaque to clients and made and read here.
 """
@@ -8,12 +8,14 @@ import binascii
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Generic, Protocol, TypeVar, cast
+from typing import Annotated, Any, Generic, Protocol, TypeVar, TypeVarTuple, cast
 
 import msgspec
 from msgspec import Meta
+from sqlalchemy import ColumnElement, Row, Select, tuple_
+from sqlalchemy.orm import Session
 
-from ragkv.errors import Rejected
+from ragkv.errors import NotFound, Rejected
 
 MAX_PAGE = 200
 
@@ -24,6 +26,11 @@ Name = Annotated[str, Meta(max_length=200)]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+Position = tuple[datetime, str]
+Keys = tuple[ColumnElement[datetime], ColumnElement[str]]
+"""The order of most lists: by a moment and, among equals, by an id."""
+Columns = TypeVarTuple("Columns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,41 @@ def from_cursor(cursor: str | None, kind: type[T]) -> T | None:
         return _in_utc(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind))
     except (binascii.Error, ValueError, OverflowError, msgspec.MsgspecError):
         raise Rejected("invalid cursor: use `next` of the previous page, or omit it for the first page") from None
+
+
+def rows_behind(
+    session: Session,
+    listed: Select[*Columns],
+    keys: Sequence[ColumnElement[Any]],
+    limit: int,
+    position: Sequence[object] | None,
+    *,
+    descending: bool = False,
+) -> Page[Row[*Columns]]:
+    """The first rows of a list that is ordered by `keys`, or the first behind a position: a value for each key."""
+    if position is not None:
+        key, start = tuple_(*keys), tuple_(*position)
+        listed = listed.where(key < start if descending else key > start)
+    ordered = listed.order_by(*(key.desc() if descending else key.asc() for key in keys))
+    rows = list(session.execute(ordered.limit(limit + 1)))
+    return Page(rows[:limit], more=len(rows) > limit)
+
+
+def rows_of(
+    session: Session, listed: Select[*Columns], keys: Keys, page: PageRequest, position_of: Callable[[str], Position]
+) -> Page[Row[*Columns]]:
+    """The rows of one page. Raises NotFound if the item to begin at does not exist.
+
+    position_of: gives the position of an item by its id, or raises NotFound.
+    """
+    anchor = page.before if page.backwards else page.after
+    try:
+        position = None if anchor is None else position_of(anchor)
+    except NotFound as error:
+        raise NotFound(f"{error}: it may have been deleted, so read the list from its start") from error
+    descending = page.newest_first != page.backwards
+    rows = rows_behind(session, listed, keys, page.limit, position, descending=descending)
+    return Page(rows.items[::-1], rows.more) if page.backwards else rows
 
 
 def _in_utc(position: T) -> T:

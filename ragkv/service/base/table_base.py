@@ -1,11 +1,13 @@
-"""The base class of all tables: names of constraints, times in UTC."""
+"""The base class of all tables: names of constraints, times in UTC, ids."""
 
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from sqlalchemy import DateTime, Dialect, MetaData
+from sqlalchemy import DateTime, Dialect, MetaData, String
 from sqlalchemy.orm import DeclarativeBase
 from sqlalchemy.types import TypeDecorator
+
+ID = String(64)
 
 
 class UtcDateTime(TypeDecorator[datetime]):

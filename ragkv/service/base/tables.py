@@ -11,9 +11,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from ragkv.ids import new_id, utc_now
 from ragkv.observe.traces import cause
 from ragkv.service.base.status import JobStatus, Status
-from ragkv.service.base.table_base import Base
-
-ID = String(64)
+from ragkv.service.base.table_base import ID, Base
 
 
 def _by_value(kind: type[StrEnum]) -> Enum:

@@ -3,11 +3,11 @@ mails."""
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.files_io import remove_files
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import StoredFile
@@ -20,7 +20,6 @@ from ragkv.service.documents.removal import Removal
 
 if TYPE_CHECKING:
     from ragkv.retrieve.qdrant import QdrantIndex
-
 
 UPLOAD_GRACE = timedelta(hours=1)
 """Time after its last write when an upload is taken as abandoned by its process."""
@@ -59,12 +58,6 @@ def _remove_all_orphans(removal: Removal) -> int:
         removed += len(remove_orphans(tenant_id, collection_id, removal))
         forget_answers(tenant_id, collection_id, removal)
     return removed
-
-
-def remove_files(paths: Iterable[Path]) -> None:
-    """Remove files. Another process may remove them at the same time."""
-    for path in paths:
-        path.unlink(missing_ok=True)
 
 
 def discard_files(files: Iterable[StoredFile], removal: Removal) -> int:

@@ -1,19 +1,44 @@
 """Consistency checks across rows, files, KV and points, and repairs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
+from ragkv.files_io import remove_files
+from ragkv.ids import batched
 from ragkv.retrieve.index import Held
-from ragkv.service.checks.check import ConsistencyCheck, Grace
-from ragkv.service.checks.cleaning import delete_points
-from ragkv.service.checks.file_checks import FILE_CHECKS
+from ragkv.service.base.database import Database, advisory_lock, now_of
+from ragkv.service.base.file_store import GONE, FileStore, StoredFile
+from ragkv.service.base.file_tables import FileRow
+from ragkv.service.checks.check import ConsistencyCheck, Grace, execute_all
+from ragkv.service.checks.cleaning import delete_points, discard_files
+from ragkv.service.checks.consistency_statements import (
+    close_jobs,
+    fail_document,
+    forget_earlier_files,
+    jobs_of_finished,
+    jobs_without_worker,
+    lost_documents,
+    lost_earlier_files,
+    lost_uploads,
+    miscounted_documents,
+    queue_jobs,
+    release,
+    stale_leases,
+)
 from ragkv.service.checks.kv_checks import DAMAGED_KV, KV_CHECKS
-from ragkv.service.checks.leftovers import stray_points
+from ragkv.service.checks.leftovers import abandoned_uploads, missing_files, stray_points, unnamed_files
 from ragkv.service.checks.points import missing_points, write_points
-from ragkv.service.checks.row_checks import ROW_CHECKS
+from ragkv.service.documents.lease import LEASE
+from ragkv.service.documents.originals import uploads_lock
+from ragkv.service.documents.statements import start_over
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
+
+if TYPE_CHECKING:
+    from sqlalchemy import Select
 
 _SEPARATOR = "/"
 POINT_CHECKS = (
@@ -29,6 +54,108 @@ POINT_CHECKS = (
     ),
 )  # fmt: skip
 """Points on the Qdrant server against the chunks in the database."""
+
+CLOCK_STEP = LEASE * 2
+"""A lease that ends later than this was taken by a clock that ran ahead."""
+
+
+def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Database, files: FileStore) -> Sequence[str]:
+    """Ids of the rows, as `of_file` finds them, of every file that is gone."""
+    with database.reading() as session:
+        missing = missing_files(database, files)
+        return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
+
+
+def _forget(file_ids: Sequence[str], grace: Grace, database: Database, files: FileStore) -> None:
+    """Delete uploads whose file is still gone. Documents that were made of them stay."""
+    for file_id in file_ids:
+        with database.writing() as session:
+            file = session.get(FileRow, file_id)
+            if file is not None:
+                advisory_lock(session, uploads_lock(file.tenant_id))
+                if not files.path(file.tenant_id, file.sha256).is_file():
+                    session.delete(file)
+
+
+FILE_CHECKS = (
+    ConsistencyCheck(
+        "documents_without_file", "documents whose file is gone", "failed, with the reason",
+        lambda grace, parts: _without_file(lost_documents, parts.database, parts.files),
+        # They answer from their chunks; the same bytes uploaded again bring them back.
+        lambda ids, grace, parts: execute_all((change for document_id in ids for change in fail_document(document_id, GONE)), parts.database),
+    ),
+    ConsistencyCheck(
+        "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",
+        lambda grace, parts: _without_file(lost_earlier_files, parts.database, parts.files),
+        lambda ids, grace, parts: execute_all([forget_earlier_files(ids)], parts.database),
+    ),
+    ConsistencyCheck(
+        "uploads_without_file", "uploaded files whose content is gone", "removed",
+        lambda grace, parts: _without_file(lost_uploads, parts.database, parts.files),
+        lambda names, grace, parts: _forget(names, grace, parts.database, parts.files),
+    ),
+    ConsistencyCheck(
+        "unnamed_files", "files that no document or upload refers to", "removed",
+        lambda grace, parts: [_SEPARATOR.join(file) for file in unnamed_files(grace.uploads_before, parts.database, parts.files)],
+        lambda names, grace, parts: discard_files([StoredFile(*name.split(_SEPARATOR)) for name in names], parts.removal),
+    ),
+    ConsistencyCheck(
+        "abandoned_uploads", "uploads that were never finished", "removed",
+        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts.files)],
+        lambda names, grace, parts: remove_files(abandoned_uploads(grace.uploads_before, parts.files)),
+    ),
+)  # fmt: skip
+"""Uploaded files against the rows that refer to them."""
+
+
+def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
+    with database.reading() as session:
+        return session.scalars(statement).all()
+
+
+def _now(database: Database) -> datetime:
+    """By the database's clock, as leases are."""
+    with database.reading() as session:
+        return now_of(session)
+
+
+def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
+    """The moments between which the lease of a worker that is there ends."""
+    moment = _now(database)
+    return moment - grace.rows, moment + CLOCK_STEP
+
+
+def _release(document_ids: Sequence[str], grace: Grace, database: Database) -> None:
+    ends = _lease_ends(grace, database)
+    execute_all((release(batch, *ends) for batch in batched(document_ids)), database)
+
+
+def _queue(job_ids: Sequence[str], grace: Grace, database: Database) -> None:
+    lapsed_before = _now(database) - grace.rows
+    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), database)
+
+
+ROW_CHECKS = (
+    ConsistencyCheck(
+        "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
+        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database), lambda names, grace, parts: _release(names, grace, parts.database),
+    ),
+    ConsistencyCheck(
+        "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
+        lambda grace, parts: _found(miscounted_documents(), parts.database),
+        lambda ids, grace, parts: execute_all(map(start_over, ids), parts.database),
+    ),
+    ConsistencyCheck(
+        "unclosed_jobs", "open jobs of documents that are ready or failed", "closed",
+        lambda grace, parts: _found(jobs_of_finished(_now(parts.database) - grace.rows), parts.database),
+        lambda ids, grace, parts: execute_all((change for batch in batched(ids) for change in close_jobs(batch)), parts.database),
+    ),
+    ConsistencyCheck(
+        "unheld_jobs", "running jobs of documents that no worker holds", "queued",
+        lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database), lambda names, grace, parts: _queue(names, grace, parts.database),
+    ),
+)  # fmt: skip
+"""Leases, jobs and counts of documents against each other."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ragkv.errors import Corrupt, Unsupported
+from ragkv.files_io import remove_files
 from ragkv.ids import batched
 from ragkv.service.base.database import Database
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.checks.check import ConsistencyCheck, Grace
-from ragkv.service.checks.cleaning import remove_files
 from ragkv.service.checks.consistency_statements import ready_documents_using, ready_without_kv
 from ragkv.service.checks.leftovers import (
     missing_kv,

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.ids import batched
 from ragkv.service.base.database import Database
-from ragkv.service.base.file_statements import named_files, named_files_among
 from ragkv.service.base.file_store import FileStore, StoredFile
+from ragkv.service.base.file_tables import named_files, named_files_among
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.documents.statements import ids_among
 from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries, orphans

@@ -11,10 +11,9 @@ import msgspec
 
 from ragkv.ids import BATCH
 from ragkv.service.audit.statements import forget_audit
-from ragkv.service.base.batches import in_batches
-from ragkv.service.base.database import Database
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.deletion_statements import forget_deletions, note_deletions
+from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.tables import ApiKeyRow
 from ragkv.service.checks.retention_statements import forget_jobs, forget_keys, forget_questions, keys_ended_before
 from ragkv.service.evaluations.statements import forget_answers_compared, forget_given

@@ -5,7 +5,6 @@ from typing import Any
 
 from sqlalchemy import Select, Update, func, select, update
 
-from ragkv.service.answer_cache.cache import CacheRule
 from ragkv.service.base.database import Database
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.tables import CollectionRow, DocumentRow
@@ -54,13 +53,11 @@ def changes_of(tenant_id: str, collection_id: str) -> Select[int, int]:
     return select(CollectionRow.generation, CollectionRow.marked_changes).where(*mine)
 
 
-def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
-    """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
+def cache_terms(tenant_id: str, collection_id: str) -> Select[float, int, int]:
+    """(threshold, lifetime in seconds, generation) of the collection's answer cache, unless it is off."""
     columns = (CollectionRow.cache_threshold, CollectionRow.cache_ttl_s, CollectionRow.generation)
     mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id, CollectionRow.cache_answers)
-    with database.reading() as session:
-        row = session.execute(select(*columns).where(*mine)).one_or_none()
-    return CacheRule(*row) if row is not None else None
+    return select(*columns).where(*mine)
 
 
 def generation_of(database: Database, tenant_id: str, collection_id: str) -> int:

@@ -142,7 +142,10 @@ class _Sync:
             self.tally.error = f"{files.gap}. Nothing was deleted: the files behind it may be there"
         elif self._may_delete():
             self._delete_missing(files)
-            self._delete_strays()
+            while strays := self._lease.strays(DELETED_AT_ONCE):
+                self._go_on()
+                self._lease.renew()
+                self._delete_documents(strays)
         if self._full is not None and self.tally.outcome == "done":
             self.tally.outcome, self.tally.error = "failed", str(self._full)
 
@@ -260,12 +263,6 @@ class _Sync:
             self._lease.forget(list(deleted))
             self.tally.deleted += len(deleted)
             behind = batch[-1].key
-
-    def _delete_strays(self) -> None:
-        while strays := self._lease.strays(DELETED_AT_ONCE):
-            self._go_on()
-            self._lease.renew()
-            self._delete_documents(strays)
 
     def _delete_documents(self, document_ids: list[str]) -> None:
         if not document_ids:

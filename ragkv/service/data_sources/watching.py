@@ -71,7 +71,8 @@ def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
     folders = list(islice(files.folders(), MAX_FOLDERS + 1))
     if len(folders) > MAX_FOLDERS:
         raise Unavailable(f"it has more than {MAX_FOLDERS:,} folders")
-    if new := {folder for folder in folders if not _is_utf8(folder)} - left_out:
+    not_utf8 = {folder for folder in folders if os.fsencode(folder).decode(errors="replace") != str(folder)}
+    if new := not_utf8 - left_out:
         left_out |= new
         log.warning("%d folders are not watched, for their names are not UTF-8: one is %a", len(new), str(min(new)))
     try:
@@ -81,10 +82,6 @@ def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
     except (OSError, RuntimeError) as error:
         cause = str(error).partition(" about [")[0].strip() or type(error).__name__
         raise Unavailable(f"{cause}: raise fs.inotify.max_user_watches and max_user_instances") from None
-
-
-def _is_utf8(folder: Path) -> bool:
-    return os.fsencode(folder).decode(errors="replace") == str(folder)
 
 
 def _matters(kind: int, path: str, root: Path) -> bool:

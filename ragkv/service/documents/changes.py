@@ -8,9 +8,9 @@ import msgspec
 
 from ragkv.errors import Conflict
 from ragkv.ids import batched
-from ragkv.service.base.batches import in_batches
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import Readable, Received
+from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow, JobRow
@@ -18,12 +18,11 @@ from ragkv.service.base.tenancy import CollectionRef
 from ragkv.service.collections.statements import collection_changed, mark_changed_document
 from ragkv.service.documents.documents import DocumentView, document_view, find_document, relabel, view_of
 from ragkv.service.documents.forgetting import forget_answers
-from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.intake import Intake, check_byte_quota
 from ragkv.service.documents.job_statements import INGEST
 from ragkv.service.documents.metadata import Metadata, checked, patched
 from ragkv.service.documents.originals import discard_unnamed, uploads_lock
 from ragkv.service.documents.path_statements import forget_paths_of
-from ragkv.service.documents.quotas import check_byte_quota
 from ragkv.service.documents.removal import Removal
 from ragkv.service.documents.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.service.documents.statements import (

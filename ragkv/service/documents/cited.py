@@ -13,7 +13,7 @@ from ragkv.service.documents.chunk_statements import chunk_at, chunks_between, c
 from ragkv.service.documents.documents import find_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy.orm import Session
 
@@ -91,7 +91,7 @@ def cited_page(
         near = chunks_near(document_id, rows[0].ordinal - _NEIGHBOURS, rows[-1].ordinal + _NEIGHBOURS)
         chunks = [to_chunk(row, document.media_type) for row in session.scalars(near)]
         first_chunk = to_chunk(rows[0], document.media_type)
-    cited = _joined(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip()
+    cited = "\n".join(chunk.text[max(start - chunk.start, 0) : max(end - chunk.start, 0)] for chunk in chunks).strip()
     _check_words(cited, checksum)
     offset = max(start - first_chunk.start, 0)
     page = first_chunk.page_at(offset)
@@ -100,9 +100,9 @@ def cited_page(
         first_chunk.title,
         page,
         first_chunk.page_label_at(offset),
-        _joined(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],
+        "\n".join(_parts(chunks, page, 0, start)).lstrip()[-_SIDE:],
         cited,
-        _joined(_parts(chunks, page, end, chunks[-1].end)).rstrip()[:_SIDE],
+        "\n".join(_parts(chunks, page, end, chunks[-1].end)).rstrip()[:_SIDE],
         outdated(document),
     )
 
@@ -113,10 +113,6 @@ def _parts(chunks: "Sequence[Chunk]", page: int | None, start: int, end: int) ->
     for chunk in (candidate for candidate in chunks if candidate.start <= end and candidate.end >= start):
         left, right = chunk.on_page(page)
         yield chunk.text[max(left, start - chunk.start) : max(min(right, end - chunk.start), 0)]
-
-
-def _joined(parts: "Iterable[str]") -> str:
-    return "\n".join(parts)
 
 
 def cited_text(

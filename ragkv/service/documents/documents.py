@@ -30,12 +30,11 @@ from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
 from ragkv.service.documents.forgetting import forget_answers
-from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.job_statements import INGEST
 from ragkv.service.documents.metadata import Metadata, checked, labels_of
 from ragkv.service.documents.originals import uploads_lock
 from ragkv.service.documents.path_statements import forget_paths_of
-from ragkv.service.documents.quotas import check_quota
 from ragkv.service.documents.removal import Removal, remove_documents
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
 from ragkv.ids import batched
@@ -10,8 +11,10 @@ from ragkv.service.answer_cache.recent import RecentAnswers, checksum
 from ragkv.service.answer_cache.ring import GONE, AnswerRing
 from ragkv.service.base.database import Database
 from ragkv.service.collections.statements import generations_of
-from ragkv.service.documents.indexed import DatabaseSource
-from ragkv.service.documents.removal import Removal
+
+if TYPE_CHECKING:
+    from ragkv.service.documents.indexed import DatabaseSource
+    from ragkv.service.documents.removal import Removal
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +22,7 @@ CollectionIds = tuple[str, str]
 """A tenant and its collection."""
 
 
-def forget_answers(tenant_id: str, collection_id: str, removal: Removal) -> None:
+def forget_answers(tenant_id: str, collection_id: str, removal: "Removal") -> None:
     """Remove the answers that were kept before the collection's last change, all of them once it is deleted, and
     recent answers.
 
@@ -48,7 +51,7 @@ def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
     return forgotten + answer_ring.drop_unlisted()
 
 
-def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -> int:
+def forget_stale_recent_answers(recent: RecentAnswers, source: "DatabaseSource") -> int:
     """Remove recent answers about text that is gone, where a deletion could not. Returns how many. Raises
     Unavailable."""
 
@@ -63,7 +66,7 @@ def forget_stale_recent_answers(recent: RecentAnswers, source: DatabaseSource) -
 class MemoryKeeper:
     """Keeps the index in this process's memory, if there is one, free of what other processes have deleted."""
 
-    def __init__(self, removal: Removal) -> None:
+    def __init__(self, removal: "Removal") -> None:
         self._removal = removal
         self._seen: dict[CollectionIds, int] = {}
 
@@ -84,7 +87,7 @@ class MemoryKeeper:
                 self._seen[place] = generation
 
 
-def forget_in_memory(tenant_id: str, collection_id: str, removal: Removal) -> None:
+def forget_in_memory(tenant_id: str, collection_id: str, removal: "Removal") -> None:
     """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
     if (retriever := removal.retriever()) is not None:
         retriever.forget(tenant_id, collection_id)

@@ -5,9 +5,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Update, func, select, update
 
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.status import JobStatus
 from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow
+from ragkv.service.documents.statements import unfinished
 
 JOB_KEYS: Keys = (JobRow.created_at.expression, JobRow.id.expression)
 INGEST = "ingest"
@@ -58,6 +59,16 @@ def jobs_of_tenant(tenant_id: str, status: JobStatus | None = None) -> Select[Jo
 def count_jobs(tenant_id: str) -> Select[JobStatus, int]:
     """(status, jobs) of a tenant."""
     return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id).group_by(JobRow.status)
+
+
+def waiting_jobs() -> Select[int, datetime | None]:
+    """(jobs, when the oldest was queued). Reads the unfinished documents alone, by their index."""
+    waiting = (unfinished(), JobRow.status == JobStatus.QUEUED)
+    return (
+        select(func.count(), func.min(JobRow.created_at))
+        .join_from(DocumentRow, JobRow, JobRow.document_id == DocumentRow.id)
+        .where(*waiting)
+    )
 
 
 def _open(document_id: str) -> tuple[ColumnElement[bool], ...]:

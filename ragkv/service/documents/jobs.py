@@ -1,15 +1,20 @@
-"""Lists of jobs with their status and progress."""
+"""Jobs: lists with their status and progress, and the backlog that waits for a worker."""
 
+import threading
+import time
+from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
 
+from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Id, Moment, from_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.status import JobStatus, Status
 from ragkv.service.base.tables import DocumentRow, JobRow
-from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs, jobs_of_tenant
+from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs, jobs_of_tenant, waiting_jobs
+
+FRESH_S = 5.0
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +57,34 @@ def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:
     with database.reading() as session:
         counts = dict(session.execute(count_jobs(tenant_id)).all())
     return {status: counts.get(status, 0) for status in JobStatus}
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Queued jobs of all tenants. `oldest_s`: how long the oldest has waited."""
+
+    jobs: int
+    oldest_s: float
+
+
+class Backlog:
+    """Counts at most once in FRESH_S seconds: `/readyz` is open to all, and may be read often."""
+
+    def __init__(self, database: Database, fresh_s: float = FRESH_S) -> None:
+        self._database = database
+        self._fresh_s = fresh_s
+        self._lock = threading.Lock()
+        self._counted: tuple[float, Waiting] | None = None
+
+    def read(self) -> Waiting:
+        """The jobs that wait, counted anew once the last count is stale. Raises Unavailable."""
+        with self._lock:
+            if self._counted is None or time.monotonic() - self._counted[0] >= self._fresh_s:
+                with self._database.reading() as session:
+                    jobs, oldest = session.execute(waiting_jobs()).one()
+                oldest_s = max((utc_now() - oldest).total_seconds(), 0.0) if oldest else 0.0
+                self._counted = time.monotonic(), Waiting(jobs, oldest_s)
+            return self._counted[1]
 
 
 def _view(job: JobRow, document: DocumentRow, collection: str) -> JobView:

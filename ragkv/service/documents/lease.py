@@ -13,8 +13,7 @@ from ragkv.errors import Conflict
 from ragkv.ids import batched
 from ragkv.kv.rule import KVRule, KVWhen
 from ragkv.retrieve.index import Vectors
-from ragkv.service.base.database import Database
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.leases import RELEASED, num_changed
 from ragkv.service.base.outages import retry_delay_s
 from ragkv.service.base.status import UNFINISHED, JobStatus, Status

@@ -9,8 +9,7 @@ from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Id, Moment, Ordinal, from_cursor, to_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import Id, Moment, Ordinal, from_cursor, rows_behind, to_cursor
 from ragkv.service.base.status import UNFINISHED, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow
 from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk

@@ -33,10 +33,9 @@ from ragkv.service.documents.documents import (
     revive,
     view_of,
 )
-from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.metadata import Metadata
 from ragkv.service.documents.originals import uploads_lock
-from ragkv.service.documents.quotas import check_quota
 from ragkv.service.documents.removal import Removal
 from ragkv.service.documents.statements import document_by_hash
 

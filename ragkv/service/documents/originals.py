@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.file_statements import named_files_among
 from ragkv.service.base.file_store import FileStore
+from ragkv.service.base.file_tables import named_files_among
 
 
 def uploads_lock(tenant_id: str) -> str:

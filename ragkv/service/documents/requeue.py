@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
 from ragkv.kv.rule import KVRule
-from ragkv.service.base.database import Database, lift_time_limits
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, lift_time_limits, now_of
 from ragkv.service.base.queue import Queue
-from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.statements import (
     count_of_other_encoders,
     note_encoder,
@@ -22,6 +20,8 @@ from ragkv.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from ragkv.service.documents.indexed import DatabaseSource
+
 log = logging.getLogger(__name__)
 
 QUEUED_AT_ONCE = 100
@@ -30,7 +30,7 @@ QUEUED_AT_ONCE = 100
 
 def refresh_outdated(
     database: Database,
-    source: DatabaseSource,
+    source: "DatabaseSource",
     settings: Settings,
     earlier_fingerprints: Sequence[str],
     kv_fingerprint: Callable[[KVRule], str],

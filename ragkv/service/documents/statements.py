@@ -25,7 +25,7 @@ from sqlalchemy.orm.attributes import flag_modified
 from ragkv.service.base.file_tables import FileRow
 from ragkv.service.base.leases import RELEASED, is_free
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.status import FINISHED, REREAD, UNFINISHED, Status
 from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
 from ragkv.text import storable

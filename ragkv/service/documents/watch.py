@@ -2,19 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol
 
 import msgspec
 
 from ragkv.errors import NotFound
-from ragkv.service.base.database import Database
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.status import FINISHED, IngestionError, KVEvicted, Stage, StageDone, StageTotal, Status
 from ragkv.service.collections.statements import collection_by_id
 from ragkv.service.documents.statements import progress_in_collection, progress_of_document
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 MARGIN = timedelta(seconds=5)
 """A commit may come this much after its moment. Workers take that from the database's clock; those of processes that
@@ -79,7 +75,11 @@ class CollectionWatch:
         with self._database.reading() as session:
             moment = now_of(session)
             whole = self._whole_at is None or moment < self._whole_at or moment - self._whole_at >= WHOLE_EVERY
-            sights = self._read(session, (self._looked_at or moment) - MARGIN, whole=whole)
+            if whole and session.scalar(collection_by_id(self._collection_id)) is None:
+                raise NotFound("the collection was deleted")
+            since = (self._looked_at or moment) - MARGIN
+            rows = session.execute(progress_in_collection(self._collection_id, since, unfinished_too=whole))
+            sights = {row[0]: _sight(row) for row in rows}
         news = [sight.progress for document_id, sight in sights.items() if self._seen.get(document_id) != sight]
         self._seen = sights if whole else self._unfinished() | sights
         self._looked_at = moment
@@ -92,12 +92,6 @@ class CollectionWatch:
     @property
     def is_idle(self) -> bool:
         return not self._unfinished()
-
-    def _read(self, session: "Session", since: datetime, *, whole: bool) -> dict[str, _Sight]:
-        if whole and session.scalar(collection_by_id(self._collection_id)) is None:
-            raise NotFound("the collection was deleted")
-        rows = session.execute(progress_in_collection(self._collection_id, since, unfinished_too=whole))
-        return {row[0]: _sight(row) for row in rows}
 
     def _unfinished(self) -> dict[str, _Sight]:
         return {name: sight for name, sight in self._seen.items() if not sight.progress.is_finished}

@@ -10,7 +10,7 @@ from ragkv.answer.cite import cite
 from ragkv.chunk import Chunk, Passage
 from ragkv.service.evaluations.outcome import GivenPassage, GivenQuestion
 from ragkv.service.evaluations.statements import question_of
-from ragkv.service.questions.feedback_statements import passages_of
+from ragkv.service.questions.statements import passages_of
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

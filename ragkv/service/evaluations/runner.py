@@ -9,7 +9,8 @@ What a process that died held is free once its hold ends, and the question is me
 
 import asyncio
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,12 +25,12 @@ from ragkv.engine.protocol import EngineLost
 from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.ids import new_id
 from ragkv.models import public_name
-from ragkv.service.base.database_clock import now_of
+from ragkv.retrieve.retriever import Searcher
+from ragkv.service.base.database import now_of
 from ragkv.service.base.tables import EvaluationRow
 from ragkv.service.evaluations.fidelity import FidelityMeter
 from ragkv.service.evaluations.known import Known, known_of
 from ragkv.service.evaluations.outcome import ComparedAnswers, FidelityOutcome, RetrievalOutcome, RunSettings
-from ragkv.service.evaluations.retrieval import measure_retrieval
 from ragkv.service.evaluations.runs import end_run
 from ragkv.service.evaluations.statements import (
     DONE,
@@ -55,6 +56,22 @@ MAX_ATTEMPTS = 3
 """A question that ends the process or its engine each time is skipped, not begun for ever."""
 
 log = logging.getLogger(__name__)
+
+TOP_K = 10
+
+
+async def measure_retrieval(
+    question: Question, to_find: Sequence[str], searcher: Searcher, hops: int
+) -> RetrievalOutcome:
+    """to_find: texts, each of which a passage is to hold."""
+    began = time.perf_counter()
+    passages = await searcher.search(question.tenant_id, question.collection_id, question.text, TOP_K, hops)
+    took_s = time.perf_counter() - began
+    ranks = (
+        next((rank for rank, passage in enumerate(passages, start=1) if text in passage.chunk.text), None)
+        for text in to_find
+    )
+    return RetrievalOutcome(ranks=tuple(ranks), search_ms=took_s * 1e3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +146,10 @@ class EvaluationRunner:
             row = session.scalars(next_run(moment)).first()
             if row is None:
                 return None
-            present = self._settings | self._kv_settings(row.collection_id, session)
+            own = session.execute(rule_of_collection(row.collection_id)).one()
+            rule = self._parts.settings.kv_rule.in_place_of(*own)
+            compression = rule.compression.name if rule.compression else ""
+            present = self._settings | {"kv_format": rule.format, "kv_compression": compression}
             left = session.scalars(next_question(row.id)).first()
             if row.settings not in (None, present):
                 end_run(row, FAILED, session, "the settings changed before it ended: start another")
@@ -231,12 +251,6 @@ class EvaluationRunner:
         )
         builtins: dict[str, Any] = msgspec.to_builtins(present)
         return builtins
-
-    def _kv_settings(self, collection_id: str, session: "Session") -> dict[str, str]:
-        """The part of them that a collection may have of its own."""
-        own = session.execute(rule_of_collection(collection_id)).one()
-        rule = self._parts.settings.kv_rule.in_place_of(*own)
-        return {"kv_format": rule.format, "kv_compression": rule.compression.name if rule.compression else ""}
 
 
 def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: "Session") -> None:

@@ -4,15 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.page import Id, Moment, from_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
 from ragkv.service.evaluations.figures import fidelity_figures, retrieval_figures
@@ -47,8 +46,8 @@ from ragkv.service.evaluations.statements import (
     run_by_id,
     runs_of,
 )
-from ragkv.service.questions.feedback_statements import QuestionFilter, known_answers
 from ragkv.service.questions.questions import LoggedQuestion, all_questions
+from ragkv.service.questions.statements import QuestionFilter, known_answers
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -183,23 +182,18 @@ def _questions(
     run_id: str, tenant_id: str, collection_id: str, request: RunRequest, database: Database
 ) -> list[EvaluationQuestionRow]:
     if request.source == "given":
-        fields = [_kept(item, request.kind) for item in request.questions]
+        questions: Sequence[GivenQuestion] = request.questions
+        if request.kind != "retrieval":  # the others use neither
+            questions = [msgspec.structs.replace(question, passages=(), gold=()) for question in questions]
         return [
-            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=item)
-            for number, item in enumerate(fields)
+            EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, given=msgspec.to_builtins(question))
+            for number, question in enumerate(questions)
         ]
     find = _rated if request.source == "rated" else _logged
     ids = find(tenant_id, collection_id, request, database)
     return [
         EvaluationQuestionRow(evaluation_id=run_id, ordinal=number, question_id=item) for number, item in enumerate(ids)
     ]
-
-
-def _kept(question: GivenQuestion, kind: Kind) -> dict[str, Any]:
-    """The fields of a given question that this kind of run uses."""
-    used = question if kind == "retrieval" else msgspec.structs.replace(question, passages=(), gold=())
-    builtins: dict[str, Any] = msgspec.to_builtins(used)
-    return builtins
 
 
 def _rated(tenant_id: str, collection_id: str, request: RunRequest, database: Database) -> list[str]:

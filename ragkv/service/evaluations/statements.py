@@ -8,7 +8,7 @@ from sqlalchemy import Delete, Select, Update, delete, exists, func, null, selec
 from sqlalchemy.orm import Session
 
 from ragkv.service.base.leases import is_free
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
 from ragkv.text import storable
 

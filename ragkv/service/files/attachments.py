@@ -15,8 +15,7 @@ from ragkv.ids import is_id, utc_now
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.file_tables import AttachmentRow, FileRow
-from ragkv.service.base.page import Page, PageRequest
-from ragkv.service.base.page_statements import Position, rows_of
+from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenancy import CollectionRef
@@ -34,10 +33,9 @@ from ragkv.service.documents.documents import (
     revive,
     view_of,
 )
-from ragkv.service.documents.intake import Intake
+from ragkv.service.documents.intake import Intake, check_document_quota
 from ragkv.service.documents.metadata import Metadata, checked
 from ragkv.service.documents.originals import discard_unnamed, uploads_lock
-from ragkv.service.documents.quotas import check_document_quota
 from ragkv.service.documents.removal import Removal
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (

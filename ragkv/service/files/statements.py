@@ -7,7 +7,7 @@ from sqlalchemy import ColumnElement, Delete, Select, and_, delete, exists, func
 
 from ragkv.service.base.file_tables import AttachmentRow, FileBatchMemberRow, FileBatchRow, FileRow
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow
 from ragkv.service.data_sources.statements import is_in_data_source

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Page, PageRequest
-from ragkv.service.base.page_statements import Position, rows_of
+from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.base.tenants import collection_ref, find_collection

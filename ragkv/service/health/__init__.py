@@ -1,1 +1,1 @@
-"""Condition of the service's components, and its gauges."""
+"""Condition of the service's components, the engine among them, and its gauges."""

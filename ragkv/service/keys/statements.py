@@ -4,7 +4,7 @@ from datetime import datetime
 
 from sqlalchemy import Select, Update, or_, select, update
 
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.tables import ApiKeyRow, TenantRow
 
 BY_AGE: Keys = (ApiKeyRow.created_at.expression, ApiKeyRow.id.expression)

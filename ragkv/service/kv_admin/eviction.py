@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from ragkv.files_io import remove_files
 from ragkv.ids import batched, utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenancy import KVOwner
-from ragkv.service.checks.cleaning import remove_files
 from ragkv.service.checks.leftovers import partial_kv, unnamed, unnamed_kv, unnamed_objects, unused_kv
 from ragkv.service.documents.lease import forget_unused
 from ragkv.service.kv_admin.entry_statements import (
@@ -25,12 +25,12 @@ from ragkv.service.kv_admin.entry_statements import (
     remember_uses,
 )
 from ragkv.service.observe.worker_counters import WorkerCounters
-from ragkv.service.parts import Parts
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from ragkv.kv.store import KVStore
+    from ragkv.service.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +88,7 @@ def evict_entries(
     return freed
 
 
-def collect_garbage(parts: Parts) -> Freed:
+def collect_garbage(parts: "Parts") -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)

@@ -31,17 +31,12 @@ def request_lost_prefixes(
     with database.reading() as session:
         with_kv = tenants_with_kv() if kv_remote is None else tenants_with_remote()
         tenants = session.scalars(with_kv).all()
-    lost = [tenant_id for tenant_id in tenants if not _has_prefix(tenant_id, kv_store, kv_remote, keys_of)]
     requested = 0
-    for tenant_id in lost:
+    for tenant_id in tenants:
+        key = keys_of(tenant_id).prefix()
+        if key in kv_store or (kv_remote is not None and kv_remote.has(key)):
+            continue
         with database.writing() as session:
             document_id = session.scalar(document_with_kv(tenant_id))
             requested += document_id is not None and request_kv(session, tenant_id, document_id, KEEP)
     return requested
-
-
-def _has_prefix(
-    tenant_id: str, kv_store: "KVStore", kv_remote: "ObjectStore | None", keys_of: "Callable[[str], KeyMaker]"
-) -> bool:
-    key = keys_of(tenant_id).prefix()
-    return key in kv_store or (kv_remote is not None and kv_remote.has(key))

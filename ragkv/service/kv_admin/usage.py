@@ -10,8 +10,7 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, advisory_lock
-from ragkv.service.base.page import MAX_PAGE, all_pages
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import MAX_PAGE, all_pages, rows_behind
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow

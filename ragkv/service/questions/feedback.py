@@ -12,7 +12,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.deletion_statements import note_deletions, unlist_deletion
 from ragkv.service.base.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
 from ragkv.service.documents.indexed import DatabaseSource
-from ragkv.service.questions.feedback_statements import Rating, add_feedback, asked_at, feedback_on
+from ragkv.service.questions.statements import Rating, add_feedback, asked_at, feedback_on
 from ragkv.text import storable
 
 TOO_LATE = f"no such answer, or it is older than {KEPT_S // 3600} hours: rate an answer within that time"

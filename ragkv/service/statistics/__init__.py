@@ -1,1 +1,1 @@
-"""Figures of answered questions, and the state of the engine."""
+"""Figures of answered questions."""

@@ -1,9 +1,14 @@
-"""Delivery of due messages: each is sent until its receiver answers 2xx, with growing delays."""
+"""Delivery of due messages: each is signed, and sent until its receiver answers 2xx, with growing delays."""
 
 import asyncio
+import base64
+import hashlib
+import hmac
 import logging
+import secrets
 import ssl
 import time
+from collections.abc import Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,11 +18,9 @@ import httpx
 
 from ragkv import __version__
 from ragkv.errors import Rejected
-from ragkv.service.base.database import Database
-from ragkv.service.base.database_clock import now_of
+from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.tables import WebhookDeliveryRow, WebhookRow
 from ragkv.service.webhooks.address import resolve, target_of
-from ragkv.service.webhooks.signature import signed_headers
 from ragkv.service.webhooks.statements import DELIVERED, FAILED, claim_delivery, due_deliveries, record_attempt
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,9 @@ MAX_ERROR_CHARS = 500
 CLAIM = timedelta(seconds=60)
 DELAYS_S = (5, 300, 1800, 7200, 18000, 36000, 36000)
 """Waits after failed attempts; after the last one more, a day and four hours later, the delivery has failed."""
+
+PREFIX = "whsec_"
+SECRET_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,3 +124,19 @@ class Courier:
             else:
                 changes = {"next_at": now_of(session) + timedelta(seconds=DELAYS_S[failures - 1])}
             session.execute(record_attempt(delivery.id, code=outcome.code, error=outcome.error, **changes))
+
+
+def new_secret() -> str:
+    return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def signed_headers(secret: str, message_id: str, timestamp: int, body: bytes) -> Mapping[str, str]:
+    """Headers of one attempt. The signature covers id, time and body: an old message cannot be sent again as a new
+    one."""
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    signed = hmac.digest(key, f"{message_id}.{timestamp}.".encode() + body, hashlib.sha256)
+    return {
+        "webhook-id": message_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": f"v1,{base64.b64encode(signed).decode()}",
+    }

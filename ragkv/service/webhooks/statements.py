@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.page_statements import Keys
+from ragkv.service.base.page import Keys
 from ragkv.service.base.status import outdated
 from ragkv.service.base.tables import DocumentRow, WebhookDeliveryRow, WebhookRow
 

@@ -9,12 +9,11 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.ids import is_id, new_id
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.deletion_statements import note_deletions
-from ragkv.service.base.page import Id, Moment, from_cursor
-from ragkv.service.base.page_statements import rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import WebhookDeliveryRow, WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
 from ragkv.service.webhooks.address import target_of
-from ragkv.service.webhooks.signature import new_secret
+from ragkv.service.webhooks.delivery import new_secret
 from ragkv.service.webhooks.statements import DELIVERY_KEYS, deliveries_of, webhook_by_id, webhooks_of
 
 if TYPE_CHECKING:

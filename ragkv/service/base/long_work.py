@@ -1,9 +1,11 @@
-"""Long work in short transactions, with pauses between them for other transactions."""
+"""Long work: in short transactions with pauses for others, and the intervals at which it reports its progress."""
 
 import time
 from collections.abc import Callable, Iterator
 
 LONGEST_PAUSE_S = 1.0
+
+SPEAK_EVERY_S = 0.5
 
 
 def timed(batch: Callable[[], int]) -> Iterator[tuple[int, float]]:
@@ -26,3 +28,18 @@ def in_batches(batch: Callable[[], int]) -> int:
         total += done
         time.sleep(min(took_s, LONGEST_PAUSE_S))
     return total
+
+
+class ProgressInterval:
+    """Lets long work speak every half second, counted from its beginning."""
+
+    def __init__(self) -> None:
+        self._spoken = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Whether it is time to speak; if so, the next time is counted from now."""
+        moment = time.monotonic()
+        if moment - self._spoken < SPEAK_EVERY_S:
+            return False
+        self._spoken = moment
+        return True

@@ -1,6 +1,6 @@
 """Page headers and footers."""
 
-FIELD = "\0"
+FIELD = "\ufffc"
 """Stands for a field in the text of a header: a page number, a date, the name of the file."""
 _MAX_WORDS_BESIDE = 2
 

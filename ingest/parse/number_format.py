@@ -5,6 +5,7 @@ sections with conditions. Points, commas and the names of months and days are En
 say in which language it was shown.
 """
 
+import calendar
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -32,21 +33,6 @@ _SYSTEM_DATES = {"$-f800": _DATE, "$-f400": _TIME}
 _TIMES = ("date", "elapsed")
 _MAX_CODE_CHARS, _MAX_SECTIONS, _MAX_DENOMINATOR = 255, 4, 10**7
 _LAST_DAY, _LEAP_BUG, _DAYS_TO_1904, _DAY_S = 2_958_465, 60, 1_462, 86_400
-_MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-]
-_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 _PIECE = re.compile(
     r'"(?P<quoted>[^"]*)"?|\\(?P<escaped>.?)|(?P<blank>_.?)|\*.?|\[(?P<bracket>[^\]]*)\]?|(?P<general>General)'
     r"|(?P<half>AM/PM|A/P)|(?P<exponent>E[+-])|(?P<date>y+|m+|d+|h+|s+|e+|b+|g+|aaa+)|(?P<digit>[0#?])|(?P<end>;)"
@@ -88,7 +74,7 @@ class NumberFormat:
     def number(self, value: float) -> str:
         """A number, date, time or duration as it is shown; nothing where the format shows nothing."""
         for compare, limit, has_no_sign, show in self._numbers:
-            if compare(value, limit):
+            if compare(value, limit) and math.isfinite(value):
                 shown = show(-value if value < 0 and has_no_sign else value)
                 return general(value) if shown is None else shown
         return general(value)
@@ -374,7 +360,7 @@ class _Time:
 def _day(number: int) -> tuple[int, int, int, int]:
     """The year, the month, the day of the month, and that of the week. Day 60 is the 29 February 1900, which Lotus
     1-2-3 counted and all others after it."""
-    weekday = (number - 2) % len(_DAYS)
+    weekday = (number - 2) % 7
     if number in (0, _LEAP_BUG):
         return (1900, 2, 29, weekday) if number else (1900, 1, 0, weekday)
     day = date(1899, 12, 31 if number < _LEAP_BUG else 30) + timedelta(min(number, _LAST_DAY))
@@ -389,8 +375,9 @@ def _calendar(text: str, year: int, month: int, day: int, weekday: int) -> str:
             year += 543 * (text[0] == "b")
             return f"{year % 100:02}" if width < 3 and text[0] != "e" else str(year)  # noqa: PLR2004 - yy, not yyy
         case "m":
-            names = (str(month), f"{month:02}", _MONTHS[month - 1][:3], _MONTHS[month - 1], _MONTHS[month - 1][0])
-            return names[min(width, 5) - 1]
+            name = calendar.month_name[month]
+            return (str(month), f"{month:02}", name[:3], name, name[0])[min(width, 5) - 1]
         case "d" | "a":
-            return (str(day), f"{day:02}", _DAYS[weekday][:3], _DAYS[weekday])[min(width, 4) - 1]
+            name = calendar.day_name[weekday]
+            return (str(day), f"{day:02}", name[:3], name)[min(width, 4) - 1]
     return ""

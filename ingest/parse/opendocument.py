@@ -4,38 +4,44 @@ from collections.abc import Iterator
 
 from lxml.etree import QName, _Element
 
-from ingest.parse.archive import Check, opened
+from ingest.parse.archive import CheckPages, opened
 from ingest.parse.composer import Composer
+from ingest.parse.grid import MAX_CELLS, Grid
+from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.odf_styles import DRAW, PRESENTATION, STYLE, TABLE, TEXT, Look, Styles
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
+from ingest.parse.spans import Cell, span_of
 from ragkv.errors import Rejected, TooLarge
 from ragkv.text import scrub
 
-MAX_CELLS = 8_000_000
-_TABLE = "{urn:oasis:names:tc:opendocument:xmlns:table:1.0}"
-_TEXT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}"
-_DRAW = "{urn:oasis:names:tc:opendocument:xmlns:drawing:1.0}"
-_STYLE = "{urn:oasis:names:tc:opendocument:xmlns:style:1.0}"
-_PRESENTATION = "{urn:oasis:names:tc:opendocument:xmlns:presentation:1.0}"
-_CLASS = f"{_PRESENTATION}class"
+_CLASS = f"{PRESENTATION}class"
 _FURNITURE = ("date-time", "footer", "header", "page-number")
+_MARGINS = ("header", "footer", "header-left", "footer-left", "header-first", "footer-first")
+_FIELDS = (
+    "page-number", "page-count", "page-continuation", "date", "time", "file-name", "sheet-name", "print-date",
+    "print-time", "creation-date", "creation-time", "modification-date", "modification-time",
+)  # fmt: skip
 _LEFT_OUT = (
     "tracked-changes", "annotation", "forms", "table-of-content", "illustration-index", "table-index", "user-index",
     "alphabetical-index", "bibliography", "desc", "event-listeners", "object", "sequence-decls", "content-validations",
     "ruby-text",
 )  # fmt: skip
+_INVISIBLE = ("collapse", "filter")
 _MAX_BLANKS = 100
 
 
-class _CheckCells(Check):
+class _CheckCells(CheckPages):
     max_elements = 2_000_000
     max_xml_bytes = 128 * 1024 * 1024
 
 
 def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """Headings, paragraphs, lists, notes and tables; slides and sheets are pages. Pictures, comments, deleted text,
-    tables of contents, hidden slides and hidden sheets are left out; a hidden slide is an empty page."""
+    """Headings, paragraphs, lists, notes and tables; slides and sheets are pages; words of page headers that stand
+    there alone come last. Pictures, comments, deleted text, tables of contents and all that is hidden are left out; a
+    hidden slide is an empty page."""
     composer = Composer()
     with opened(body, "OpenDocument file", _CheckCells()) as archive:
         if b"encryption-data" in archive.read("META-INF/manifest.xml"):
@@ -49,7 +55,11 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
             if "meta.xml" in archive.paths
             else None
         )
-    _Reader(composer, _hiding_styles(document)).add_all(content)
+        styles = archive.xml("styles.xml") if "styles.xml" in archive.paths else None
+    parts = [document] if styles is None else [styles, document]
+    reader = _Reader(composer, Styles(parts), omissions)
+    reader.add_all(content)
+    reader.add_margins(parts)
     title = one_line(scrub(title_element.text or "")) if title_element is not None else ""
     return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
 
@@ -57,84 +67,116 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
 _FORMATS = {"text": Format.ODT, "spreadsheet": Format.ODS, "presentation": Format.ODP}
 
 
-def _hiding_styles(document: _Element) -> frozenset[str]:
-    """Names of the styles that hide sheets or slides."""
-    return frozenset(
-        style.get(f"{_STYLE}name", "")
-        for style in document.iterfind("{*}automatic-styles/{*}style")
-        for properties in style
-        if properties.get(f"{_TABLE}display") == "false" or properties.get(f"{_PRESENTATION}visibility") == "hidden"
-    )
-
-
 class _Reader:
-    """hiding: names of styles that hide a sheet or slide."""
-
-    def __init__(self, composer: Composer, hiding: frozenset[str]) -> None:
+    def __init__(self, composer: Composer, styles: Styles, omissions: Omissions) -> None:
         self._composer = composer
-        self._hiding = hiding
+        self._styles = styles
+        self._omissions = omissions
+        self._margins: list[str] = []
         self._cells = 0
 
     def add_all(self, parent: _Element) -> None:
         is_spreadsheet = QName(parent).localname == "spreadsheet"
         for element in parent.iterchildren("*"):
             match QName(element).localname:
-                case "h":
-                    level = element.get(f"{_TEXT}outline-level", "1")
-                    self._composer.heading(_words(element), int(level) if level.isdecimal() and len(level) == 1 else 1)
-                case "p":
-                    self._composer.block(_words(element))
-                case "list":
-                    self._composer.block("\n".join(_items(element)))
                 case "table" if is_spreadsheet:
                     self._add_sheet(element)
-                case "table":
-                    self._add_table(element)
                 case "page":
                     self._add_slide(element)
+                case _ if self._leaves_out_hidden(element):
+                    pass
+                case "h":
+                    level = element.get(f"{TEXT}outline-level", "1")
+                    self._composer.heading(
+                        self._words(element), int(level) if level.isdecimal() and len(level) == 1 else 1
+                    )
+                case "p":
+                    self._composer.block(self._words(element))
+                case "list":
+                    self._composer.block("\n".join(self._items(element)))
+                case "table":
+                    self._add_table(element)
                 case _ if not _is_left_out(element):
                     self.add_all(element)
 
+    def add_margins(self, parts: list[_Element]) -> None:
+        """Words of the headers and footers of pages, part by part."""
+        self._margins += (footer.text or "" for part in parts for footer in part.iter(f"{PRESENTATION}footer-decl"))
+        for master in (master for part in parts for master in part.iterfind("{*}master-styles/{*}master-page")):
+            for margin in master.iterchildren(*(f"{STYLE}{name}" for name in _MARGINS)):
+                for field in list(margin.iter(*(f"{TEXT}{name}" for name in _FIELDS))):
+                    field.text = FIELD
+                for tab in margin.iter(f"{TEXT}tab"):
+                    tab.tag = f"{TEXT}line-break"
+                if margin.get(f"{STYLE}display") != "false":
+                    self._margins += self._words(margin).split("\n")
+        self._composer.margins(filter(None, map(without_fields, self._margins)))
+
+    def _leaves_out_hidden(self, element: _Element) -> bool:
+        """Whether an element is hidden and not read. Its words are counted."""
+        is_left_out = self._styles.look(element, Look()).is_hidden and not self._omissions.keeps_hidden
+        if is_left_out:
+            self._omissions.hidden(self._words(element))
+        return is_left_out
+
     def _add_sheet(self, sheet: _Element) -> None:
-        if sheet.get(f"{_TABLE}style-name") not in self._hiding:
+        if not self._leaves_out_hidden(sheet):
             self._composer.page()
-            self._composer.heading(sheet.get(f"{_TABLE}name", ""), level=1)
+            self._composer.heading(sheet.get(f"{TABLE}name", ""), level=1)
             self._add_table(sheet)
 
     def _add_table(self, table: _Element) -> None:
         self._composer.table(self._rows(table))
-        for drawn in table.iterchildren(f"{_TABLE}shapes"):
+        for drawn in table.iterchildren(f"{TABLE}shapes"):
             self.add_all(drawn)
 
     def _add_slide(self, slide: _Element) -> None:
         self._composer.page()
-        if slide.get(f"{_DRAW}style-name") in self._hiding:
+        if self._leaves_out_hidden(slide):
             return
-        frames = slide.findall(f"{_DRAW}frame")
+        frames = slide.findall(f"{DRAW}frame")
         titles = [frame for frame in frames if frame.get(_CLASS) == "title"]
-        title = " ".join(map(_words, titles))
-        self._composer.heading(title.strip() or slide.get(f"{_DRAW}name", "Slide"), level=1)
+        title = " ".join(map(self._words, titles))
+        self._composer.heading(title.strip() or slide.get(f"{DRAW}name", "Slide"), level=1)
         for child in list(slide):
+            if child.get(_CLASS) in ("footer", "header"):
+                self._margins += self._words(child).split("\n")
             if child in titles or child.get(_CLASS) in _FURNITURE:
                 slide.remove(child)
         self.add_all(slide)
 
     def _rows(self, table: _Element) -> Iterator[list[str]]:
-        for row in table.iter(f"{_TABLE}table-row"):
-            if next(row.iterancestors(f"{_TABLE}table")) is not table:  # a table in a cell is part of the cell's words
+        grid = Grid(self._omissions, self._hidden_columns(table))
+        for row in table.iter(f"{TABLE}table-row"):
+            if next(row.iterancestors(f"{TABLE}table")) is not table:  # a table in a cell is part of the cell's words
                 continue
-            cells: list[str] = []
-            for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
-                words = _words(cell)
-                cells += [words] * self._repeated(cell, "columns", has_words=bool(words))
-            repeated = self._repeated(row, "rows", has_words=any(cells))
-            self._count(len(cells) * repeated)
+            items: list[str | Cell] = []
+            has_words = False
+            for cell in row.iterchildren(f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
+                words = self._words(cell)
+                spans = [span_of(cell, f"{TABLE}number-{what}-spanned") for what in ("rows", "columns")]
+                item = words if spans == [1, 1] else Cell(words, *spans)
+                items += [item] * self._repeated(cell, "columns", has_words=bool(words))
+                has_words |= bool(words)
+            repeated = self._repeated(row, "rows", has_words=has_words)
+            self._count(len(items) * repeated)
             for _ in range(repeated):
-                yield cells
+                yield from grid.row(items.copy(), is_hidden=row.get(f"{TABLE}visibility") in _INVISIBLE)
+
+    def _hidden_columns(self, table: _Element) -> set[int]:
+        hidden: set[int] = set()
+        number = 0
+        for column in table.iter(f"{TABLE}table-column"):
+            if next(column.iterancestors(f"{TABLE}table")) is table:
+                repeated = span_of(column, f"{TABLE}number-columns-repeated")
+                if column.get(f"{TABLE}visibility") in _INVISIBLE:
+                    hidden.update(range(number, number + repeated))
+                number += repeated
+        return hidden
 
     def _repeated(self, element: _Element, what: str, *, has_words: bool) -> int:
         """Number of repetitions of a cell or row. Empty ones, which fill the rest of a sheet, are limited to a few."""
-        number = element.get(f"{_TABLE}number-{what}-repeated", "1")
+        number = element.get(f"{TABLE}number-{what}-repeated", "1")
         times = int(number) if number.isdecimal() and len(number) < 9 else 1  # noqa: PLR2004 - more than a sheet has
         times = times if has_words else min(times, _MAX_BLANKS)
         self._count(times)
@@ -145,45 +187,54 @@ class _Reader:
         if self._cells > MAX_CELLS:
             raise TooLarge(f"its tables have more than {MAX_CELLS:,} cells: split it or save its sheets as CSV")
 
+    def _items(self, list_: _Element, indent: str = "") -> Iterator[str]:
+        for item in list_.iterchildren("*"):
+            for block in item.iterchildren("*"):
+                if block.tag == f"{TEXT}list":
+                    yield from self._items(block, f"{indent}  ")
+                elif not self._leaves_out_hidden(block) and (words := self._words(block)):
+                    yield f"{indent}* {words}"
 
-def _items(list_: _Element, indent: str = "") -> Iterator[str]:
-    for item in list_.iterchildren("*"):
-        for block in item.iterchildren("*"):
-            if block.tag == f"{_TEXT}list":
-                yield from _items(block, f"{indent}  ")
-            elif words := _words(block):
-                yield f"{indent}* {words}"
+    def _words(self, element: _Element) -> str:
+        """The words of a paragraph, or of several, a line each; a footnote in brackets at its place."""
+        if not len(element) and not element.text:
+            return ""
+        runs: list[Run] = []
+        self._gather(element, self._styles.look(element, Look()), runs)
+        lines = text_of(runs).split("\n")
+        return "\n".join(line for line in lines if line.strip()).strip()
 
+    def _gather(self, element: _Element, look: Look, runs: list[Run]) -> None:
+        if element.text:
+            runs.append(Run(element.text, look.sign, look.is_struck))
+        for child in element.iterchildren("*"):
+            name = QName(child).localname
+            match name:
+                case "s" | "tab":
+                    runs.append(Run(" ", look.sign, look.is_struck))
+                case "line-break":
+                    runs.append(Run("\n", look.sign, look.is_struck))
+                case "note":
+                    words = "\n".join(map(self._words, child.iterchildren(f"{TEXT}note-body")))
+                    runs.append(Run(f" [{' '.join(words.split())}]"))
+                case _ if not _is_left_out(child):
+                    self._gather_child(child, look, runs, end="\n" if name in ("p", "h") else "")
+            if child.tail:
+                runs.append(Run(child.tail, look.sign, look.is_struck))
 
-def _words(element: _Element) -> str:
-    """The words of a paragraph, or of several, a line each; a footnote in brackets at its place."""
-    pieces: list[str] = []
-    _gather(element, pieces)
-    lines = "".join(pieces).split("\n")
-    return "\n".join(line for line in lines if line.strip()).strip()
-
-
-def _gather(element: _Element, pieces: list[str]) -> None:
-    pieces.append(element.text or "")
-    for child in element.iterchildren("*"):
-        match QName(child).localname:
-            case "s" | "tab":
-                pieces.append(" ")
-            case "line-break":
-                pieces.append("\n")
-            case "note":
-                words = "\n".join(map(_words, child.iterchildren(f"{_TEXT}note-body")))
-                pieces.append(f" [{' '.join(words.split())}]")
-            case "p" | "h":  # in a text box
-                pieces.append("\n")
-                _gather(child, pieces)
-                pieces.append("\n")
-            case _ if not _is_left_out(child):
-                _gather(child, pieces)
-        pieces.append(child.tail or "")
+    def _gather_child(self, child: _Element, look: Look, runs: list[Run], end: str) -> None:
+        """Gather the words of an element in another, if they are read; `end`: before and after a paragraph."""
+        shown = self._styles.look(child, look)
+        runs.append(Run(end))
+        start = len(runs)
+        self._gather(child, shown, runs)
+        if shown.is_hidden and not look.is_hidden:
+            words = self._omissions.hidden(text_of(runs[start:]))
+            runs[start:] = [Run(words)]
+        runs.append(Run(end))
 
 
 def _is_left_out(element: _Element) -> bool:
     """A `title` is a field of a text, or the alternative text of a drawing."""
     name = QName(element).localname
-    return name in _LEFT_OUT or (name == "title" and element.tag != f"{_TEXT}title")
+    return name in _LEFT_OUT or (name == "title" and element.tag != f"{TEXT}title")

@@ -19,6 +19,9 @@ class Run:
 
 def text_of(runs: Iterable[Run]) -> str:
     """The text of the runs as one. A raised or lowered number has its sign where it follows a digit."""
+    runs = list(runs)
+    if not any(run.sign or run.is_struck for run in runs):
+        return "".join(run.text for run in runs)
     return "".join(
         struck("".join(run.text for run in group)) if is_struck else "".join(run.text for run in group)
         for is_struck, group in groupby(_signed(runs), key=lambda run: run.is_struck)

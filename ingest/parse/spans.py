@@ -91,12 +91,12 @@ def _join_header(table: Iterator[Sequence[str]]) -> Iterator[list[str]]:
         if num_headers(start) == len(start):
             continue
         is_below_title = _num_cells(start[0]) == 1
-        yield _joined(start[:-1])
+        yield _once(start[:-1])
         start = start[-1:]
         if not is_below_title:
             break
     if start:
-        yield _joined(start)
+        yield _once(start)
     yield from map(words_of, table)
 
 
@@ -104,6 +104,13 @@ def _joined(rows: Sequence[Sequence[str]]) -> list[str]:
     if len(rows) == 1:
         return words_of(rows[0])
     return [" ".join(dict.fromkeys(filter(None, column))) for column in zip_longest(*rows, fillvalue="")]
+
+
+def _once(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The rows joined, with the words of a cell that spans columns in the lowest in its first alone."""
+    return [
+        "" if type(lowest) is Beside else words for words, lowest in zip_longest(_joined(rows), rows[-1], fillvalue="")
+    ]
 
 
 def _names_columns(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:

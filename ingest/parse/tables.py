@@ -47,9 +47,11 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
         else:
             places = columns.place(_cell(cell, _cell_text(cell)) for cell in cells)
             lines.append((row, places, bool(cells) and all(cell.tag == "th" for cell in cells)))
-    if not any(is_head for _, _, is_head in lines):
-        for index in range(_num_headers([places for _, places, _ in lines[:_LOOKAHEAD]])):
-            lines[index] = (*lines[index][:2], True)
+    start = [places for _, places, _ in lines[:_LOOKAHEAD]]
+    is_marked = any(is_head for _, _, is_head in lines)
+    starts_with_head = is_marked and lines[0][2]
+    for index in range(num_headers(start) if starts_with_head else 0 if is_marked else _num_headers(start)):
+        lines[index] = (*lines[index][:2], True)
     _write(lines)
 
 

@@ -1,5 +1,6 @@
 """Numbers, dates and durations as spreadsheets show them."""
 
+import math
 import random
 
 import pytest
@@ -62,6 +63,7 @@ SHOWN = {
         ("yyyy/m/d h:m:s", 45292.999999, "2024/1/2 0:0:0"),
     ],
     "durations": [("[h]:mm", 1.5625, "37:30"), ("[mm]:ss", 0.5, "720:00"), ("[h]:mm:ss", -0.5, "-12:00:00")],
+    "no numbers": [("0;0;0", math.inf, "inf"), ("0.0", -math.inf, "-inf"), ("0", math.nan, "nan")],
     "no dates": [("yyyy-mm-dd", -1, "-1"), ("yyyy-mm-dd", 1e9, "1000000000")],
     "no format": [("General", 0.1 + 0.2, "0.3"), ("", 2.5, "2.5"), ("@", 12, "12"), ("0" * 300, 2, "2")],
 }  # fmt: skip

@@ -8,7 +8,7 @@ from ingest.parse import Parsed, parse
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import Page
 from tests.support.growth import QUADRATIC, growth
-from tests.support.made_files import docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
+from tests.support.made_files import MAIN, docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
 
 
 def page(body: str) -> bytes:
@@ -30,6 +30,29 @@ FILES = {
     "csv": ("a.csv", 500, lambda n: b"a,b\n" + b'1,"2"\n\n' * n),
     "quotes of csv": ("a.csv", 2_000, lambda n: b'a,b\n"1"2",' * n),
     "sheet": ("a.xlsx", 200, lambda n: xlsx({"a": sheet_rows([["a", "b"], *[[1, 2]] * n])})),
+    "merged cells": (
+        "a.xlsx",
+        200,
+        lambda n: xlsx(
+            {"a": ""},
+            **{
+                "xl/worksheets/sheet1.xml": (
+                    f'<worksheet xmlns="{MAIN}"><cols><col min="5" max="16384" hidden="1"/></cols><sheetData>'
+                    f"{sheet_rows([[1, 2, 3, 4, 5]] * n)}</sheetData><mergeCells>"
+                    + "".join(f'<mergeCell ref="A{row}:D1048576"/>' for row in range(1, n + 1))
+                    + "</mergeCells></worksheet>"
+                ).encode()
+            },
+        ),
+    ),
+    "spans of text": (
+        "a.odt",
+        200,
+        lambda n: odf(
+            "text",
+            "<text:p>" + '<text:span text:style-name="a">1<text:span>2</text:span></text:span>' * n + "</text:p>",
+        ),
+    ),
     "slides": ("a.pptx", 30, lambda n: pptx([shape("a"), shape("b")] * n)),
     "cells of slides": (
         "a.pptx",

@@ -93,6 +93,10 @@ def test_a_label_joins_the_headers_that_stand_above_one_another() -> None:
         "Sales\nCity | 2023 | 2024\nCity | Plan | Actual | Plan | Actual\n\n"
         "City: Oslo | 2023 Plan: 1 | 2023 Actual: 2 | 2024 Plan: 3 | 2024 Actual: 4"
     )
+    marked_above = years.replace("<tr><th>Plan<th>Actual<th>Plan<th>Actual", "<tr><td>Plan<td>Actual<td>Plan<td>Actual")
+    for head in (marked_above, years.replace("<th", "<td")):
+        text = page(f"<table>{head}<tr><td>Oslo<td>1<td>2<td>3<td>4<tr><td>Rome<td>5<td>6<td>7<td>8</table>").text
+        assert text.endswith("City: Rome | 2023 Plan: 5 | 2023 Actual: 6 | 2024 Plan: 7 | 2024 Actual: 8")
     later = "<tr><th>City<th>Plan<tr><td>Oslo<td>1<tr><th colspan=2>East<tr><td>Rome<td>2"
     assert page(f"<table>{later}</table>").text.endswith("East\n\nCity: Rome | Plan: 2")
 

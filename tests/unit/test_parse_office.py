@@ -293,9 +293,10 @@ def test_slides_of_opendocument_are_pages():
 
 def hiding(kind: str, name: str, properties: str, content: str) -> bytes:
     """A file with an automatic style, called by its name."""
+    family = properties.partition("-properties")[0]
     style = (
-        f'<style:style style:name="{name}"><style:{properties}/></style:style>'
-        f'<style:style style:name="shown"><style:{properties.split(maxsplit=1)[0]}/></style:style>'
+        f'<style:style style:family="{family}" style:name="{name}"><style:{properties}/></style:style>'
+        f'<style:style style:family="{family}" style:name="shown"><style:{properties.split(maxsplit=1)[0]}/></style:style>'
     )
     return odf(
         kind,

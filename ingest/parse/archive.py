@@ -88,9 +88,14 @@ class Archive:
 
     def read(self, path: str) -> bytes:
         """The bytes of a part. Raises Rejected if the part is missing."""
+        with self.stream(path) as part:
+            return part.read()
+
+    def stream(self, path: str) -> IO[bytes]:
+        """A part to be read piece by piece. Raises Rejected if the part is missing."""
         if path not in self.paths:
             raise Rejected(f"its part {one_line(scrub(path))} is missing: save or download it again")
-        return self._file.read(path)
+        return self._file.open(path)
 
     def xml(self, path: str) -> etree._Element:
         return parse_xml(self.read(path))

@@ -12,6 +12,7 @@ from ragkv.text import scrub, tidy
 
 _GAP = "\n\n"
 _LINES_AT_ONCE = 1_000
+_MAX_MARGINS = 100
 
 
 class Composer:
@@ -42,6 +43,14 @@ class Composer:
         lines = lines_of_table(join_headers(rows))
         while batch := list(islice(lines, _LINES_AT_ONCE)):
             self.block("\n".join(batch))
+
+    def margins(self, lines: Iterable[str]) -> None:
+        """Lines of page headers and footers, each once, apart from the text; those that stand in the text already are
+        left out."""
+        once = islice(dict.fromkeys(" ".join(scrub(line).split()) for line in lines), _MAX_MARGINS)
+        if new := list(once):
+            text = "".join(self._pieces)
+            self.block("\n".join(line for line in new if line not in text))
 
     def document(self, parsed: Parsed, below: int = 0) -> None:
         """The text of another document, its headings `below` levels deeper. Its pages are left out."""

@@ -11,18 +11,20 @@ from ingest.parse.html import read_html
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
 from ingest.parse.sniff import Format
+from ingest.parse.styles import Sheet
 from ragkv.errors import Rejected
 from ragkv.text import scrub
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTED = "META-INF/encryption.xml"
 _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
+_STYLES = "text/css"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
 def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """Chapters with their headings; one without any is called as in the table of contents. Raises Rejected for a book
-    with copy protection."""
+    """Chapters with their headings; one without any is called as in the table of contents. The style sheets of the book
+    hold for all of them. Raises Rejected for a book with copy protection."""
     composer = Composer()
     with opened(body, "e-book", CheckPages()) as archive:
         root = archive.xml(_CONTAINER).find(".//{*}rootfile[@full-path]")
@@ -38,10 +40,16 @@ def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
             if entry.get("idref") in items and items[entry.get("idref")].get("media-type") in _CHAPTERS
         ]
         _refuse_protected(archive, chapters)
+        sheets = dict.fromkeys(
+            _path(folder, item.get("href")) for item in items.values() if item.get("media-type") == _STYLES
+        )
+        styles = Sheet(
+            "\n".join(archive.read(path).decode(errors="replace") for path in sheets if path in archive.paths)
+        )
         names = dict(_names(archive, folder, list(items.values())))
         for chapter in dict.fromkeys(chapters):
             if chapter in archive.paths:
-                parsed = read_html(archive.read(chapter), "chapter", omissions)
+                parsed = read_html(archive.read(chapter), "chapter", omissions, styles)
                 if (name := names.get(chapter)) and not parsed.sections and parsed.text:
                     composer.heading(name, level=1)
                 composer.document(parsed)

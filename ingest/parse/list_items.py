@@ -20,7 +20,7 @@ _NUMERALS: Mapping[str, Callable[[int], str]] = {
     "lower-roman": roman,
     "upper-roman": lambda number: roman(number).upper(),
 }
-_BULLETS = ("disc", "circle", "square")
+_BULLETS = ("disc", "circle", "square", "none")
 
 
 def number_items(tree: _Element) -> None:

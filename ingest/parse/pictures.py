@@ -1,20 +1,24 @@
 """Descriptions of pictures, written for those who do not see them (alt text)."""
 
 import re
+from itertools import islice
 
 from lxml.etree import _Element
 
 _MAX_CHARS = 1_000
-_LEAST_WORDS = 4
+_LEAST_WORDS, _MAX_LEVELS = 4, 3
 _SUFFIX = r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|[ew]mf|heic|avif|ico)(?:[?#]\S*)?"
 _PICTURE_FILE = re.compile(rf"{_SUFFIX}\s*\Z", re.IGNORECASE)
 _FILE_NAME = re.compile(
-    rf"\S*{_SUFFIX}|https?://\S*|[\w-]*\d{{4,}}[\w-]*"
+    rf"\S*{_SUFFIX}|https?://\S*|(?=[\w-]*\d{{4}})[\w-]+"
     r"|(?:image|img|picture|pic|photo|bild|grafik|imagen|figure|icon|logo|spacer|untitled|placeholder|screenshot)"
     r"[\s_-]*\d*",
     re.IGNORECASE,
 )
-_BY_MACHINE = re.compile(r"description automatically generated|automatisch generierte beschreibung", re.IGNORECASE)
+_BY_MACHINE = re.compile(
+    r"description automatically generated|automatisch generierte beschreibung|ai-generated content may be",
+    re.IGNORECASE,
+)
 
 
 def described(alternative: str | None) -> str:
@@ -28,11 +32,8 @@ def write_descriptions(tree: _Element) -> None:
     """Write the description of each picture of an HTML page in its place. That of a link is no description but the
     name of where it leads, unless this is a picture or it has several words."""
     for picture in tree.iter("img"):
-        around, words = picture.getparent(), described(picture.get("alt"))
-        is_link = around is not None and around.tag == "a"
-        if (
-            not is_link
-            or words.count(" ") >= _LEAST_WORDS
-            or _PICTURE_FILE.search(around.get("href", "")[-_MAX_CHARS:])
-        ):
+        words = described(picture.get("alt"))
+        links = [around for around in islice(picture.iterancestors(), _MAX_LEVELS) if around.tag == "a"]
+        leads_away = links and not _PICTURE_FILE.search(links[0].get("href", "")[-_MAX_CHARS:])
+        if not leads_away or words.count(" ") >= _LEAST_WORDS:
             picture.tag, picture.text = "span", words

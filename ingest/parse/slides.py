@@ -1,29 +1,37 @@
 """Parser for PowerPoint files: each slide is a page, with its tables, charts, diagrams and notes."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from lxml.etree import QName, XMLSyntaxError, _Element
 
-from ingest.parse.archive import Archive, Relation, opened
+from ingest.parse.archive import Archive, opened
 from ingest.parse.charts import read_chart
 from ingest.parse.composer import Composer
 from ingest.parse.equations import emptied_equations
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
+from ingest.parse.pictures import described
+from ingest.parse.raised import SIGNS
+from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
+from ingest.parse.spans import Cell, Columns, span_of
 from ragkv.errors import Rejected
 
 _DECK = "ppt/presentation.xml"
 _TITLES = ("title", "ctrTitle")
-_FURNITURE = ("dt", "ftr", "sldNum", "hdr", "sldImg")
+_MARGINS = ("ftr", "hdr")
+_FURNITURE = (*_MARGINS, "dt", "sldNum", "sldImg")
+_TRUE, _FALSE, _STRUCK = ("1", "true"), ("0", "false"), ("sngStrike", "dblStrike")
 _TOOL_TITLE = re.compile(r"((microsoft )?powerpoint\b.*|slide \d+|presentation\d*|title)?", re.IGNORECASE)
 
 
 def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """Slides in their order, the title of each first, its notes last. Pictures, comments and hidden slides are left
-    out; a hidden slide is an empty page."""
+    """Slides in their order, the title of each first, its notes last; then what stands in footers and behind slides
+    alone. Comments, and hidden slides and shapes, are left out; a hidden slide is an empty page."""
     composer = Composer()
+    margins: list[str] = []
+    layouts: dict[str, None] = {}
     with opened(body, "presentation") as archive:
         title = archive.core_title()
         relations = archive.relations(_DECK)
@@ -32,8 +40,14 @@ def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parse
         for number, path in enumerate((relations[id_].path for id_ in ids), start=1):
             composer.page()
             slide = archive.xml(path)
-            if slide.get("show") not in ("0", "false"):
-                _add_slide(_Slide(archive, path), slide, number, composer)
+            if slide.get("show") in _FALSE and not omissions.keeps_hidden:
+                omissions.hidden(_words(slide))
+                continue
+            parts = _Slide(archive, path)
+            margins += _add_slide(parts, slide, number, composer, omissions)
+            layouts.update(dict.fromkeys(parts.paths("slideLayout")))
+        margins += _words_behind(archive, layouts, omissions)
+    composer.margins(line for words in margins for line in words.split("\n"))
     return composer.parsed(fallback_title if _TOOL_TITLE.fullmatch(title) else title, Format.PPTX)
 
 
@@ -45,56 +59,90 @@ class _Slide:
         self._relations = archive.relations(path)
 
     def named_by(self, element: _Element) -> Iterator[_Element]:
-        return self._read(relation for key, relation in self._relations.items() if key in element.attrib.values())
+        paths = (relation.path for key, relation in self._relations.items() if key in element.attrib.values())
+        return _readable(self._archive, paths)
 
     def notes(self) -> Iterator[_Element]:
-        return self._read(relation for relation in self._relations.values() if relation.kind == "notesSlide")
+        return _readable(self._archive, self.paths("notesSlide"))
 
-    def _read(self, relations: Iterable[Relation]) -> Iterator[_Element]:
-        for relation in relations:
-            try:
-                part = self._archive.xml(relation.path)
-            except (Rejected, XMLSyntaxError):
-                continue
-            yield part
+    def paths(self, kind: str) -> Iterator[str]:
+        return (relation.path for relation in self._relations.values() if relation.kind == kind)
 
 
-def _add_slide(parts: _Slide, slide: _Element, number: int, composer: Composer) -> None:
+def _readable(archive: Archive, paths: Iterable[str]) -> Iterator[_Element]:
+    for path in paths:
+        try:
+            part = archive.xml(path)
+        except (Rejected, XMLSyntaxError):
+            continue
+        yield part
+
+
+def _words_behind(archive: Archive, layouts: Iterable[str], omissions: Omissions) -> Iterator[str]:
+    """The words that layouts and their masters show on every slide."""
+    masters = dict.fromkeys(path for layout in layouts for path in _Slide(archive, layout).paths("slideMaster"))
+    for part in _readable(archive, (*layouts, *masters)):
+        yield from (
+            _words(shape)
+            for shape in _shapes(part, omissions)
+            if QName(shape).localname == "sp" and not _placeholder(shape)
+        )
+
+
+def _add_slide(parts: _Slide, slide: _Element, number: int, composer: Composer, omissions: Omissions) -> Iterable[str]:
+    """Add a slide, and return the words of its headers and footers."""
     for equation, line in emptied_equations(slide):
         equation.tag, equation.text = "t", line
-    shapes = list(_shapes(slide))
+    shapes = list(_shapes(slide, omissions))
     titles = [_words(shape) for shape in shapes if _placeholder(shape) in _TITLES]
     composer.heading(" ".join(filter(None, titles)) or f"Slide {number}", level=1)
     for shape in shapes:
-        match QName(shape).localname:
-            case "sp" if _placeholder(shape) not in _TITLES + _FURNITURE:
-                composer.block(_words(shape))
-            case "tbl":
-                composer.table([_words(cell) for cell in row.iterfind("{*}tc")] for row in shape.iterfind("{*}tr"))
-            case "chart":
-                for title, rows in map(read_chart, parts.named_by(shape)):
-                    composer.block(title)
-                    composer.table(rows)
-            case "relIds":
-                for diagram in parts.named_by(shape):
-                    composer.block("\n".join(map(_words, diagram.iter("{*}pt"))))
+        _add_shape(parts, shape, composer)
     for notes in parts.notes():
-        words = "\n".join(_words(shape) for shape in _shapes(notes) if _placeholder(shape) == "body")
+        words = "\n".join(_words(shape) for shape in _shapes(notes, omissions) if _placeholder(shape) == "body")
         composer.block(f"Notes: {words}" if words.strip() else "")
+    return [_words(shape) for shape in shapes if _placeholder(shape) in _MARGINS]
 
 
-def _shapes(element: _Element) -> Iterator[_Element]:
-    """Shapes, tables, charts and diagrams, in the order in which they are drawn. Of alternatives, the first."""
+def _add_shape(parts: _Slide, shape: _Element, composer: Composer) -> None:
+    match QName(shape).localname:
+        case "sp" if _placeholder(shape) not in _TITLES + _FURNITURE:
+            composer.block(_words(shape))
+        case "pic":
+            composer.block(described(_properties(shape).get("descr")))
+        case "tbl":
+            composer.table(_rows(shape))
+        case "chart":
+            for title, rows in map(read_chart, parts.named_by(shape)):
+                composer.block(title)
+                composer.table(rows)
+        case "relIds":
+            for diagram in parts.named_by(shape):
+                composer.block("\n".join(map(_words, diagram.iter("{*}pt"))))
+
+
+def _shapes(element: _Element, omissions: Omissions) -> Iterator[_Element]:
+    """Shapes, pictures, tables, charts and diagrams that are shown, in the order in which they are drawn. Of
+    alternatives, the first."""
     for child in element.iterchildren("*"):
+        if _properties(child).get("hidden") in _TRUE and not omissions.keeps_hidden:
+            omissions.hidden(_words(child))
+            continue
         match QName(child).localname:
-            case "sp" | "tbl" | "chart" | "relIds":
+            case "sp" | "pic" | "tbl" | "chart" | "relIds":
                 yield child
             case "AlternateContent":
-                yield from _shapes(child[0]) if len(child) else ()
+                yield from _shapes(child[0], omissions) if len(child) else ()
             case "timing" | "transition" | "extLst":
                 pass
             case _:
-                yield from _shapes(child)
+                yield from _shapes(child, omissions)
+
+
+def _properties(shape: _Element) -> Mapping[str, str]:
+    """Properties of a shape, a picture or a group; none of what is none of these."""
+    properties = shape.find("*/{*}cNvPr")
+    return {} if properties is None else properties.attrib
 
 
 def _placeholder(shape: _Element) -> str | None:
@@ -102,10 +150,23 @@ def _placeholder(shape: _Element) -> str | None:
     return None if placeholder is None else placeholder.get("type", "obj")
 
 
+def _rows(table: _Element) -> Iterator[list[str]]:
+    """The rows of a table. A cell that others cover has no words of it."""
+    columns = Columns()
+    for row in table.iterfind("{*}tr"):
+        cells = row.iterfind("{*}tc")
+        yield columns.lay([Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan")) for cell in cells])
+
+
 def _words(element: _Element) -> str:
     """Paragraphs, one a line."""
-    lines = []
-    for paragraph in element.iter("{*}p"):
-        pieces = paragraph.iter("{*}t", "{*}br", "{*}tab")
-        lines.append("".join((p.text or "") if QName(p).localname == "t" else " " for p in pieces))
-    return "\n".join(filter(None, lines))
+    return "\n".join(filter(None, (text_of(_runs(paragraph)) for paragraph in element.iter("{*}p"))))
+
+
+def _runs(paragraph: _Element) -> Iterator[Run]:
+    for piece in paragraph.iter("{*}t", "{*}br", "{*}tab"):
+        is_text = QName(piece).localname == "t"
+        look = (piece.getparent() if is_text else piece).find("{*}rPr")
+        baseline = "" if look is None else look.get("baseline", "").strip("0%")
+        sign = SIGNS["sub" if baseline.startswith("-") else "sup"] if baseline else ""
+        yield Run((piece.text or "") if is_text else " ", sign, look is not None and look.get("strike") in _STRUCK)

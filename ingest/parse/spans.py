@@ -126,12 +126,12 @@ def _names_columns(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
 def _spans(row: Sequence[str]) -> dict[int, int]:
     """The columns of cells that span several, with the first column of each cell."""
     spans: dict[int, int] = {}
-    first = 0
+    start = 0
     for column, words in enumerate(row):
         if type(words) is not Beside:
-            first = column
+            start = column
         elif words:
-            spans[first] = spans[column] = first
+            spans[start] = spans[column] = start
     return spans
 
 

@@ -1,5 +1,6 @@
 """Marks around text that is struck out, as Markdown writes them: without, what no longer holds would read as valid."""
 
+import re
 from collections.abc import Collection
 
 from lxml.etree import _Element, iterwalk
@@ -7,12 +8,13 @@ from lxml.etree import _Element, iterwalk
 from ingest.parse.raised import Names
 
 _MARK = "~~"
+_LINE = re.compile(r"\S(?:.*\S)?")
 TAGS = ("del", "s", "strike")
 
 
 def struck(words: str) -> str:
-    """The words between marks, and the spaces around them outside."""
-    return _closed(_opened(words)) if words.strip() else words
+    """The words of each line between marks, and the spaces around them outside."""
+    return _LINE.sub(rf"{_MARK}\g<0>{_MARK}", words)
 
 
 def mark_struck(tree: _Element, elements: Collection[_Element], blocks: Names) -> None:

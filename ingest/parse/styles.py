@@ -5,17 +5,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
+from itertools import islice, product
 
 from lxml.etree import _Element
 
 _SHEETS = "//style[not(ancestor::noscript or ancestor::svg or ancestor::template)]"
-_MAX_SHEET_CHARS, _MAX_SELECTORS, _MAX_SELECTOR_CHARS, _MAX_STYLES, _MAX_NESTING = 1_000_000, 50_000, 200, 10_000, 4
+_MAX_SHEET_CHARS, _MAX_SELECTOR_CHARS, _MAX_VALUE_CHARS = 1_000_000, 200, 100
+_MAX_SELECTORS, _MAX_STYLES, _MAX_NESTING = 50_000, 10_000, 4
 _IGNORED = re.compile(r"/\*.*?(?:\*/|\Z)|\"[^\"\n]*\"|'[^'\n]*'|<!--|-->", re.DOTALL)
 _BRACE = re.compile(r"[{}]")
-_ON_SCREEN = re.compile(r"(?:@media\b)?\s*(?:(?:only\s+)?screen|all)?\s*", re.IGNORECASE)
+_ON_SCREEN = re.compile(r"(?:@media\b)?\s*+(?:(?:only\s+)?screen|all)?\s*", re.IGNORECASE)
 _SIMPLE = re.compile(r"([\w-]*)((?:[.#][\w-]+)?)")
-_SUBJECT = re.compile(r"[.#]?[\w-]+(?=(?::[\w-]+(?:\([^()]*\))?|\[[^][]*\])*$)")
+_CONDITION = re.compile(r":[\w-]+(?:\([^()]*\))?|\[[^][]*\]")
+_BETWEEN = re.compile(r"[\s>+~]+")
+_NAME = re.compile(r"[.#][\w-]+")
 _OF_A_PART = re.compile(r"::|:(?:before|after|first-l)")
 _QUALIFIER = re.compile(r"[.:[]")
 _SCRIPTED = re.compile(r"[\"'][.#]?([\w-]{1,100})[\"']")
@@ -32,9 +35,11 @@ _ZERO = re.compile(r"0*(?:\.0*)?(?<=0)(?:[a-z]+|%)?")
 _RELATIVE = re.compile(r"[\d.]+(?:em|%)|smaller|larger|inherit")
 _FAR = re.compile(r"-(?:[5-9]\d\d|\d{4,})")
 _CUT = re.compile(r"rect\((?:[01](?:px)?[,\s]*){4}\)|inset\((?:50|100)%")
-_NUMBERING = re.compile(r"(?:lower|upper)-(?:alpha|latin|roman)|decimal(?:-leading-zero)?|disc|circle|square")
+_NUMBERING = re.compile(r"(?:lower|upper)-(?:alpha|latin|roman)|decimal(?:-leading-zero)?|disc|circle|square|none")
+_COUNTER = re.compile(r"\bcounters?\(")
 _INLINE = (1_000, 0, 0, 0)  # weighs more than any selector
 
+Declared = dict[str, tuple[bool, str]]
 Rules = dict[str, tuple[tuple[bool, tuple[int, int, int, int]], str]]
 """Values by the names of properties, each with its weight."""
 
@@ -67,14 +72,18 @@ class Sheet:
     def __init__(self, source: str, order: int = 0) -> None:
         self.certain: dict[str, Rules] = {}
         self.possible: dict[str, Rules] = {}
-        for number, (selector, block, holds) in enumerate(islice(_selectors(source), _MAX_SELECTORS), start=order):
+        for number, (selector, declared, holds) in enumerate(islice(_selectors(source), _MAX_SELECTORS), start=order):
             match = _SIMPLE.fullmatch(selector)
-            subject = f"{match[1].lower()}{match[2]}" if match else _subject(selector)
+            subjects = [f"{match[1].lower()}{match[2]}"] if match else _subjects(selector)
             weight = selector.count("#"), len(_QUALIFIER.findall(selector)), len(selector.split()), number
             rules = self.certain if match and holds else self.possible
-            for name, is_important, value in _declarations(block) if subject else ():
+            for subject, (name, (is_important, value)) in product(subjects, declared.items()):
                 if rules is self.certain or not _HIDING.match(value):
                     _add(rules.setdefault(subject, {}), name, ((is_important, weight), value))
+        self.names = {re.split("[.#]", subject)[-1] for subject in self.certain}
+        """The classes and ids that rules hold for, and elements."""
+        self.has_counters = _COUNTER.search(source) is not None
+        """It numbers elements, which may be the items of lists."""
 
 
 class Styles:
@@ -85,26 +94,25 @@ class Styles:
     """
 
     def __init__(self, tree: _Element, shared: Sheet | None = None) -> None:
-        sources = (style.text or "" for style in tree.xpath(_SHEETS) if _ON_SCREEN.fullmatch(style.get("media", "")))
+        sources = (style.text or "" for style in tree.xpath(_SHEETS) if _is_for_screens(style.get("media", "")))
         self._sheets = [*((shared,) if shared else ()), Sheet("\n".join(sources), _MAX_SELECTORS)]
-        named = {re.split("[.#]", key)[-1] for sheet in self._sheets for key in sheet.certain}
-        scripts = (script.text or "" for script in (tree.iter("script") if named else ()))
-        self._scripted = named.intersection(match[1] for text in scripts for match in _SCRIPTED.finditer(text))
+        words = (match[1] for script in tree.iter("script") for match in _SCRIPTED.finditer(script.text or ""))
+        self._scripted = {word for word in words if any(word in sheet.names for sheet in self._sheets)}
         self._style = lru_cache(_MAX_STYLES)(self._computed)
 
     def of(self, element: _Element) -> Style:
         attributes = element.attrib
+        id_ = attributes.get("id", "")
+        is_named = id_ and any(id_ in sheet.names for sheet in self._sheets)
         return self._style(
-            element.tag, attributes.get("id", ""), attributes.get("class", ""), attributes.get("style", "")
+            element.tag, id_ if is_named else "", attributes.get("class", ""), attributes.get("style", "")
         )
 
     def _computed(self, tag: str, id_: str, classes: str, inline: str) -> Style:
         names = classes.replace(":", _COLON).split()
         keys = [tag, *(f"{start}.{name}" for name in names for start in ("", tag))]
         keys += [f"#{id_}", f"{tag}#{id_}"] if id_ else []
-        rules: Rules = {}
-        for name, is_important, value in _declarations(inline):
-            _add(rules, name, ((is_important, _INLINE), value))
+        rules = {name: ((important, _INLINE), value) for name, (important, value) in _declared(inline).items()}
         alone = _style_of(rules)
         self._merge(rules, (sheet.certain for sheet in self._sheets), keys)
         style = shown = _style_of(rules)
@@ -113,6 +121,8 @@ class Styles:
         elif style.is_hidden or style.is_invisible or style.is_sizeless:
             self._merge(rules, (sheet.possible for sheet in self._sheets), keys)
             shown = _style_of(rules)
+        if style.numbering == "none" and any(sheet.has_counters for sheet in self._sheets):
+            style = replace(style, numbering=None)
         return replace(style, is_hidden=shown.is_hidden, is_invisible=shown.is_invisible, is_sizeless=shown.is_sizeless)
 
     def _merge(self, rules: Rules, sheets: Iterable[dict[str, Rules]], keys: Iterable[str]) -> None:
@@ -127,7 +137,7 @@ def _add(rules: Rules, name: str, rule: tuple[tuple[bool, tuple[int, int, int, i
         rules[name] = rule
 
 
-def _selectors(source: str) -> Iterator[tuple[str, str, bool]]:
+def _selectors(source: str) -> Iterator[tuple[str, Declared, bool]]:
     """Selectors with their declarations, and whether these hold on any screen."""
     css = _IGNORED.sub(" ", source[:_MAX_SHEET_CHARS]).replace("\\:", _COLON)
     around: list[str] = []
@@ -138,24 +148,32 @@ def _selectors(source: str) -> Iterator[tuple[str, str, bool]]:
             around.append(words.rpartition(";")[2].strip())
         elif around:
             selectors = around.pop()
-            holds = len(around) <= _MAX_NESTING and all(map(_ON_SCREEN.fullmatch, around))
-            yield from ((selector.strip(), words, holds) for selector in selectors.split(","))
+            holds = len(around) <= _MAX_NESTING and all(map(_is_for_screens, around))
+            declared = _declared(words)
+            yield from ((selector.strip(), declared, holds) for selector in selectors.split(",") if declared)
 
 
-def _subject(selector: str) -> str:
-    """The last name in a selector, if it is that of a whole element."""
-    is_read = len(selector) <= _MAX_SELECTOR_CHARS and not _OF_A_PART.search(selector)
-    match = _SUBJECT.search(selector) if is_read else None
-    return match[0] if match else ""
+def _is_for_screens(condition: str) -> bool:
+    return len(condition) <= _MAX_SELECTOR_CHARS and _ON_SCREEN.fullmatch(condition) is not None
 
 
-def _declarations(block: str) -> Iterator[tuple[str, bool, str]]:
-    """Properties with whether they are important, and their values."""
+def _subjects(selector: str) -> list[str]:
+    """The names that a selector has for the elements it is of, if it is of whole ones."""
+    if len(selector) > _MAX_SELECTOR_CHARS or _OF_A_PART.search(selector):
+        return []
+    subject = _BETWEEN.split(_CONDITION.sub("", selector))[-1]
+    return _NAME.findall(subject) or [subject.lower()]
+
+
+def _declared(block: str) -> Declared:
+    """Values by the names of properties, each with whether it is important. The last of several holds."""
+    declared: Declared = {}
     for declaration in block.split(";"):
         name, _, value = declaration.partition(":")
         if (name := name.strip().lower()) in _PROPERTIES:
-            words, _, important = value.lower().partition("!")
-            yield name, important.strip() == "important", words.strip()
+            words, _, important = value[:_MAX_VALUE_CHARS].lower().partition("!")
+            declared[name] = important.strip() == "important", words.strip()
+    return declared
 
 
 def _style_of(rules: Rules) -> Style:

@@ -31,6 +31,14 @@ FILES = {
     "quotes of csv": ("a.csv", 2_000, lambda n: b'a,b\n"1"2",' * n),
     "sheet": ("a.xlsx", 200, lambda n: xlsx({"a": sheet_rows([["a", "b"], *[[1, 2]] * n])})),
     "slides": ("a.pptx", 30, lambda n: pptx([shape("a"), shape("b")] * n)),
+    "cells of slides": (
+        "a.pptx",
+        30,
+        lambda n: pptx(
+            ["<a:tbl>" + "<a:tr>" + "<a:tc rowSpan='900' gridSpan='900'/><a:tc/>" * 9 * n + "</a:tr><a:tr/></a:tbl>"]
+            + [shape(f"a{i}", "ftr") + "<p:grpSp>" * 50 + shape("b") + "</p:grpSp>" * 50 for i in range(n)]
+        ),
+    ),
     "paragraphs": ("a.odt", 200, lambda n: odf("text", "<text:p>a</text:p><text:h>b</text:h>" * n)),
     "chapters": ("a.epub", 20, lambda n: epub(["<p>a</p>"] * n, '<a href="text/c%200.xhtml">b</a>' * n)),
     "json": ("a.json", 300, lambda n: b"[" + b'{"a": [1, {"b": 2}]},' * n + b"1]"),
@@ -121,8 +129,8 @@ FILES = {
         "a.html",
         200,
         lambda n: page(
-            f"<style>{'.a{left:0}' * n}{'.b .a{display:block}' * n}{'{' * n}{'/*' * n}*/{'}' * n}</style>"
-            + "<p class='a b'><s>c</s>" * n
+            f"<style>{'.a{left:0}' * n}{'.b .a{display:block}' * n}{'i,' * n}i{{{'opacity:0;' * n}left:{'0' * n}}}{'{' * n}{'/*' * n}*/{'}' * n}"
+            f"@media{' ' * n}x{{{'a{left:0}' * n}}}</style>" + "<p class='a b'><s>c</s>" * n
         ),
     ),
     "classes": (

@@ -136,6 +136,8 @@ def test_lists_show_their_nesting_and_preformatted_text_its_lines() -> None:
         ("<ol type=I start=3999><li>a<li>b</ol>", ["MMMCMXCIX. a", "4000. b"]),
         ("<ol style='list-style: inside UPPER-latin'><li>a<ol><li>b</ol></ol>", ["A. a", "1. b"]),
         ("<ul style='list-style-type:lower-roman'><li>a<li>b</ul>", ["i. a", "ii. b"]),
+        ("<ol style='list-style:none'><li>1.1 a</ol>", ["* 1.1 a"]),
+        ("<style>li::before{content:counter(a)'.'}</style><ol style='list-style:none'><li>a</ol>", ["1. a"]),
         ("<style>.c{list-style-type:decimal-leading-zero}</style><ol class=c><li>a</ol>", ["01. a"]),
         ("<style>.c{list-style-type:disc}</style><ol class=c><li>a</ol><ol type=x><li label=y>b</ol>", ["* a", "1. b"]),
         (f"<ol start=x><li value=²>a<li value={'9' * 5_000}>b</ol>", ["1. a", "2. b"]),
@@ -221,7 +223,13 @@ def test_nesting_without_end_is_refused_not_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    "body", ["<b>x</b> " * 50_000, "".join(f"<x{n}>a</x{n}>" for n in range(20_000)), "<td>a" * 20_000]
+    "body",
+    [
+        "<b>x</b> " * 50_000,
+        "".join(f"<x{n}>a</x{n}>" for n in range(20_000)),
+        "<td>a" * 20_000,
+        f"<img alt='{'1' * 996}! a'>" * 2_000,
+    ],
 )
 def test_storms_of_elements_are_read_in_bounded_time(body: str) -> None:
     started = time.process_time()
@@ -281,6 +289,7 @@ def test_words_that_the_author_hid_are_left_out_and_counted_and_kept_if_asked_fo
         ("@media (max-width:600px){.a{display:none}}", "<p class=a>x"),
         (".a{display:none} @media (min-width:600px){.sm\\:block{display:block}}", "<p class='a sm:block'>x"),
         (".tab{display:none} .tab.open{display:block}", "<p class='tab open'>x"),
+        (".tab{display:none} #tabs > div.open.tab:not([id]){display:block}", "<p class=tab>x"),
         (".tab{display:none} input:checked ~ .tab{display:block}", "<p class=tab>x"),
         (".a{opacity:0; transition:opacity 1s}", "<p class=a>x"),
         (".a{display:none}</style><script>show('.a')</script><style>", "<p class=a>x"),
@@ -355,9 +364,10 @@ def test_a_struck_heading_and_its_section_are_marked() -> None:
         ("Press <img alt='the gear'> twice", "Press [Picture: the gear] twice"),
         ("x<img alt=''><img><img alt='IMG_2041.JPG'><img alt='image 3'><img alt=20240131_103>", "x"),
         ("x<img alt='A weir' aria-hidden=true><img alt='A gate' style='display:none'>", "x"),
-        ("x<a href=b><img alt=Next></a><a href=b.jpg><img alt=Duck></a>", "x[Picture: Duck]"),
+        ("x<a href=b><i><img alt=Next></i></a><a href=b.jpg><img alt=Duck></a>", "x[Picture: Duck]"),
         ("<a href=b><img alt='Half price until Sunday'></a>", "[Picture: Half price until Sunday]"),
         ("<img alt='A gate. Description automatically generated with low confidence'>", "[Picture: A gate.]"),
+        ("<img alt='A gate\n\nAI-generated content may be incorrect.'>", "[Picture: A gate]"),
     ],
 )  # fmt: skip
 def test_the_description_of_a_picture_stands_in_its_place(source: str, text: str) -> None:

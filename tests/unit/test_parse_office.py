@@ -1,5 +1,7 @@
 """Slides, OpenDocument, e-books and RTF: pages, sections, tables and notes, and what is left out."""
 
+import io
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -10,6 +12,7 @@ from ragkv.errors import Rejected, TooLarge
 from tests.support.made_files import (
     NAMES,
     ODF,
+    PACKAGE,
     RELATION,
     docx,
     epub,
@@ -124,6 +127,89 @@ def test_a_hidden_slide_is_an_empty_page_and_a_missing_part_is_left_out():
     parsed = parse("a.pptx", body)
     assert parsed.text == "Slide 2\n\nwords"
     assert [(page.number, page.end - page.start) for page in parsed.pages] == [(1, 0), (2, len(parsed.text))]
+
+
+def test_a_merged_cell_of_a_slide_stands_in_each_of_its_rows_and_stacked_headers_are_joined():
+    def cell(words: str, spans: str = "") -> str:
+        return f"<a:tc {spans}><a:txBody>{runs(words)}</a:txBody></a:tc>"
+
+    covered, below = '<a:tc hMerge="1"/>', '<a:tc vMerge="1"/>'
+    rows = (
+        cell("City", 'rowSpan="2"') + cell("2023", 'gridSpan="2"') + covered,
+        below + cell("Plan") + cell("Actual"),
+        cell("Oslo", 'rowSpan="2"') + cell("1") + cell("2"),
+        below + cell("3") + cell("4"),
+        cell("Rome") + cell("5", 'gridSpan="2"') + covered,
+    )
+    text = parse(
+        "a.pptx", pptx([table().replace("</a:tbl>", f"{''.join(f'<a:tr>{row}</a:tr>' for row in rows)}</a:tbl>")])
+    )
+    assert text.text.split("\n\n")[1:] == [
+        "City | 2023 Plan | 2023 Actual", "City: Oslo | 2023 Plan: 1 | 2023 Actual: 2",
+        "City: Oslo | 2023 Plan: 3 | 2023 Actual: 4", "City: Rome | 2023 Plan: 5",
+    ]  # fmt: skip
+
+
+def look(properties: str, words: str) -> str:
+    return f"<a:r><a:rPr {properties}/><a:t>{words}</a:t></a:r>"
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        (look("", "10") + look('baseline="30000"', "6") + look('baseline="0"', "5"), "10^65"),
+        (look("", "1010") + look('baseline="-25000"', "2") + look("", ", m") + look('baseline="30%"', "2"), "1010_2, m2"),
+        (look("", "is ") + look('strike="sngStrike"', "300 ") + look('strike="dblStrike"', "euro ") + look("", "450"), "is ~~300 euro~~ 450"),
+        (look('strike="noStrike"', "a") + "<a:br/>" + look('strike="sngStrike"', "b"), "a ~~b~~"),
+    ],
+)  # fmt: skip
+def test_raised_and_struck_words_of_slides_are_marked(source: str, line: str):
+    body = shape("x").replace(runs("x"), f"<a:p>{source}</a:p>")
+    assert parse("a.pptx", pptx([body])).text == f"Slide 1\n\n{line}"
+
+
+def named(part: str, properties: str) -> str:
+    """A shape, picture or group with what it says of itself."""
+    start, end = part.split(">", 1)
+    kind = start.removeprefix("<p:")
+    return f"{start}><p:nv{kind}Pr><p:cNvPr {properties}/></p:nv{kind}Pr>{end}"
+
+
+def test_hidden_shapes_and_slides_are_left_out_and_counted_and_kept_if_asked_for():
+    group = f"<p:grpSp>{shape('in a group')}</p:grpSp>"
+    frame = table(["a", "b"])
+    hidden = [named(group, 'hidden="1"'), named(frame, 'hidden="true"'), named(shape("alone"), 'hidden="1"')]
+    shown = named(shape("seen"), 'hidden="0"')
+    body = pptx(
+        [shape("a slide"), shown + "".join(hidden)],
+        **{"ppt/slides/slide1.xml": slide(shape("a slide")).replace("<p:sld ", '<p:sld show="0" ')},
+    )
+    parsed = parse("a.pptx", body)
+    assert (parsed.text, parsed.left_out.hidden_words) == ("Slide 2\n\nseen", 8)
+    assert parse("a.pptx", body, keeps_hidden=True).text == (
+        "Slide 1\n\na slide\n\nSlide 2\n\nseen\n\nin a group\n\na | b\n\nalone"
+    )
+
+
+def test_what_stands_in_footers_and_behind_slides_alone_is_read_at_the_end():
+    footer = shape("Contract HK-2093", "ftr") + shape("5", "sldNum") + shape("May", "dt")
+    layout = slide(shape("Click to edit", "body") + shape("Confidential"), "sldLayout")
+    parts = {
+        "ppt/slideLayouts/l.xml": layout,
+        "ppt/slideLayouts/_rels/l.xml.rels": f'<Relationships xmlns="{PACKAGE}">{related("slideMaster", "../m.xml")}</Relationships>',
+        "ppt/m.xml": slide(shape("Name", "title") + shape("Harbour Ltd"), "sldMaster"),
+    }
+    relations = dict.fromkeys((1, 2), related("slideLayout", "../slideLayouts/l.xml"))
+    parsed = parse("a.pptx", pptx([shape("one") + footer, shape("Harbour Ltd") + footer], relations, **parts))
+    assert parsed.text == "Slide 1\n\none\n\nSlide 2\n\nHarbour Ltd\n\nContract HK-2093\nConfidential"
+    assert parsed.pages[-1].end == len(parsed.text)
+
+
+def test_the_description_of_a_picture_of_a_slide_is_a_line():
+    pictures = [
+        named("<p:pic></p:pic>", f'descr="{words}"') for words in ("A weir in May", "", "photo.png", "Picture 2")
+    ]
+    assert parse("a.pptx", pptx(["".join([shape("x"), *pictures])])).text == "Slide 1\n\nx\n\n[Picture: A weir in May]"
 
 
 def test_an_opendocument_text_has_headings_lists_tables_and_notes():
@@ -255,6 +341,19 @@ def test_chapters_of_a_book_are_read_in_order_and_called_as_in_its_contents():
     assert parsed.title == "A book"
     assert parsed.text == "One\n\nfirst words\n\nTwo\n\nsecond words\n\nthird words"
     assert [section.title for section in parsed.sections] == ["One", "Two"]
+
+
+def test_the_style_sheets_of_a_book_say_what_its_chapters_hide_raise_and_strike():
+    chapter = "<p>320<span class='note'>1</span> <span class='old'>a</span> b</p><p class='for-review'>c</p>"
+    sheet = "@charset 'utf-8'; .note{vertical-align:super} .old{text-decoration:line-through} .for-review{display:none}"
+    manifest = zipfile.ZipFile(io.BytesIO(epub([chapter, chapter]))).read("OPS/book.opf").decode()
+    manifest = manifest.replace("</manifest>", '<item id="s" href="style.css" media-type="text/css"/></manifest>')
+    body = epub(
+        [chapter, f"<style>.old{{text-decoration:none}}</style>{chapter}"],
+        **{"OPS/book.opf": manifest, "OPS/style.css": sheet},
+    )
+    parsed = parse("a.epub", body)
+    assert (parsed.text, parsed.left_out.hidden_words) == ("320^1 ~~a~~ b\n\n320^1 a b", 2)
 
 
 def test_a_book_with_copy_protection_is_refused_but_not_one_with_hidden_fonts():

@@ -3,8 +3,8 @@
 import pytest
 
 from ingest.parse import parse
-from ragkv.errors import Rejected, TooLarge
-from tests.support.made_files import sheet_cell, sheet_rows, xlsx
+from ragkv.errors import Rejected
+from tests.support.made_files import sheet_rows, xlsx
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -86,11 +86,6 @@ def test_tables_apart_by_a_blank_row_have_headers_of_their_own():
     assert text.split("\n\n")[1:] == [
         "Name | Age", "Name: Ann | Age: 30", "City | Size", "City: Oslo | Size: 700", "City: Rome | Size: 2800",
     ]  # fmt: skip
-
-
-def test_a_sheet_whose_cells_stand_far_apart_is_refused_with_its_span():
-    with pytest.raises(TooLarge, match="spans 1,048,576 rows by 16,384 columns"):
-        parse("a.xlsx", xlsx({"a": sheet_cell("A1", 1) + sheet_cell("XFD1048576", 1)}))
 
 
 def test_entities_are_refused_in_any_part():

@@ -9,13 +9,14 @@ from operator import itemgetter
 
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import code_page
+from ingest.parse.margins import FIELD, without_fields
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
-from ingest.parse.raised import SIGNS, STARTS_WITH_NUMBER
+from ingest.parse.raised import SIGNS
 from ingest.parse.rows import shortened
+from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
-from ingest.parse.struck import struck
 from ragkv.errors import Rejected
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{3,5}) ?")
@@ -35,6 +36,7 @@ _SYMBOLS = {
 _CHARACTERS = {
     "tab": "\t", "line": "\n", "emdash": "—", "endash": "–", "emspace": "\u2003", "enspace": "\u2002", "qmspace": "\u2005",
     "bullet": "•", "lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”", "nestcell": " | ", "nestrow": "\n",
+    "chpgn": FIELD,
 }  # fmt: skip
 _ESCAPED = {"~": "\xa0", "_": "\u2011", "-": ""}
 _SKIPPED = frozenset((
@@ -48,11 +50,10 @@ _COLLECTED = ("sn", "sv", "ffl", "fldinst")
 _SHOWN = ("shptxt", "dptxbxtext")
 _STARRED = ("shpinst", "picprop", "do", "shppict", "formfield", "ffl", "nesttableprops")
 """Groups that old readers skip, and that hold text or what is said of it."""
-_FURNITURE = re.compile(r"(?:header|footer)[lrf]?")
+_MARGINS = re.compile(r"(?:header|footer)[lrf]?")
 _RAISED = {"super": SIGNS["sup"], "sub": SIGNS["sub"]}
 _UNDEFINED = 25
 _PAGE_NUMBER = re.compile(r"\b(NUM)?PAGES?\b")
-_SAYS = re.compile(r"\w")
 _SAME_EDGE, _MAX_COLUMNS = 60, 200  # twips; columns
 
 
@@ -63,12 +64,7 @@ class _Cell:
     is_merged: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """Format of words: raised or lowered, and struck."""
-
-    sign: str = ""
-    is_struck: bool = False
+_PLAIN = Run("")
 
 
 class _Story:
@@ -76,11 +72,11 @@ class _Story:
 
     def __init__(self) -> None:
         self.blocks: list[str | list[_Cell]] = []
-        self._pieces: list[tuple[str, _Look]] = []
+        self._pieces: list[tuple[str, Run]] = []
         self._cells: list[str] = []
         self._boxes: list[_Story] = []
 
-    def write(self, words: str, look: _Look = _Look()) -> None:
+    def write(self, words: str, look: Run = _PLAIN) -> None:
         self._pieces.append((words, look))
 
     def add(self, box: "_Story") -> None:
@@ -115,17 +111,10 @@ class _Story:
             yield block if isinstance(block, str) else " ".join(cell.words for cell in block)
 
     def _line(self) -> str:
-        line: list[tuple[str, bool]] = []
-        preceding = ""
-        for look, pieces in groupby(self._pieces, key=itemgetter(1)):
-            words = "".join(piece for piece, _ in pieces)
-            words = words.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")  # \u gives halves
-            is_number = look.sign and preceding.isdecimal() and STARTS_WITH_NUMBER.match(words)
-            line.append((f"{look.sign}{words}" if is_number else words, look.is_struck))
-            preceding = words[-1:]
+        looks = groupby(self._pieces, key=itemgetter(1))
+        line = text_of(replace(look, text="".join(words for words, _ in pieces)) for look, pieces in looks)
         self._pieces = []
-        runs = [("".join(words for words, _ in run), is_struck) for is_struck, run in groupby(line, key=itemgetter(1))]
-        return "".join(struck(words) if is_struck else words for words, is_struck in runs)
+        return line.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")  # \u gives halves of characters
 
     def _add_boxes(self) -> None:
         for box in self._boxes:
@@ -143,7 +132,7 @@ class _Group:
     font: int = -1
     num_fallbacks: int = 1
     """Number of characters after one of Unicode that old readers show in its place."""
-    look: _Look = _Look()
+    look: Run = _PLAIN
     is_hidden: bool = False
     is_deleted: bool = False
     is_font_table: bool = False
@@ -177,8 +166,9 @@ def read_rtf(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     for number, note in enumerate(reader.notes, start=1):
         composer.block(f"{number}. {' '.join(' '.join(note.lines()).split())}")
     lines = {" ".join(line.split()) for line in reader.text.lines()}
-    furniture = [" ".join(line.split()) for story in reader.furniture for line in story.lines()]
-    composer.block("\n".join(line for line in dict.fromkeys(furniture) if _SAYS.search(line) and line not in lines))
+    margins = (map(without_fields, line.split("\t")) for story in reader.margins for line in story.lines())
+    margin_lines = dict.fromkeys(" ".join(" ".join(parts).split()) for parts in margins)
+    composer.block("\n".join(line for line in margin_lines if line not in lines))
     return composer.parsed(fallback_title, Format.RTF)
 
 
@@ -188,7 +178,7 @@ class _Reader:
     def __init__(self, encoding: str, omissions: Omissions) -> None:
         self.text = _Story()
         self.notes: list[_Story] = []
-        self.furniture: list[_Story] = []
+        self.margins: list[_Story] = []
         self._encoding, self._omissions = encoding, omissions
         self._encodings: dict[int, str] = {}
         self._font_names: dict[int, str] = {}
@@ -228,7 +218,7 @@ class _Reader:
             elif brace and not self._close():
                 break
         self._write_bytes()
-        for story in (self.text, *self.notes, *self.furniture):
+        for story in (self.text, *self.notes, *self.margins):
             story.end()
 
     def _read_byte(self, byte: int) -> None:
@@ -283,7 +273,7 @@ class _Reader:
         elif word == "u" and number is not None:
             self._write(chr(number % 0x10000))
             self._num_skipped = group.num_fallbacks
-        elif word in _SKIPPED or word in _SHOWN or word == "footnote" or _FURNITURE.fullmatch(word):
+        elif word in _SKIPPED or word in _SHOWN or word == "footnote" or _MARGINS.fullmatch(word):
             self._open(word)
         elif word in ("fftype", "ffres", "ffdefres"):
             self._form[word] = number or 0
@@ -318,7 +308,7 @@ class _Reader:
             case "deleted":
                 group.is_deleted = is_on
             case "plain":
-                group.look, group.is_hidden, group.is_deleted = _Look(), False, False
+                group.look, group.is_hidden, group.is_deleted = _PLAIN, False, False
 
     def _lay_out(self, word: str, number: int | None, story: _Story) -> None:
         match word:
@@ -359,9 +349,9 @@ class _Reader:
         elif word in _SHOWN:
             group.owner.add(story)
         elif word != "footnote":
-            self.furniture.append(story)
+            self.margins.append(story)
         group.story = group.owner = story
-        group.look, group.words = _Look(), None
+        group.look, group.words = _PLAIN, None
 
     def _close(self) -> bool:
         """End a group, and write what it says. Whether it was in another one."""
@@ -378,8 +368,9 @@ class _Reader:
                 group.owner.add(box)
             case "ffl":
                 self._entries.append(words)
-            case "fldinst":
-                self._group.is_page_number = bool(_PAGE_NUMBER.search(words))
+            case "fldinst" if _PAGE_NUMBER.search(words):
+                self._group.is_page_number = True
+                group.owner.write(FIELD)
             case "formfield":
                 group.owner.write(self._chosen())
         return bool(self._outer)

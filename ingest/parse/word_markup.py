@@ -11,6 +11,7 @@ from lxml.etree import Element, QName, SubElement, _Element
 from ingest.parse.archive import Archive, Relation
 from ingest.parse.charts import read_chart
 from ingest.parse.equations import emptied_equations
+from ingest.parse.margins import FIELD, without_fields
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
@@ -99,9 +100,12 @@ def without_repeated(root: _Element, lines: set[str]) -> Iterator[_Element]:
     added."""
     for paragraph in list(root.iter("{*}p")):
         if paragraph.find(".//{*}p") is None:
-            line = line_of(paragraph)
-            if line in lines or (not any(map(str.isalpha, line)) and _is_page_number(paragraph)):
+            words = _with_fields(paragraph)
+            line = " ".join(" ".join(map(without_fields, words.split("\t"))).split())
+            if line in lines:
                 paragraph.getparent().remove(paragraph)
+            elif FIELD in words:
+                paragraph.getparent().replace(paragraph, _paragraph(line))
             lines.add(line)
     yield from list(root)
 
@@ -115,10 +119,27 @@ def _words(element: _Element) -> str:
     return "".join(text.text or "" for text in element.iter("{*}t"))
 
 
-def _is_page_number(paragraph: _Element) -> bool:
-    simple = (value for node in paragraph.iter("*") for name, value in node.attrib.items() if name.endswith("}instr"))
-    complex_ = (instruction.text or "" for instruction in paragraph.iter("{*}instrText"))
-    return any(map(_PAGE_NUMBER.search, [*simple, *complex_]))
+def _with_fields(paragraph: _Element) -> str:
+    """The words of a paragraph, with a sign for each page number."""
+    pieces: list[str] = []
+    instruction, is_result = "", False
+    numbers = {text for node in paragraph.iter("{*}smartTag") if _shows_page(node) for text in node.iter("{*}t")}
+    for node in paragraph.iter("{*}t", "{*}tab", "{*}instrText", "{*}fldChar"):
+        match QName(node).localname:
+            case "t":
+                pieces.append(FIELD if is_result or node in numbers else node.text or "")
+            case "tab":
+                pieces.append("\t")
+            case "instrText":
+                instruction += node.text or ""
+            case "fldChar":
+                is_result = value_of(node, "fldCharType") == "separate" and bool(_PAGE_NUMBER.search(instruction))
+                instruction = "" if value_of(node, "fldCharType") == "begin" else instruction
+    return "".join(pieces)
+
+
+def _shows_page(field: _Element) -> bool:
+    return bool(_PAGE_NUMBER.search(value_of(field, "instr")))
 
 
 def _choose_alternatives(root: _Element) -> None:

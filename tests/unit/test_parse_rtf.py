@@ -32,7 +32,7 @@ def test_notes_stand_apart_with_their_numbers(subtests: pytest.Subtests):
 
 
 def test_headers_and_footers_are_read_once_at_the_end():
-    page = rb"{\footerf\pard - {\field{\*\fldinst PAGE}{\fldrslt 7}} -\par}{\footer\pard Sender: Osen, {\i Molde}\par}"
+    page = rb"{\footerf\pard - {\field{\*\fldinst PAGE}{\fldrslt 7}} -\par Page \chpgn\par}{\footer\pard Sender: Osen, {\i Molde}\par}"
     twice = rb"{\headerl\pard HK-2093-77\par}{\headerr\pard HK-2093-77\par Notice\par}"
     assert text_of(twice + page + rb"\pard\headery720 Notice\par It ends.\par") == (
         "Notice\nIt ends.\n\nHK-2093-77\nSender: Osen, Molde"

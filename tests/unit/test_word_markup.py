@@ -175,6 +175,28 @@ def test_headers_and_footers_are_read_once_at_the_end():
     assert text_of(body, **parts) == "Notice\n\nIt ends.\n\nContract HK-2093-77\n\nhalden.example\n\nSender: Marit Osen"
 
 
+def test_page_numbers_of_footers_are_left_out_with_the_words_about_them(subtests: pytest.Subtests):
+    def numbered(*instructions: str) -> str:
+        ends = [f'<w:r><w:fldChar w:fldCharType="{kind}"/></w:r>' for kind in ("begin", "separate", "end")]
+        return f" {run('of')} ".join(
+            f"{ends[0]}<w:r><w:instrText> {name} </w:instrText></w:r>{ends[1]}{run('3')}{ends[2]}"
+            for name in instructions
+        )
+
+    tab = "<w:r><w:tab/></w:r>"
+    footers = {
+        "": para(run("Seite "), numbered("PAGE", "NUMPAGES")),
+        "Confidential": para(run("Confidential"), tab, run("Page "), numbered("PAGE")),
+        "Offer 4711 of Molde": para(run("Offer 4711 of Molde "), numbered(r"PAGE \* MERGEFORMAT")),
+        "4711": para(run("4711")),
+    }
+    for shown, source in footers.items():
+        with subtests.test(shown):
+            parts = related(("f1", "footer", "footer1.xml"), **{"footer1.xml": header(source, tag="ftr")})
+            text = text_of(paragraph("It ends.") + section(("footer", "default", "f1")), **parts)
+            assert text == f"It ends.\n\n{shown}".strip()
+
+
 def test_a_header_of_first_pages_is_read_where_they_have_their_own():
     parts = related(("h1", "header", "header1.xml"), **{"header1.xml": header(paragraph("Draft"))})
     first = ("header", "first", "h1")

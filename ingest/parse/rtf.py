@@ -50,6 +50,7 @@ _COLLECTED = ("sn", "sv", "ffl", "fldinst")
 _SHOWN = ("shptxt", "dptxbxtext")
 _STARRED = ("shpinst", "picprop", "do", "shppict", "formfield", "ffl", "nesttableprops")
 """Groups that old readers skip, and that hold text or what is said of it."""
+_SYMBOL = re.compile("[\x20-\xff\uf020-\uf0ff]")
 _MARGINS = re.compile(r"(?:header|footer)[lrf]?")
 _RAISED = {"super": SIGNS["sup"], "sub": SIGNS["sub"]}
 _UNDEFINED = 25
@@ -255,7 +256,7 @@ class _Reader:
             group.words.append(words)
         elif group.story is not None and not group.is_deleted:
             if symbols := self._symbols():
-                words = "".join(symbols.get(ord(sign) & 0xFF, sign) for sign in words)
+                words = _SYMBOL.sub(lambda sign: symbols.get(ord(sign[0]) & 0xFF, sign[0]), words)
             if words and (not group.is_hidden or self._omissions.hidden(words)):
                 group.story.write(words, group.look)
 

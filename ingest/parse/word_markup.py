@@ -224,16 +224,21 @@ def _write_symbols(run: _Element) -> None:
     font = "" if fonts is None else value_of(fonts, "ascii")
     if font in _SYMBOL_FONTS:
         for text in run.findall("{*}t"):
-            signs = [_symbol(font, ord(sign) & 0xFF) for sign in text.text or "" if not sign.isspace()]
+            signs = [_symbol(font, sign) for sign in text.text or ""]
             place = run.index(text)
             run[place : place + 1] = signs
 
 
-def _symbol(font: str, code: int) -> _Element:
-    sign = _made("sym")
-    sign.set(f"{{{W}}}font", font)
-    sign.set(f"{{{W}}}char", f"F0{code:02X}")
-    return sign
+def _symbol(font: str, sign: str) -> _Element:
+    """A character in a font of symbols, which has some for those of one byte, or of that byte in private use."""
+    if sign.isspace() or not (sign <= "\xff" or "\uf020" <= sign <= "\uf0ff"):
+        text = _made("t")
+        text.text = sign
+        return text
+    symbol = _made("sym")
+    symbol.set(f"{{{W}}}font", font)
+    symbol.set(f"{{{W}}}char", f"F0{ord(sign) & 0xFF:02X}")
+    return symbol
 
 
 def _made(name: str) -> _Element:

@@ -66,6 +66,7 @@ def test_forms_show_ticks_and_chosen_values(subtests: pytest.Subtests):
         "Ann Yes": FORM % (b"FORMTEXT", rb"\fftype0{\*\ffdeftext Name}", b"Ann"),
         "[x] Yes ": rb"{\f1\'fe}",
         "[ ] Yes ": rb"{\f1 \u-3928\'a8}",
+        "\u4efe Yes": rb"{\f1 \u20222?}",
     }
     for shown, source in forms.items():
         with subtests.test(source):

@@ -78,6 +78,11 @@ def test_a_box_stands_before_its_label_ticked_or_not(subtests: pytest.Subtests):
                 assert text_of(body) == "Medication: [ ] Yes [x] No"
 
 
+def test_words_that_a_font_of_symbols_does_not_have_are_kept():
+    fonts = '<w:rFonts w:ascii="Symbol" w:hAnsi="Symbol" w:eastAsia="SimSun"/>'
+    assert text_of(para(run("5 ", ""), run("\uf06dm 中文 – a", fonts))) == "5 μμ 中文 – α"
+
+
 def test_a_ticked_box_in_a_table_stands_in_its_cell():
     def row(*cells: str) -> str:
         return f"<w:tr>{''.join(f'<w:tc>{cell}</w:tc>' for cell in cells)}</w:tr>"

@@ -3,19 +3,25 @@
 import io
 import re
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import mammoth
 from lxml import etree
+from lxml.etree import _Element
 
-from ingest.parse.archive import Archive, damaged, opened, parse_xml
-from ingest.parse.equations import emptied_equations
-from ingest.parse.html import parse_source
+from ingest.parse.archive import Archive, Relation, damaged, opened, parse_xml
+from ingest.parse.html import parse_source, read_html
 from ingest.parse.list_numbers import mark_list_numbers, number_items
+from ingest.parse.mail import read_eml
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
-from ingest.parse.sniff import Format
-from ragkv.errors import Rejected
+from ingest.parse.plain import read_plain
+from ingest.parse.rtf import read_rtf
+from ingest.parse.slides import read_slides
+from ingest.parse.sniff import Format, sniff
+from ingest.parse.word_markup import Rewriter, line_of, without_repeated
+from ingest.parse.workbook import read_workbook
+from ragkv.errors import Rejected, Unsupported
 
 _STYLES = """
 p[style-name='Title'] => h1.title:fresh
@@ -23,68 +29,91 @@ p[style-name='Heading 7'] => h6:fresh
 p[style-name='Heading 8'] => h6:fresh
 p[style-name='Heading 9'] => h6:fresh
 """
-_W = (
-    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
-    "http://purl.oclc.org/ooxml/wordprocessingml/main",
-)
-_SAME = {
-    "bdo": "smartTag", "dir": "smartTag", "fldSimple": "smartTag", "ruby": "smartTag", "rubyBase": "smartTag",
-    "cr": "br", "ptab": "tab",
-}  # fmt: skip
-"""Elements that the library leaves out with all that is in them, by one that it reads as they are meant."""
-_LEFT_OUT = re.compile(rf"[<:](?:oMath|{'|'.join(_SAME)})\b".encode())
+_BOXES = str.maketrans({**dict.fromkeys("☐□⬜🞎🞏🗌❑❒", "[ ] "), **dict.fromkeys("☑☒🗹🗷🗵⌧⮽", "[x] ")})
+_INPUT = re.compile(r'<input( checked="checked")? type="checkbox"( checked="checked")? ?/>')
+_MAX_DEPTH = 3
+_FURNITURE = ("header", "footer")
 
 
-def read_docx(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """Paragraphs, headings, lists, tables, text boxes, notes and equations; images, comments and deleted text are left
-    out.
+def read_docx(body: bytes, fallback_title: str, omissions: Omissions, depth: int = 0) -> Parsed:
+    """Paragraphs, headings, lists, tables, charts, text boxes, notes, equations, descriptions of pictures and embedded
+    files; then what stands in headers and footers alone. Comments and deleted text are left out.
 
     Raises TooLarge for a file that unpacks to much more than a document, Rejected for one that is damaged.
     """
     with opened(body, "DOCX") as archive:
         title = archive.core_title()
-        parts = {path: archive.read(path) for path in archive.paths if path.endswith((".xml", ".rels"))}
-        numbered = dict(_numbered(archive))
-    is_readable = not numbered and not any(map(_LEFT_OUT.search, parts.values()))
-    html = _to_html(body if is_readable else _readable({**parts, **numbered}))
+        html = _to_html(_Parts(archive, omissions, depth).readable())
     return parse_source(number_items(html), title or fallback_title, Format.DOCX, omissions)
 
 
-def _numbered(archive: Archive) -> Iterator[tuple[str, bytes]]:
-    """The main part with the numbers of its list items, if the document has lists."""
-    packaged = {relation.kind: relation.path for relation in archive.relations("").values()}
-    document = packaged.get("officeDocument", "word/document.xml")
-    paths = {relation.kind: relation.path for relation in archive.relations(document).values()}
-    numbering, styles = (paths.get(kind, f"word/{kind}.xml") for kind in ("numbering", "styles"))
-    if numbering in archive.paths and document in archive.paths:
-        root = archive.xml(document)
-        mark_list_numbers(root, archive.xml(numbering), archive.xml(styles) if styles in archive.paths else None)
-        yield document, etree.tostring(root)
+class _Parts:
+    """The parts of one document, whose markup is rewritten for the library."""
+
+    def __init__(self, archive: Archive, omissions: Omissions, depth: int) -> None:
+        packaged = {relation.kind: relation.path for relation in archive.relations("").values()}
+        self._archive = archive
+        self._document = packaged.get("officeDocument", "word/document.xml")
+        self._relations = archive.relations(self._document)
+        self._paths = {relation.kind: relation.path for relation in self._relations.values()}
+        self._styles = self._xml(self._path("styles"))
+
+        def read_file(path: str, file: bytes) -> Parsed:
+            return _read_embedded(path, file, omissions, depth)
+
+        self._rewriter = Rewriter(archive, self._styles, omissions, read_file)
+
+    def readable(self) -> bytes:
+        """The document with nothing in it that the library leaves out."""
+        parts = {path: self._archive.read(path) for path in self._archive.paths if path.endswith((".xml", ".rels"))}
+        for path in (self._document, self._path("footnotes"), self._path("endnotes")):
+            if (root := self._xml(path)) is not None:
+                self._rewriter.rewrite(root, path)
+                if path == self._document:
+                    self._complete(root)
+                parts[path] = etree.tostring(root)
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w") as archive:
+            for path, part in parts.items():
+                archive.writestr(path, part)
+        return file.getvalue()
+
+    def _complete(self, document: _Element) -> None:
+        """Add the numbers of lists, and headers and footers."""
+        if (numbering := self._xml(self._path("numbering"))) is not None:
+            mark_list_numbers(document, numbering, self._styles)
+        if (body := document.find("{*}body")) is not None:
+            lines = {"", *map(line_of, document.iter("{*}p"))}
+            for path in dict.fromkeys(relation.path for kind in _FURNITURE for relation in self._named(document, kind)):
+                if (root := self._xml(path)) is not None:
+                    self._rewriter.rewrite(root, path)
+                    body.extend(without_repeated(root, lines))
+
+    def _named(self, document: _Element, kind: str) -> Iterator[Relation]:
+        """The headers or footers of the sections, but for those of a first page that is like the others."""
+        for reference in document.iter(f"{{*}}{kind}Reference"):
+            is_first = "first" in reference.attrib.values()
+            if not is_first or reference.getparent().find("{*}titlePg") is not None:
+                yield from (self._relations[key] for key in reference.attrib.values() if key in self._relations)
+
+    def _path(self, kind: str) -> str:
+        return self._paths.get(kind, f"word/{kind}.xml")
+
+    def _xml(self, path: str) -> _Element | None:
+        """The root of a part; None for one that is missing or damaged, of which the library decides."""
+        try:
+            return parse_xml(self._archive.read(path)) if path in self._archive.paths else None
+        except etree.XMLSyntaxError:
+            return None
 
 
-def _readable(parts: Mapping[str, bytes]) -> bytes:
-    """The document of these parts, with nothing in it that the library leaves out."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for path, part in parts.items():
-            archive.writestr(path, _rewritten(part) if _LEFT_OUT.search(part) else part)
-    return file.getvalue()
-
-
-def _rewritten(part: bytes) -> bytes:
-    try:
-        root = parse_xml(part)
-    except etree.XMLSyntaxError:
-        return part
-    for equation, line in emptied_equations(root):
-        equation.tag = f"{{{_W[0]}}}r"
-        etree.SubElement(equation, f"{{{_W[0]}}}t").text = line
-    for paragraph in root.iter("{*}oMathPara"):
-        paragraph.tag = f"{{{_W[0]}}}smartTag"
-    for namespace in _W:
-        for element in root.iter(*(f"{{{namespace}}}{name}" for name in _SAME)):
-            element.tag = f"{{{namespace}}}{_SAME[etree.QName(element).localname]}"
-    return bytes(etree.tostring(root))
+def _read_embedded(path: str, file: bytes, omissions: Omissions, depth: int) -> Parsed:
+    format_ = sniff(path, file)
+    if format_ is Format.DOCX and depth < _MAX_DEPTH:
+        return read_docx(file, "", omissions, depth + 1)
+    if format_ not in _EMBEDDED:
+        raise Unsupported("an embedded file of this format is not read")
+    return _EMBEDDED[format_](file, "", omissions)
 
 
 def _to_html(body: bytes) -> str:
@@ -98,4 +127,14 @@ def _to_html(body: bytes) -> str:
         raise
     except Exception as error:  # mammoth passes on any error of a damaged part: KeyError, ValueError, OSError...
         raise damaged("DOCX") from error
-    return str(result.value)
+    return _INPUT.sub(lambda box: "☑" if "checked=" in box[0] else "☐", str(result.value)).translate(_BOXES)
+
+
+_EMBEDDED: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
+    Format.TEXT: read_plain,
+    Format.HTML: read_html,
+    Format.RTF: read_rtf,
+    Format.EML: read_eml,
+    Format.XLSX: read_workbook,
+    Format.PPTX: read_slides,
+}

@@ -24,9 +24,12 @@ _BULLETS = ("disc", "circle", "square", "none")
 
 
 def number_items(tree: _Element) -> None:
-    """Put its number on each item of a list that has them. `type` of lists and items: as HTML or a style names it."""
+    """Put its number on each item of a list that has them. `type` of lists and items: as HTML or a style names it, or
+    on an item a quote and the number itself."""
     for item in tree.iter("li"):
         item.attrib.pop(_LABEL, None)
+        if (type_ := item.get("type", "")).startswith("'"):
+            item.set(_LABEL, type_[1:])
         if _integer(item, "value") is None:
             item.attrib.pop("value", None)  # the renderer would fail on one that is no number
     for list_ in tree.iter("ol", "ul"):
@@ -37,8 +40,8 @@ def number_items(tree: _Element) -> None:
 def start_item(state: HtmlDocumentState, attributes: Mapping[str, str]) -> None:
     """Have the renderer write an item's number."""
     li_start_handler(state, attributes)
-    if label := attributes.get(_LABEL):
-        state.tags[-1].list_bullet = f"{label} "
+    if (label := attributes.get(_LABEL)) is not None:
+        state.tags[-1].list_bullet = f"{label} " if label else ""
 
 
 def _number_items(list_: _Element) -> None:
@@ -50,7 +53,8 @@ def _number_items(list_: _Element) -> None:
         value = _integer(item, "value")
         number = number if value is None else value
         type_ = _type(item) or _type(list_)
-        item.set(_LABEL, "*" if type_ in _BULLETS else f"{_NUMERALS.get(type_, str)(number)}.")
+        if _LABEL not in item.attrib:
+            item.set(_LABEL, "*" if type_ in _BULLETS else f"{_NUMERALS.get(type_, str)(number)}.")
         number += -1 if is_reversed else 1
 
 

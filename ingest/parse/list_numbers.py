@@ -1,42 +1,57 @@
-"""Numbers of the items in a Word document's lists, counted as Word does (ECMA-376 part 1, 17.9).
+"""Numbers of the paragraphs in a Word document's lists, counted and written as Word does (ECMA-376 part 1, 17.9).
 
-A list goes on over paragraphs that are not part of it; converted to HTML, it would begin anew after each.
+A list goes on over paragraphs that are not part of it; converted to HTML, it would begin anew after each, in digits.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from lxml.etree import QName, SubElement, _Element
 
-_MARK = re.compile(r'<li><a id="list-number-([0-9]{1,9})"></a>')
-_MAX_LINKS = 10  # from lists by styles to other lists
+from ingest.parse.word_numerals import numeral
+
+_MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
+_AROUND_LIST = re.compile("<li>(?=<[ou]l>)")
+_PLACE = re.compile(r"%([1-9])")
+_MAX_LINKS = 10  # from lists by styles to other lists, and from styles to those that they are based on
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_NUM_LEVELS, _MAX_TEXT_CHARS = 9, 80
 
 
 def mark_list_numbers(document: _Element, numbering: _Element, styles: _Element | None) -> None:
-    """Put a bookmark with its number at the start of each paragraph that is an item of a numbered list."""
+    """Put a bookmark with its number, as it is shown, at the start of each paragraph of a numbered list."""
     lists = _Lists(numbering, styles)
     paragraphs = list(document.iter("{*}p"))
     for paragraph in paragraphs:
-        if next(paragraph.iterancestors("{*}Choice"), None) is None and not _is_deleted(paragraph):
-            number = lists.count(_find(paragraph, "pPr"))
-            if number is not None and "".join(paragraph.itertext()).strip():
+        properties, has_words = _find(paragraph, "pPr"), bool("".join(paragraph.itertext()).strip())
+        if properties is not None and not _is_left_out(properties, has_words):
+            number = lists.count(properties)
+            if number is not None and has_words:
                 namespace = QName(paragraph).namespace
                 bookmark = SubElement(paragraph, f"{{{namespace}}}bookmarkStart")
                 bookmark.set(f"{{{namespace}}}name", f"list-number-{number}")
-                paragraph.insert(1, bookmark)  # behind the paragraph's properties, without which it has no number
+                paragraph.insert(paragraph.index(properties) + 1, bookmark)
 
 
 def number_items(html: str) -> str:
-    """The HTML with the bookmarks replaced by the numbers of their list items."""
-    return _MARK.sub(r'<li value="\1">', html)
+    """The HTML with the numbers in place of their bookmarks: before the words, or as the `type` of a list item. Items
+    that only hold a list have none."""
+    numbered = _MARK.sub(lambda mark: f'<li type="&#39;{mark[2].strip()}">' if mark[1] else mark[2], html)
+    return _AROUND_LIST.sub('<li type="&#39;">', numbered)
 
 
 class _Level:
     def __init__(self, level: _Element) -> None:
-        self.is_numbered = _value(level, "numFmt") != "bullet"
+        depth = _depth(level)
+        self.style = _value(level, "pStyle")
+        self.kind = _value(level, "numFmt") or "decimal"
+        self.is_legal = _is_on(_find(level, "isLgl"))
+        text = _value(level, "lvlText")
+        self.text = f"%{depth + 1}." if text is None else text[:_MAX_TEXT_CHARS]
+        self.gap = "" if _value(level, "suff") == "nothing" else " "
         self.start = _number(_value(level, "start"), 1)
-        self.restart = _number(_value(level, "lvlRestart"), _depth(level))
+        self.restart = _number(_value(level, "lvlRestart"), depth)
         """The level begins anew after one above this."""
 
 
@@ -44,21 +59,43 @@ class _List:
     """An abstract numbering. The lists that refer to it go on with its numbers."""
 
     def __init__(self, definition: _Element) -> None:
-        self.style = _value(definition, "numStyleLink")
-        self._levels = {_depth(level): _Level(level) for level in _all(definition, "lvl")}
+        self.style_link = _value(definition, "numStyleLink")
+        self.levels = dict(_levels(_all(definition, "lvl")))
+        self.depths = {level.style: depth for depth, level in self.levels.items() if level.style is not None}
         self._numbers: dict[int, int] = {}
 
-    def count(self, depth: int, restart: int | None) -> int | None:
-        """The number of the next item at a level, or None for a bullet. `restart`: the number to begin again with."""
-        level = self._levels.get(depth)
+    def count(self, depth: int, restart: int | None, levels: Mapping[int, _Level]) -> str | None:
+        """The number of the next paragraph at a level, or None for a bullet. `restart`: the number to begin again
+        with; `levels`: those of the list that refers to this."""
+        level = levels.get(depth)
         if level is None:
             return None
         following = self._numbers[depth] + 1 if depth in self._numbers else level.start
         self._numbers[depth] = following if restart is None else restart
         for deeper in [number for number in self._numbers if number > depth]:
-            if depth < self._levels[deeper].restart:
+            if deeper in levels and depth < levels[deeper].restart:
                 del self._numbers[deeper]
-        return self._numbers[depth] if level.is_numbered else None
+        return None if level.kind == "bullet" else self._written(level, levels)
+
+    def _written(self, level: _Level, levels: Mapping[int, _Level]) -> str:
+        def number_of(place: re.Match[str]) -> str:
+            depth = int(place[1]) - 1
+            if depth not in levels:
+                return ""
+            kind = "decimal" if level.is_legal else levels[depth].kind
+            return numeral(self._numbers.get(depth, levels[depth].start), kind)
+
+        words = " ".join(_PLACE.sub(number_of, level.text).split())
+        return f"{words}{level.gap}" if words else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """A style of paragraphs: its list, its level in that, and the style that it is based on."""
+
+    num_id: str | None
+    depth: int | None
+    base: str | None
 
 
 class _Lists:
@@ -66,36 +103,48 @@ class _Lists:
         self._lists = {
             _attribute(abstract, "abstractNumId"): _List(abstract) for abstract in _all(numbering, "abstractNum")
         }
-        self._by_style = {
-            style: (self._lists[_attribute(abstract, "abstractNumId")], _depth(level))
-            for abstract in _all(numbering, "abstractNum")
-            for level in _all(abstract, "lvl")
-            if (style := _value(level, "pStyle")) is not None
+        self._by_style = {style: item_list for item_list in self._lists.values() for style in item_list.depths}
+        nums = list(_all(numbering, "num"))
+        self._of_id = {_attribute(num, "numId"): _value(num, "abstractNumId") or "" for num in nums}
+        self._restarts = dict(_restarts(nums))
+        self._replaced = {
+            _attribute(num, "numId"): dict(_levels(_find(override, "lvl") for override in _all(num, "lvlOverride")))
+            for num in nums
         }
-        self._of_id = {
-            _attribute(instance, "numId"): _value(instance, "abstractNumId") or ""
-            for instance in _all(numbering, "num")
-        }
-        self._restarts = dict(_restarts(_all(numbering, "num")))
-        self._ids_of_styles = {} if styles is None else dict(_ids_of_styles(styles))
+        self._styles = {} if styles is None else dict(_styles(styles))
 
-    def count(self, properties: _Element | None) -> int | None:
-        """The number of the next paragraph, or None for one without."""
-        numbered = _find(properties, "numPr")
-        num_id, level = _value(numbered, "numId"), _value(numbered, "ilvl")
-        linked = self._by_style.get(_value(properties, "pStyle") or "")
-        if linked is not None and (num_id is None or level is None):
-            return linked[0].count(linked[1], None)
-        item_list = self._list_of(num_id)
-        depth = _number(level, 0)
-        return None if item_list is None else item_list.count(depth, self._restarts.pop((num_id, depth), None))
+    def count(self, properties: _Element) -> str | None:
+        """The number of the next paragraph, as it is shown, or None for one without."""
+        numbered, style = _find(properties, "numPr"), _value(properties, "pStyle")
+        num_id, depth = _value(numbered, "numId"), _number(_value(numbered, "ilvl"), -1)
+        chain = list(self._based(style))
+        if num_id is None:
+            num_id = next((entry.num_id for _, entry in chain if entry.num_id is not None), None)
+        item_list = self._by_style.get(style) if num_id is None and style else self._list_of(num_id)
+        if item_list is None:
+            return None
+        if depth < 0:
+            depths = [item_list.depths.get(style or ""), *(item_list.depths.get(key, own.depth) for key, own in chain)]
+            depth = next((place for place in depths if place is not None), 0)
+        levels = {**item_list.levels, **self._replaced.get(num_id, {})}
+        return item_list.count(depth, self._restarts.pop((num_id, depth), None), levels)
+
+    def _based(self, style: str | None) -> Iterator[tuple[str, _Style]]:
+        """A style and those that it is based on."""
+        for _ in range(_MAX_LINKS):
+            entry = self._styles.get(style or "")
+            if style is None or entry is None:
+                return
+            yield style, entry
+            style = entry.base
 
     def _list_of(self, num_id: str | None) -> _List | None:
         for _ in range(_MAX_LINKS):
             item_list = self._lists.get(self._of_id.get(num_id or "", ""))
-            if item_list is None or item_list.style is None:
+            if item_list is None or item_list.style_link is None:
                 return item_list
-            num_id = self._ids_of_styles.get(item_list.style)
+            style = self._styles.get(item_list.style_link)
+            num_id = style.num_id if style else None
         return None
 
 
@@ -107,15 +156,29 @@ def _restarts(nums: Iterable[_Element]) -> Iterator[tuple[tuple[str | None, int]
                 yield (_attribute(num, "numId"), _depth(override)), _number(start, 1)
 
 
-def _ids_of_styles(styles: _Element) -> Iterator[tuple[str | None, str | None]]:
+def _levels(levels: Iterable[_Element | None]) -> Iterator[tuple[int, _Level]]:
+    for level in levels:
+        if level is not None and _depth(level) < _NUM_LEVELS:
+            yield _depth(level), _Level(level)
+
+
+def _styles(styles: _Element) -> Iterator[tuple[str, _Style]]:
     for style in _all(styles, "style"):
-        yield _attribute(style, "styleId"), _value(_find(_find(style, "pPr"), "numPr"), "numId")
+        numbered = _find(_find(style, "pPr"), "numPr")
+        level = _value(numbered, "ilvl")
+        depth = None if level is None else _number(level, 0)
+        yield _attribute(style, "styleId") or "", _Style(_value(numbered, "numId"), depth, _value(style, "basedOn"))
 
 
-def _is_deleted(paragraph: _Element) -> bool:
-    """Whether the end of the paragraph was deleted or moved away, as a tracked change."""
-    marks = _find(_find(paragraph, "pPr"), "rPr")
-    return _find(marks, "del") is not None or _find(marks, "moveFrom") is not None
+def _is_left_out(properties: _Element, has_words: bool) -> bool:
+    """Whether the end of the paragraph was deleted or moved away, as a tracked change, or all of it is hidden."""
+    marks = _find(properties, "rPr")
+    is_hidden = not has_words and _is_on(_find(marks, "vanish"))
+    return is_hidden or _find(marks, "del") is not None or _find(marks, "moveFrom") is not None
+
+
+def _is_on(element: _Element | None) -> bool:
+    return element is not None and _attribute(element, "val") not in ("0", "false", "off")
 
 
 def _depth(level: _Element) -> int:

@@ -40,7 +40,6 @@ DOORS = {
     "inscriptis": ("ingest/parse/",),
     "regex": ("ingest/cuts.py",),
     "olefile": ("ingest/parse/",),
-    "striprtf": ("ingest/parse/",),
     "authlib": ("ragkv/service/access/provider.py",),
     "joserfc": ("ragkv/service/access/provider.py",),
     "watchfiles": ("ragkv/service/data_sources/watching.py",),

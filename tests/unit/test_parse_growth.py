@@ -8,7 +8,7 @@ from ingest.parse import Parsed, parse
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import Page
 from tests.support.growth import QUADRATIC, growth
-from tests.support.made_files import MAIN, docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
+from tests.support.made_files import MAIN, W, docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
 
 
 def page(body: str) -> bytes:
@@ -118,6 +118,31 @@ FILES = {
     ),
     "raised": ("a.html", 500, lambda n: page("1<sup>2</sup>" * n + "<math><mfrac><mn>1<mn>2</mfrac></math>" * n)),
     "raised in rtf": ("a.rtf", 300, lambda n: b"{\\rtf1 " + b"1{\\super 2}" * n + b"{" * n + b"}" * n + b"}"),
+    "notes of rtf": (
+        "a.rtf",
+        200,
+        lambda n: (
+            b"{\\rtf1 " + b"a{\\footnote b}{\\header c\\par}{\\v d}{\\strike e}{\\shptxt f}\\cellx9\\cell\\row" * n
+        ),
+    ),
+    "numbers of word": (
+        "a.docx",
+        100,
+        lambda n: docx(
+            (
+                "<w:p><w:pPr><w:numPr><w:ilvl w:val='1'/><w:numId w:val='1'/></w:numPr></w:pPr>"
+                "<w:r><w:rPr><w:vanish/><w:rStyle w:val='a'/></w:rPr><w:t>a</w:t></w:r><w:r><w:drawing/><w:t>b</w:t></w:r></w:p>"
+            )
+            * n,
+            **{
+                "word/numbering.xml": (
+                    f"<w:numbering xmlns:w='{W}'><w:abstractNum w:abstractNumId='1'>"
+                    + "<w:lvl w:ilvl='1'><w:lvlText w:val='%1.%2'/></w:lvl>" * n
+                    + "</w:abstractNum><w:num w:numId='1'><w:abstractNumId w:val='1'/></w:num></w:numbering>"
+                ).encode()
+            },
+        ),
+    ),
     "items": (
         "a.html",
         500,

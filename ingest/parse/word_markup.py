@@ -1,0 +1,245 @@
+"""The markup of a Word document, in elements that the converter to HTML reads: it would leave out or misread equations,
+text boxes, descriptions of pictures, charts, embedded files, chosen values of forms, hidden and struck words."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from lxml import etree
+from lxml.etree import Element, QName, SubElement, _Element
+
+from ingest.parse.archive import Archive, Relation
+from ingest.parse.charts import read_chart
+from ingest.parse.equations import emptied_equations
+from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Parsed
+from ingest.parse.pictures import described
+from ingest.parse.rows import lines_of_table
+from ingest.parse.word_styles import Switches, is_on, value_of
+from ragkv.errors import Rejected
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_NAMESPACES = (W, "http://purl.oclc.org/ooxml/wordprocessingml/main")
+_SAME = {
+    "bdo": "smartTag", "dir": "smartTag", "fldSimple": "smartTag", "ruby": "smartTag", "rubyBase": "smartTag",
+    "hyperlink": "smartTag", "cr": "br", "ptab": "tab",
+}  # fmt: skip
+"""Elements that the library leaves out with all that is in them, or fails on, by one that it reads as is meant."""
+_SYMBOL_FONTS = ("Symbol", "Webdings", "Wingdings", "Wingdings 2", "Wingdings 3")
+_FIELD = ("fldChar", "instrText", "rPr")
+_REFERENCE = re.compile(r"\{[^}]*/relationships\}")
+_PAGE_NUMBER = re.compile(r"\b(NUM)?PAGES?\b")
+
+
+class Rewriter:
+    """Rewrites the parts of one document. `read_file` gives the text of an embedded file, by its name."""
+
+    def __init__(
+        self, archive: Archive, styles: _Element | None, omissions: Omissions, read_file: Callable[[str, bytes], Parsed]
+    ) -> None:
+        self._archive, self._omissions, self._read_file = archive, omissions, read_file
+        self._switches = Switches(styles, "vanish", "strike", "dstrike")
+        self._parts_read: set[str] = set()
+
+    def rewrite(self, root: _Element, path: str) -> None:
+        """Rewrite the part at the path in place."""
+        _choose_alternatives(root)
+        for equation, line in emptied_equations(root):
+            equation.tag = f"{{{W}}}r"
+            SubElement(equation, f"{{{W}}}t").text = line
+        for paragraph in root.iter("{*}oMathPara"):
+            paragraph.tag = f"{{{W}}}smartTag"
+        for namespace in _NAMESPACES:
+            for element in root.iter(*(f"{{{namespace}}}{name}" for name in _SAME)):
+                element.tag = f"{{{namespace}}}{_SAME[QName(element).localname]}"
+        self._rewrite_runs(root)
+        relations = self._archive.relations(path)
+        for element in reversed(list(root.iter("{*}drawing", "{*}pict", "{*}object"))):  # the innermost first
+            shown = [*_boxes(element), *_descriptions(element), *self._referred(element, relations)]
+            element.clear(keep_tail=True)
+            element.tag = f"{{{W}}}pict"  # shown after its paragraph
+            element.extend(shown)
+        for element in list(root.iter("{*}altChunk")):
+            element.extend(self._referred(element, relations))
+            element.tag = f"{{{W}}}smartTag"
+
+    def _rewrite_runs(self, root: _Element) -> None:
+        hidden = {run for row in root.iter("{*}tr") if is_on(row.find("{*}trPr/{*}hidden")) for run in row.iter("{*}r")}
+        for run in list(root.iter(*(f"{{{namespace}}}r" for namespace in _NAMESPACES))):
+            switches = self._switches.of(run)
+            if ("vanish" in switches or run in hidden) and not self._omissions.keeps_hidden:
+                self._omissions.hidden("".join(text.text or "" for text in run.iter("{*}t")))
+                for child in [child for child in run if QName(child).localname not in _FIELD]:
+                    run.remove(child)
+            _strike(run, bool({"strike", "dstrike"} & switches))
+            _write_chosen(run)
+            _write_symbols(run)
+
+    def _referred(self, element: _Element, relations: Mapping[str, Relation]) -> Iterator[_Element]:
+        """The text of charts, diagrams and files that an element refers to, as paragraphs and tables."""
+        references = (
+            value for node in element.iter("*") for name, value in node.attrib.items() if _REFERENCE.match(name)
+        )
+        for path, kind in {relations[key].path: relations[key].kind for key in references if key in relations}.items():
+            if path in self._parts_read or kind not in ("chart", "diagramData", "aFChunk", "package"):
+                continue
+            self._parts_read.add(path)
+            with suppress(Rejected, etree.XMLSyntaxError):  # a part that is missing or damaged: shown without it
+                if kind == "chart":
+                    title, rows = read_chart(self._archive.xml(path))
+                    yield from map(_paragraph, [title, *_pieces("\n".join(lines_of_table(rows)))])
+                elif kind == "diagramData":
+                    yield from map(_paragraph, map(_words, self._archive.xml(path).iter("{*}pt")))
+                else:
+                    yield from _blocks(self._read_file(path, self._archive.read(path)))
+
+
+def without_repeated(root: _Element, lines: set[str]) -> Iterator[_Element]:
+    """The contents of a header or footer, without page numbers and the lines that were read, to which its own are
+    added."""
+    for paragraph in list(root.iter("{*}p")):
+        if paragraph.find(".//{*}p") is None:
+            words = _with_fields(paragraph)
+            line = " ".join(" ".join(map(without_fields, words.split("\t"))).split())
+            if line in lines:
+                paragraph.getparent().remove(paragraph)
+            elif FIELD in words:
+                paragraph.getparent().replace(paragraph, _paragraph(line))
+            lines.add(line)
+    yield from list(root)
+
+
+def line_of(paragraph: _Element) -> str:
+    """The words of a paragraph on one line."""
+    return " ".join(_words(paragraph).split())
+
+
+def _words(element: _Element) -> str:
+    return "".join(text.text or "" for text in element.iter("{*}t"))
+
+
+def _with_fields(paragraph: _Element) -> str:
+    """The words of a paragraph, with a sign for each page number."""
+    pieces: list[str] = []
+    instruction, is_result = "", False
+    numbers = {text for node in paragraph.iter("{*}smartTag") if _shows_page(node) for text in node.iter("{*}t")}
+    for node in paragraph.iter("{*}t", "{*}tab", "{*}instrText", "{*}fldChar"):
+        match QName(node).localname:
+            case "t":
+                pieces.append(FIELD if is_result or node in numbers else node.text or "")
+            case "tab":
+                pieces.append("\t")
+            case "instrText":
+                instruction += node.text or ""
+            case "fldChar":
+                is_result = value_of(node, "fldCharType") == "separate" and bool(_PAGE_NUMBER.search(instruction))
+                instruction = "" if value_of(node, "fldCharType") == "begin" else instruction
+    return "".join(pieces)
+
+
+def _shows_page(field: _Element) -> bool:
+    return bool(_PAGE_NUMBER.search(value_of(field, "instr")))
+
+
+def _choose_alternatives(root: _Element) -> None:
+    """Keep of each choice the alternative for old programs, or the first other one where that has no words."""
+    for element in list(root.iter("{*}AlternateContent")):
+        branches = [*element.iterchildren("{*}Fallback"), *element.iterchildren("{*}Choice")]
+        shown = next((branch for branch in branches if _words(branch).strip()), branches[-1] if branches else None)
+        for branch in branches:
+            if branch is not shown:
+                element.remove(branch)
+        for branch in (element, *element):
+            branch.tag = f"{{{W}}}smartTag"
+
+
+def _boxes(element: _Element) -> Iterator[_Element]:
+    """The contents of the text boxes of a drawing."""
+    walk = etree.iterwalk(element, events=("start",), tag="{*}txbxContent")
+    for _, box in walk:
+        walk.skip_subtree()
+        yield from list(box)
+
+
+def _descriptions(element: _Element) -> Iterator[_Element]:
+    """Descriptions of pictures (alt text)."""
+    named = (node.get("descr") or node.get("title") for node in element.iter("{*}docPr", "{*}cNvPr"))
+    lines = dict.fromkeys(map(described, [*named, *element.xpath(".//@alt")]))
+    yield from map(_paragraph, filter(None, lines))
+
+
+def _blocks(parsed: Parsed) -> Iterator[_Element]:
+    """A document's headings and paragraphs."""
+    position = 0
+    for section in parsed.sections:
+        yield from map(_paragraph, _pieces(parsed.text[position : section.start]))
+        yield _paragraph(section.title, f"Heading{min(section.level, 6)}")
+        position = section.body
+    yield from map(_paragraph, _pieces(parsed.text[position:]))
+
+
+def _pieces(text: str) -> Iterator[str]:
+    yield from filter(None, map(str.strip, text.split("\n\n")))
+
+
+def _paragraph(words: str, style: str = "") -> _Element:
+    paragraph = _made("p")
+    if style:
+        SubElement(SubElement(paragraph, f"{{{W}}}pPr"), f"{{{W}}}pStyle").set(f"{{{W}}}val", style)
+    run = SubElement(paragraph, f"{{{W}}}r")
+    for number, line in enumerate(words.split("\n")):
+        if number:
+            SubElement(run, f"{{{W}}}br")
+        SubElement(run, f"{{{W}}}t").text = line
+    return paragraph
+
+
+def _strike(run: _Element, is_struck: bool) -> None:
+    """Make the run say itself whether it is struck."""
+    properties = run.find("{*}rPr")
+    if properties is None and is_struck:
+        properties = _made("rPr")
+        run.insert(0, properties)
+    if properties is not None:
+        for strike in properties.findall("{*}strike"):
+            properties.remove(strike)
+        if is_struck:
+            SubElement(properties, f"{{{W}}}strike")
+
+
+def _write_chosen(run: _Element) -> None:
+    """Write the chosen entry of a list in an old form, which the field alone says."""
+    for choice in run.findall("{*}fldChar/{*}ffData/{*}ddList"):
+        entries = list(map(value_of, choice.iterfind("{*}listEntry")))
+        result = choice.find("{*}result") if choice.find("{*}result") is not None else choice.find("{*}default")
+        number = "0" if result is None else value_of(result)
+        if number.isdecimal() and int(number[:9]) < len(entries):
+            SubElement(run, f"{{{W}}}t").text = entries[int(number[:9])]
+
+
+def _write_symbols(run: _Element) -> None:
+    """Write characters of a font of symbols as the symbols that they show."""
+    fonts = run.find("{*}rPr/{*}rFonts")
+    font = "" if fonts is None else value_of(fonts, "ascii")
+    if font in _SYMBOL_FONTS:
+        for text in run.findall("{*}t"):
+            signs = [_symbol(font, sign) for sign in text.text or ""]
+            place = run.index(text)
+            run[place : place + 1] = signs
+
+
+def _symbol(font: str, sign: str) -> _Element:
+    """A character in a font of symbols, which has some for those of one byte, or of that byte in private use."""
+    if sign.isspace() or not (sign <= "\xff" or "\uf020" <= sign <= "\uf0ff"):
+        text = _made("t")
+        text.text = sign
+        return text
+    symbol = _made("sym")
+    symbol.set(f"{{{W}}}font", font)
+    symbol.set(f"{{{W}}}char", f"F0{ord(sign) & 0xFF:02X}")
+    return symbol
+
+
+def _made(name: str) -> _Element:
+    return Element(f"{{{W}}}{name}", nsmap={"w": W})

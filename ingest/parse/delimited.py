@@ -8,6 +8,7 @@ from itertools import chain, islice, pairwise
 from typing import Literal
 
 from ingest.parse.composer import Composer
+from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_TEXT_CHARS, Parsed
@@ -26,7 +27,7 @@ csv.field_size_limit(MAX_TEXT_CHARS)
 
 def read_delimited(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Each row with the labels of its header, if there is one. Quotes that are never closed are characters."""
-    text = scrub(decode(body))
+    text = without_encoded(scrub(decode(body)), omissions)
     if declared := _DECLARED.match(text):
         text = text[declared.end() :]
     delimiter = declared[1] if declared else _delimiter(text)

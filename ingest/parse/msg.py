@@ -36,7 +36,7 @@ def read_msg(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
             mail = _mail(_Properties(_Streams(file, len(body))), depth=0)
     except (OSError, ValueError, IndexError, struct.error, TypeError, RecursionError):
         raise Rejected("the message is damaged and cannot be read: save it again") from None
-    return compose(mail, fallback_title, Format.MSG)
+    return compose(mail, fallback_title, Format.MSG, omissions)
 
 
 class _Streams:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from ingest.parse.encoding import decode
+from ingest.parse.html import parse_source
 from ingest.parse.markdown import read_markdown
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
@@ -57,10 +58,16 @@ def _blocks(cell: _Cell) -> Iterator[str]:
     source = _joined(cell.source) or _joined(cell.input)
     yield source if cell.cell_type != "code" else _fenced(source)
     for output in cell.outputs:
-        plain = output.data.get("text/plain", "")
-        words = _joined(plain if isinstance(plain, str) else list(map(str, plain)) if isinstance(plain, list) else "")
+        html, words = (_lines(output.data.get(kind)) for kind in ("text/html", "text/plain"))
+        if "<table" in html:
+            words = parse_source(html, "", Format.HTML).text
         error = f"{output.ename}: {output.evalue}" if output.ename else ""
         yield _fenced(_joined(output.text) or words or error)
+
+
+def _lines(value: object) -> str:
+    """A result in one of its forms."""
+    return value if isinstance(value, str) else "".join(map(str, value)) if isinstance(value, list) else ""
 
 
 def _joined(lines: _Lines) -> str:

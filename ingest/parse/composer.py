@@ -6,6 +6,7 @@ from itertools import islice
 from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
 from ingest.parse.rows import lines_of_table
 from ingest.parse.sniff import Format
+from ingest.parse.spans import join_headers
 from ragkv.errors import TooLarge
 from ragkv.text import scrub, tidy
 
@@ -36,7 +37,9 @@ class Composer:
             self._sections.append(Section(start, self._length, title, level))
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
-        lines = lines_of_table(rows)
+        """A line for each row, with the labels of the header above it. Rows with cells that span others come from
+        `spans.Columns`."""
+        lines = lines_of_table(join_headers(rows))
         while batch := list(islice(lines, _LINES_AT_ONCE)):
             self.block("\n".join(batch))
 

@@ -47,7 +47,7 @@ def read_docx(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
         numbered = dict(_numbered(archive))
     is_readable = not numbered and not any(map(_LEFT_OUT.search, parts.values()))
     html = _to_html(body if is_readable else _readable({**parts, **numbered}))
-    return parse_source(number_items(html), title or fallback_title, Format.DOCX)
+    return parse_source(number_items(html), title or fallback_title, Format.DOCX, omissions)
 
 
 def _numbered(archive: Archive) -> Iterator[tuple[str, bytes]]:

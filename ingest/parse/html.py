@@ -9,29 +9,35 @@ from inscriptis.html_engine import Inscriptis
 from inscriptis.html_properties import Display
 from inscriptis.model.config import ParserConfig
 from inscriptis.model.html_element import HtmlElement
+from inscriptis.model.tag import CustomHtmlTagHandlerMapping
 from lxml import etree
 from lxml.html import HTMLParser, document_fromstring
 
 from ingest.parse.encoding import decode
+from ingest.parse.forms import write_forms
 from ingest.parse.headings import TAGS as HEADINGS
 from ingest.parse.headings import mark_headings, unmark
+from ingest.parse.list_items import number_items, start_item
 from ingest.parse.mathml import write_formulas
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, leading_title, one_line
+from ingest.parse.pictures import write_descriptions
 from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
+from ingest.parse.struck import TAGS as STRUCK
+from ingest.parse.struck import mark_struck
+from ingest.parse.styles import Sheet, Style, Styles
 from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
 from ragkv.text import scrub, tidy
 
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")
-_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_HIDDEN = "//*[@hidden or @aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
-_MAYBE_HIDDEN = "//*[contains(@style, ':')]"
+_FURNITURE = "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
+_CODE = ("script", "style", "noscript", "template")
 _NOT_CONTENT = (
-    "script", "style", "noscript", "template", "iframe", "object", "embed", "svg", "canvas", "audio", "video", "nav",
-    "button", "select", "textarea", "annotation", "annotation-xml",
+    "script", "iframe", "object", "embed", "svg", "canvas", "audio", "video", "nav", "button", "select", "textarea",
+    "datalist", "annotation", "annotation-xml",
 )  # fmt: skip
 _BLOCKS = (
     "html", "body", "div", "section", "article", "main", "header", "footer", "aside", "address", "figcaption", "form",
@@ -41,15 +47,16 @@ _BLOCKS = (
 _SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
 _OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
+_PAGE, _FINDABLE = ("html", "body"), "until-found"
 _TITLES = (*HEADINGS, "dt", "summary")
 _MAX_TITLE_ELEMENTS = 50
-_INTEGER = re.compile(r"[ \t\r\n\f]*([+-]?[0-9]{1,9})(?![0-9])")
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
 
-def read_html(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """A page as text. Raises Rejected when it is nested too deeply to be read whole."""
-    return parse_source(decode(body, declared_encoding(body)), fallback_title, Format.HTML)
+def read_html(body: bytes, fallback_title: str, omissions: Omissions, shared: Sheet | None = None) -> Parsed:
+    """A page as text. `shared`: a style sheet beside those in it. Raises Rejected when it is nested too deeply to be
+    read whole."""
+    return parse_source(decode(body, declared_encoding(body)), fallback_title, Format.HTML, omissions, shared)
 
 
 def declared_encoding(body: bytes) -> str | None:
@@ -59,14 +66,16 @@ def declared_encoding(body: bytes) -> str | None:
     return declared[1].decode("ascii", "replace") if declared else None
 
 
-def parse_source(source: str, fallback_title: str, format_: Format) -> Parsed:
+def parse_source(
+    source: str, fallback_title: str, format_: Format, omissions: Omissions, shared: Sheet | None = None
+) -> Parsed:
     """HTML source as text: headings become sections, table rows lines, scripts and navigation nothing."""
     tree = _tree(source)
     if tree is None:
         return Parsed(fallback_title, "", pages=(), media_type=format_.value)
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
-    text, sections = unmark(tidy(Inscriptis(_simplify(tree), ParserConfig(css=_PROFILE)).get_text()))
+    text, sections = unmark(tidy(Inscriptis(_simplify(tree, omissions, shared), _RENDERING).get_text()))
     top_heading = next((s.title for s in sections if s.level == 1), None)
     if top_heading and top_heading in head_title:
         head_title = top_heading  # the page's own title without the site's name
@@ -92,17 +101,22 @@ def _parser() -> HTMLParser:
     return HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True)
 
 
-def _simplify(tree: etree._Element) -> etree._Element:
+def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) -> etree._Element:
     """Keep only elements that carry text or structure."""
-    hidden = tree.xpath(_HIDDEN)
-    hidden += [e for e in tree.xpath(_MAYBE_HIDDEN) if _HIDDEN_STYLE.search(e.get("style"))]
-    for element in hidden:
-        if element.getparent() is not None and element.tag != "body":
-            element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
+    styles = Styles(tree, shared)
+    etree.strip_elements(tree, *_CODE, with_tail=False)
+    write_forms(tree)
+    write_descriptions(tree)
+    for element in tree.xpath(_FURNITURE):
+        if element.tag not in _PAGE:
+            element.tag = _NOT_CONTENT[0]
+    struck = _apply_styles(tree, styles, omissions)
     _keep_title_buttons(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
     write_formulas(tree)
     sign_raised_numbers(tree, _STRUCTURE)
+    if struck:
+        mark_struck(tree, struck, _STRUCTURE)
     for element in tree.iter(etree.Element):
         is_around_cells = element.tag == "form" and element.getparent().tag in _OF_TABLES
         if element.tag not in _STRUCTURE or is_around_cells:
@@ -111,12 +125,46 @@ def _simplify(tree: etree._Element) -> etree._Element:
     # Parsed again: reading the many pieces of text that stripping leaves side by side takes quadratic time.
     tree = document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
     _flatten_depths(tree)
-    _number_items(tree)
+    number_items(tree)
     for element in tree.iter():
         element.text, element.tail = _safe(element.text), _safe(element.tail)
     flatten_tables(tree)
     mark_headings(tree)
     return tree
+
+
+def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) -> set[etree._Element]:
+    """Take away what is hidden, and write what else styles say as elements and attributes. Returns the elements that
+    are struck out."""
+    struck: set[etree._Element] = set()
+    outer = [(False, False)]  # for each level, whether its words are invisible, and without size
+    walk = etree.iterwalk(tree, events=("start", "end"))
+    for event, element in walk:
+        if event == "end":
+            outer.pop()
+            if element.tail and any(outer[-1]):
+                element.tail = omissions.hidden(element.tail)
+            continue
+        style = Style() if element.tag in _PAGE else styles.of(element)
+        outer.append(style.inside(*outer[-1]))
+        if (style.is_hidden or _is_closed(element)) and not omissions.hidden(" ".join(element.itertext())):
+            element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
+            walk.skip_subtree()
+            continue
+        if element.text and any(outer[-1]):
+            element.text = omissions.hidden(element.text)
+        if style.is_struck or element.tag in STRUCK:
+            struck.add(element)
+        if style.numbering:
+            element.set("type", style.numbering)
+        if style.raised and element.tag not in _STRUCTURE and element.tag not in _NOT_CONTENT:
+            element.tag = style.raised
+    return struck
+
+
+def _is_closed(element: etree._Element) -> bool:
+    is_closed_dialog = element.tag == "dialog" and "open" not in element.attrib
+    return is_closed_dialog or element.get("hidden", _FINDABLE) != _FINDABLE
 
 
 def _keep_title_buttons(tree: etree._Element) -> None:
@@ -135,31 +183,6 @@ def _has_words_beside(buttons: Iterable[etree._Element], elements: Sequence[etre
     tails = ((element.getparent(), element.tail) for element in elements[1:])
     places = chain(((element, element.text) for element in elements), tails)
     return any(words and words.strip() for element, words in places if element not in inside)
-
-
-def _number_items(tree: etree._Element) -> None:
-    """Write its number on each item of an ordered list, as the renderer knows `value` alone. A list with a negative
-    number has none."""
-    for item in tree.iter("li"):
-        if _integer(item, "value") is None:
-            item.attrib.pop("value", None)  # the renderer would fail on one that is no number
-    for ordered in tree.iter("ol"):
-        items = [child for child in ordered if child.tag == "li"]
-        is_reversed = "reversed" in ordered.attrib
-        start = _integer(ordered, "start")
-        number = start if start is not None else len(items) if is_reversed else 1
-        for item in items:
-            value = _integer(item, "value")
-            number = number if value is None else value
-            item.set("value", str(number))
-            if number < 0:
-                ordered.tag = "ul"
-            number += -1 if is_reversed else 1
-
-
-def _integer(element: etree._Element, name: str) -> int | None:
-    match = _INTEGER.match(element.get(name, ""))
-    return int(match[1]) if match else None
 
 
 def _flatten_depths(tree: etree._Element) -> None:
@@ -183,3 +206,9 @@ _PROFILE = {
     **{tag: HtmlElement(display=Display.block, margin_before=1, margin_after=1) for tag in _SPACED_BLOCKS},
     **{tag: STRICT_CSS_PROFILE[tag] for tag in ("pre", "ul", "ol")},
 }
+_RENDERING = ParserConfig(
+    css=_PROFILE,
+    custom_html_tag_handler_mapping=CustomHtmlTagHandlerMapping(
+        start_tag_mapping={"li": start_item}, end_tag_mapping={}
+    ),
+)

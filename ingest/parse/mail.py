@@ -45,8 +45,9 @@ class Body:
 
     @cached_property
     def text(self) -> str:
-        source = parse_source(self.source, "", Format.HTML).text if self.is_html else self.source
-        return without_encoded(source, self.omissions)
+        if self.is_html:
+            return parse_source(self.source, "", Format.HTML, self.omissions).text
+        return without_encoded(self.source, self.omissions)
 
 
 @dataclass

@@ -36,10 +36,15 @@ def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         and len(labels) * 2 >= widest > 0
         and len({label.casefold() for label in labels}) == len(labels)
         and any(map(_LETTER.search, labels))
-        and all(_LETTER.search(label) or _YEAR.fullmatch(label) or _SIGN.fullmatch(label) for label in labels)
-        and not any(map(_ADDRESS.search, labels))
+        and all(map(is_label, labels))
         and not any(cell == label for other in below for cell, label in zip(other, row, strict=False) if label)
     )
+
+
+def is_label(words: str) -> bool:
+    """Whether a cell's words may name a column: with letters, a year or a sign, and no address."""
+    has_name = _LETTER.search(words) or _YEAR.fullmatch(words) or _SIGN.fullmatch(words)
+    return bool(has_name) and not _ADDRESS.search(words)
 
 
 def line_of(row: Sequence[str], labels: Sequence[str] = ()) -> str:

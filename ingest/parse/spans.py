@@ -1,15 +1,22 @@
-"""Cells that span rows and columns, placed in the columns of their table."""
+"""Cells that span rows and columns, placed in the columns of their table, and rows of headers joined to one.
 
-from collections.abc import Iterable, Sequence
+A reader gives each row of a table to `Columns`: to `lay` where the row has an item for every column (sheets, slides),
+to `place` where it lists its cells alone (HTML). The rows that come back go to `Composer.table`, which joins rows of
+headers (`join_headers`): `composer.table(columns.lay(row) for row in rows)`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 
 from lxml.etree import _Element
 
-from ingest.parse.rows import shortened
+from ingest.parse.rows import is_label, shortened
 
-_MAX_SPAN = 40
+_MAX_SPAN = 20_000
 _MAX_START = 200
+_SPARE, _SPARE_PER_CELL = 100, 40
+_MAX_HEADERS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +29,16 @@ class Cell:
     start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A column of a row: the words of its cell, and whether this is the first column that the cell stands in."""
+class Beside(str):
+    """Words of a cell in a column that it spans beside its first."""
 
-    words: str = ""
-    is_first: bool = True
+    __slots__ = ()
+
+
+class Below(str):
+    """Words of a cell in its first column, in a row that it spans below its first."""
+
+    __slots__ = ()
 
 
 def span_of(cell: _Element, name: str, default: int = 1) -> int:
@@ -36,58 +47,166 @@ def span_of(cell: _Element, name: str, default: int = 1) -> int:
     return min(int(number), _MAX_SPAN) if number.isdecimal() and len(number) < 6 else default  # noqa: PLR2004 - digits
 
 
-def words_of(places: Iterable[Place]) -> list[str]:
+def words_of(row: Iterable[str]) -> list[str]:
     """The words of a row by column, once for each cell."""
-    return [place.words if place.is_first else "" for place in places]
+    return ["" if type(words) is Beside else words for words in row]
 
 
-def header_of(rows: Iterable[Sequence[Place]]) -> list[str]:
+def header_of(rows: Iterable[Sequence[str]]) -> list[str]:
     """One header for rows of headers that stand one above the other: for each column the words above it, from the top,
     without titles."""
-    stacked = [row for row in rows if not is_title(row)]
-    if len(stacked) == 1:
-        return words_of(stacked[0])
-    headers = [[place.words for place in row] for row in stacked]
-    return [" ".join(dict.fromkeys(filter(None, column))) for column in zip_longest(*headers, fillvalue="")]
+    return _joined([row for row in rows if not is_title(row)])
 
 
-def is_title(row: Sequence[Place]) -> bool:
+def is_title(row: Sequence[str]) -> bool:
     """Whether a row is one cell with words, which stands in one column or in all."""
-    columns = [place.words for place in row if place.words]
-    return sum(map(bool, words_of(row))) == 1 and len(columns) in (1, len(row))
+    return _num_cells(row) == 1 and sum(map(bool, row)) in (1, len(row))
+
+
+def join_headers(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
+    """The words of each row; where a table begins with a row of cells that span columns, and rows below name the
+    columns one by one, all of them joined. Rows without words stand between tables; those that have nothing but words
+    of cells above are left out."""
+    for has_words, table in groupby(rows, key=any):
+        if has_words:
+            yield from _join_header(row for row in table if _has_cells(row))
+        else:
+            yield []
+
+
+def num_headers(rows: Sequence[Sequence[str]]) -> int:
+    """Number of rows, of those at the top, that are one header: more than one where cells that span columns stand
+    above the names of these."""
+    number = 1
+    while number < min(len(rows), _MAX_HEADERS) and _names_columns(rows[number], rows[:number]):
+        number += 1
+    return number
+
+
+def _join_header(table: Iterator[Sequence[str]]) -> Iterator[list[str]]:
+    """The rows of one table, from its titles on."""
+    start: list[Sequence[str]] = []
+    for row in table:
+        start.append(row)
+        if num_headers(start) == len(start):
+            continue
+        is_below_title = _num_cells(start[0]) == 1
+        yield _joined(start[:-1])
+        start = start[-1:]
+        if not is_below_title:
+            break
+    if start:
+        yield _joined(start)
+    yield from map(words_of, table)
+
+
+def _joined(rows: Sequence[Sequence[str]]) -> list[str]:
+    if len(rows) == 1:
+        return words_of(rows[0])
+    return [" ".join(dict.fromkeys(filter(None, column))) for column in zip_longest(*rows, fillvalue="")]
+
+
+def _names_columns(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
+    """Whether a row names the columns below cells that span several, and all others are named above it."""
+    spans = _spans(above[-1])
+    own = [column for column, words in enumerate(row) if words and type(words) not in (Below, Beside)]
+    below = {span for column in own if (span := spans.get(column)) is not None}
+    are_split = any(sum(spans.get(column) == span for column in own) > 1 for span in below)
+    is_below_title = _num_cells(above[-1]) == 1 and set(own) <= set(spans)
+    return (
+        are_split
+        and not is_below_title
+        and all(is_label(row[column]) for column in own)
+        and not any(
+            column < len(header) and header[column] for column in own if column not in spans for header in above
+        )
+    )
+
+
+def _spans(row: Sequence[str]) -> dict[int, int]:
+    """The columns of cells that span several, with the first column of each cell."""
+    spans: dict[int, int] = {}
+    first = 0
+    for column, words in enumerate(row):
+        if type(words) is not Beside:
+            first = column
+        elif words:
+            spans[first] = spans[column] = first
+    return spans
+
+
+def _has_cells(row: Sequence[str]) -> bool:
+    return any(words and type(words) not in (Below, Beside) for words in row)
+
+
+def _num_cells(row: Sequence[str]) -> int:
+    return sum(bool(words) and type(words) is not Beside for words in row)
 
 
 class Columns:
-    """The columns of a table, whose rows are placed one after the other, from the top."""
+    """The columns of a table, whose rows are placed one after the other, from the top.
+
+    A row comes back as the words in each column: those of a cell that spans several are `Beside` in all but the first,
+    and `Below` in the rows under its own, cut to the length of a label, as they are repeated. What spans add to a
+    table is bounded by the number of its cells.
+    """
 
     def __init__(self) -> None:
-        self._taken: dict[int, tuple[int, Place]] = {}
+        self._open: dict[int, tuple[int, str]] = {}
+        self._spare = _SPARE
 
-    def place(self, cells: Iterable[Cell]) -> list[Place]:
-        """The columns of the next row. A cell that spans rows stands in each of them, with its words cut to the length
-        of a label, as they are repeated."""
-        places: list[Place] = []
+    def place(self, cells: Iterable[Cell]) -> list[str]:
+        """The next row, from its cells."""
+        row: list[str] = []
         for cell in cells:
-            self._add_taken(places)
-            while len(places) < min(cell.start, _MAX_START):
-                places.append(Place())
-                self._add_taken(places)
-            below, width = min(cell.rows, _MAX_SPAN) - 1, max(1, min(cell.columns, _MAX_SPAN))
-            for number in range(width):
-                self._taken.pop(len(places), None)
-                if below > 0:
-                    self._taken[len(places)] = below, Place(shortened(cell.words), number == 0)
-                places.append(Place(cell.words, number == 0))
-        last = max(self._taken, default=-1)
-        while len(places) <= last:
-            self._add_taken(places)
-            if len(places) < last:
-                places.append(Place())
-        return places
+            self._continue(row)
+            while len(row) < min(cell.start, _MAX_START):
+                row.append("")
+                self._continue(row)
+            self._put(row, cell)
+        return self._ended(row)
 
-    def _add_taken(self, places: list[Place]) -> None:
-        while cell := self._taken.pop(len(places), None):
-            rows, place = cell
-            if rows > 1:
-                self._taken[len(places)] = rows - 1, place
-            places.append(place)
+    def lay(self, items: Sequence[str | Cell]) -> list[str]:
+        """The next row, from an item for each column: words, or a cell that spans columns or rows (its `start` is not
+        used). Items in places that another cell covers are left out."""
+        if not self._open and Cell not in map(type, items):
+            return [str(item) for item in items]
+        row: list[str] = []
+        for column, item in enumerate(items):
+            self._continue(row)
+            if column >= len(row):
+                self._put(row, item if isinstance(item, Cell) else Cell(item))
+        return self._ended(row)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether cells of the rows so far span the next one."""
+        return bool(self._open)
+
+    def _put(self, row: list[str], cell: Cell) -> None:
+        self._spare += _SPARE_PER_CELL
+        width = max(1, min(cell.columns, self._spare))
+        self._spare -= width
+        label = shortened(cell.words) if cell.rows > 1 else ""
+        for number in range(width):
+            self._open.pop(len(row), None)
+            if cell.rows > 1:
+                self._open[len(row)] = cell.rows - 1, Beside(label) if number else Below(label)
+            row.append(Beside(cell.words) if number else cell.words)
+
+    def _ended(self, row: list[str]) -> list[str]:
+        last = max(self._open, default=-1)
+        while len(row) <= last:
+            self._continue(row)
+            if len(row) < last:
+                row.append("")
+        return row
+
+    def _continue(self, row: list[str]) -> None:
+        """Add the columns of cells above that span the row."""
+        while cell := self._open.pop(len(row), None):
+            rows, words = cell
+            self._spare -= 1
+            if rows > 1 and self._spare > 0:
+                self._open[len(row)] = rows - 1, words
+            row.append(words)

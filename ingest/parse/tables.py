@@ -11,7 +11,7 @@ from operator import itemgetter
 from lxml.etree import Element, _Element, iterwalk
 
 from ingest.parse.rows import is_header, labels_of, line_of
-from ingest.parse.spans import Cell, Columns, Place, header_of, span_of, words_of
+from ingest.parse.spans import Cell, Columns, header_of, num_headers, span_of, words_of
 
 _LAYOUT = ("table", "h1", "h2", "h3", "h4", "h5", "h6", "pre")
 _CELLS = ("td", "th")
@@ -35,7 +35,7 @@ def flatten_tables(tree: _Element) -> None:
 
 
 def _flatten_rows(rows: Iterable[_Element]) -> None:
-    lines: list[tuple[_Element, list[Place], bool]] = []
+    lines: list[tuple[_Element, list[str], bool]] = []
     columns = Columns()
     for row in rows:
         cells = [cell for cell in row if cell.tag in _CELLS]
@@ -47,12 +47,13 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
         else:
             places = columns.place(_cell(cell, _cell_text(cell)) for cell in cells)
             lines.append((row, places, bool(cells) and all(cell.tag == "th" for cell in cells)))
-    if not any(is_head for _, _, is_head in lines) and _is_headed([words_of(row) for _, row, _ in lines[:_LOOKAHEAD]]):
-        lines[0] = (*lines[0][:2], True)
+    if not any(is_head for _, _, is_head in lines):
+        for index in range(_num_headers([places for _, places, _ in lines[:_LOOKAHEAD]])):
+            lines[index] = (*lines[index][:2], True)
     _write(lines)
 
 
-def _write(lines: Iterable[tuple[_Element, list[Place], bool]]) -> None:
+def _write(lines: Iterable[tuple[_Element, list[str], bool]]) -> None:
     """The words of each row as its text, after the labels of the last rows of headers above it."""
     labels: list[str] = []
     for is_head, group in groupby(lines, key=itemgetter(2)):
@@ -82,12 +83,14 @@ def _cell(cell: _Element, words: str) -> Cell:
     return Cell(words, span_of(cell, "rowspan"), span_of(cell, "colspan"))
 
 
-def _is_headed(rows: list[list[str]]) -> bool:
-    """Whether the first row labels the others though nothing marks it: in even tables alone, as layout seldom is."""
+def _num_headers(rows: list[list[str]]) -> int:
+    """Number of rows at the top that label the others though nothing marks them: in even tables alone, as layout seldom
+    is."""
     widths = {len(row) for row in rows}
-    return (
-        len(rows) >= _LEAST_ROWS and len(widths) == 1 and min(widths) >= _LEAST_COLUMNS and is_header(rows[0], rows[1:])
-    )
+    if len(rows) < _LEAST_ROWS or len(widths) > 1 or min(widths) < _LEAST_COLUMNS:
+        return 0
+    number = num_headers(rows)
+    return number if is_header(header_of(rows[:number]), [words_of(row) for row in rows[number:]]) else 0
 
 
 def _cell_text(cell: _Element) -> str:

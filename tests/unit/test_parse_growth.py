@@ -92,6 +92,41 @@ FILES = {
         500,
         lambda n: page("<ol start=2>" + "<li>a" * n + "<summary><button>b</button></summary>" * n),
     ),
+    "rules of styles": (
+        "a.html",
+        200,
+        lambda n: page(
+            f"<style>{'.a{left:0}' * n}{'.b .a{display:block}' * n}{'{' * n}{'/*' * n}*/{'}' * n}</style>"
+            + "<p class='a b'><s>c</s>" * n
+        ),
+    ),
+    "classes": (
+        "a.html",
+        500,
+        lambda n: page(
+            f"<style>{''.join(f'.c{i}' + '{display:none}' for i in range(n))}.c0{':not(a)' * n}{{top:0}}</style>"
+            f"<p class='{' '.join(f'c{i}' for i in range(n))}'>a</p><p>b"
+        ),
+    ),
+    "nested and struck": (
+        "a.html",
+        500,
+        lambda n: page("x<del>a <i style='font-size:0'>b</i>" * 100 + "<s>c</s> d" * n),
+    ),
+    "hidden in hidden": (
+        "a.html",
+        2,
+        lambda n: page("x" + "<b hidden>a" * 100 * n + "<b style='opacity:0'></b>c" * 100 * n),
+    ),
+    "controls": (
+        "a.html",
+        300,
+        lambda n: page(
+            f"<label id=b>{' ' * n}{'<input type=checkbox>' * n}</label>"
+            + "<input type=radio id=a><label for=a>b</label><select><option selected>c</select><input value=d>" * n
+        ),
+    ),
+    "descriptions": ("a.html", 2_000, lambda n: page(f"<img alt='{' ' * n}a{' ' * n}'>" + "<img alt='b c'>" * 20)),
     "one line": ("a.txt", 50_000, lambda n: b"a" + b" " * n + b"b"),
     "underlines": ("a.txt", 200, lambda n: (b"=" * 200 + b"\n") * n + b"a"),
     "marks": ("a.txt", 2_000, lambda n: ("a" + "\u0301\u0323" * n).encode()),

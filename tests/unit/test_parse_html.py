@@ -31,6 +31,7 @@ def test_scripts_styles_navigation_and_hidden_parts_are_dropped() -> None:
     parsed = page(
         "<nav>menu</nav><script>run()</script><style>p{}</style><template>t</template><p hidden>h</p>"
         "<p>seen<span style='color:red; display: none'>not</span></p><div role=navigation>menu</div>"
+        "<datalist><option>choice</datalist>"
     )
     assert parsed.text == "seen"
 
@@ -129,7 +130,14 @@ def test_lists_show_their_nesting_and_preformatted_text_its_lines() -> None:
         ("<ol start=14><li>a<li>b</ol>", ["14. a", "15. b"]),
         ("<ol reversed><li>a<li value=7>b<li>c</ol>", ["3. a", "7. b", "6. c"]),
         ("<ol start=' +2 '><li>a<ol start=5><li>b</ol><li>c</ol>", ["2. a", "5. b", "3. c"]),
-        ("<ol start=-1><li>a<li>b</ol>", ["* a", "* b"]),
+        ("<ol start=-1><li>a<li>b</ol>", ["-1. a", "0. b"]),
+        ("<ol type=a start=26><li>a<li>b<li>c</ol>", ["z. a", "aa. b", "ab. c"]),
+        ("<ol type=I reversed start=10><li>a<li type=i>b<li type=1>c</ol>", ["X. a", "ix. b", "8. c"]),
+        ("<ol type=I start=3999><li>a<li>b</ol>", ["MMMCMXCIX. a", "4000. b"]),
+        ("<ol style='list-style: inside UPPER-latin'><li>a<ol><li>b</ol></ol>", ["A. a", "1. b"]),
+        ("<ul style='list-style-type:lower-roman'><li>a<li>b</ul>", ["i. a", "ii. b"]),
+        ("<style>.c{list-style-type:decimal-leading-zero}</style><ol class=c><li>a</ol>", ["01. a"]),
+        ("<style>.c{list-style-type:disc}</style><ol class=c><li>a</ol><ol type=x><li label=y>b</ol>", ["* a", "1. b"]),
         (f"<ol start=x><li value=²>a<li value={'9' * 5_000}>b</ol>", ["1. a", "2. b"]),
         ("<ol><div><li value=²>a</li></div></ol>", ["1. a"]),
     ],
@@ -219,3 +227,138 @@ def test_storms_of_elements_are_read_in_bounded_time(body: str) -> None:
     started = time.process_time()
     page(body)
     assert time.process_time() - started < 8
+
+
+@pytest.mark.parametrize(
+    ("style", "source"),
+    [
+        ("", "<p hidden>x"),
+        ("", "<p style='DISPLAY : none !important'>x"),
+        ("", "<dialog><p>x</dialog>"),
+        ("", "<p style='visibility:hidden'>x"),
+        ("", "<p style='font-size:0.0px'>x <b>y</b>"),
+        ("", "<p style='opacity: 0'>x"),
+        ("", "<p style='position:absolute; left:-9999px'>x"),
+        ("", "<p style='text-indent:-9999px'>x"),
+        ("", "<p style='position:absolute;overflow:hidden;clip:rect(0, 0, 0, 0)'>x"),
+        ("", "<p style='height:0;overflow:hidden'>x"),
+        (".a{display:none}", "<p class='b a'>x"),
+        ("#m { visibility: hidden }", "<p id=m>x"),
+        ("aside{color:red;display:none}", "<aside>x</aside>"),
+        ("P.a , p.b{display:none}", "<p class=b>x"),
+        ("/* .a{display:block} */ .a{display:none}", "<p class=a>x"),
+        ("p{display:block} .a{display:none} p{display:block}", "<p class=a>x"),
+        ("@media screen{.a{display:none}} @media print{p{display:block}}", "<p class=a>x"),
+        ("nav dt{display:block} .a{display:none}", "<dl><dt class=a>x</dl>"),
+        (".a{display:none} .a::before{display:block}", "<p class=a>x"),
+        ("@import 'b.css'; .a{display:none}", "<table class=a><tr><td>x</table>"),
+    ],
+)
+def test_words_that_the_author_hid_are_left_out_and_counted_and_kept_if_asked_for(style: str, source: str) -> None:
+    body = f"<style>{style}</style><p>seen</p>{source}".encode()
+    parsed = parse("a.html", body)
+    assert parsed.text == "seen" and parsed.left_out.hidden_words >= 1
+    kept = parse("a.html", body, keeps_hidden=True)
+    assert kept.text.startswith("seen\n\nx") and kept.left_out.hidden_words == 0
+
+
+@pytest.mark.parametrize(
+    ("style", "source"),
+    [
+        ("", "<details><summary>more</summary>x</details>"),
+        ("", "<dialog open>x</dialog>"),
+        ("", "<p hidden=until-found>x"),
+        ("", "<p style='opacity:0.5;font-size:0.5em'>x"),
+        ("", "<div style='font-size:0'><p style='font-size:14px'>x</p></div>"),
+        ("", "<div style='visibility:hidden'><p style='visibility:visible'>x</p></div>"),
+        ("", "<div style='height:0;padding-bottom:56%;overflow:hidden'>x</div>"),
+        ("body{opacity:0} html{display:none}", "<p>x"),
+        (".a{display:none} .a{display:block}", "<p class=a>x"),
+        (".a{display:none} #b{display:block}", "<p class=a id=b>x"),
+        (".a{display:none}", "<p class=a style='display:block'>x"),
+        (".a{display:none !important} .a{display:none}", "<p class=a style='display:block !important'>x"),
+        ("@media print{.a{display:none}}", "<p class=a>x"),
+        ("@media (max-width:600px){.a{display:none}}", "<p class=a>x"),
+        (".a{display:none} @media (min-width:600px){.sm\\:block{display:block}}", "<p class='a sm:block'>x"),
+        (".tab{display:none} .tab.open{display:block}", "<p class='tab open'>x"),
+        (".tab{display:none} input:checked ~ .tab{display:block}", "<p class=tab>x"),
+        (".a{opacity:0; transition:opacity 1s}", "<p class=a>x"),
+        (".a{display:none}</style><script>show('.a')</script><style>", "<p class=a>x"),
+        (".b .a, .a:hover, a{display:none}", "<p class=a>x"),
+        ("</style><style media=print>.a{display:none}", "<p class=a>x"),
+        (".a{display:none", "<p class=a>x"),
+    ],
+)
+def test_words_that_are_shown_or_that_a_click_shows_are_kept(style: str, source: str) -> None:
+    parsed = parse("a.html", f"<style>{style}</style><body>{source}".encode())
+    assert parsed.text.endswith("x") and parsed.left_out.hidden_words == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<label><input type=checkbox checked> Nuts</label><label><input type=checkbox> Milk</label>", "[x] Nuts [ ] Milk"),
+        ("<label>Yes <input type=radio></label> <label>No <input type=radio checked></label>", "[ ] Yes [x] No"),
+        ("<input id=a type=CHECKBOX checked hidden><label for=a>Nuts</label>", "[x] Nuts"),
+        ("<label for=a>Nuts</label><input id=a type=checkbox checked style='opacity:0'>", "[x] Nuts"),
+        ("<ul><li><input type=checkbox checked disabled> Sweep</ul>", "* [x] Sweep"),
+        ("<table><tr><td>Nuts<td><input type=checkbox checked></table>", "Nuts | [x]"),
+        ("<div role=checkbox aria-checked=true>Nuts</div><div role=radio aria-checked=false>Milk</div>", "[x] Nuts\n[ ] Milk"),
+        ("x<input type=checkbox role=button><pre><input type=checkbox>y</pre>", "x\ny"),
+        ("<label>Name</label><input value=Ines><input type=hidden value=t><input type=submit value=Go>", "Name Ines"),
+        ("Land: <select><option>Chile<option selected>Norge<option selected>Sverige</select>.", "Land: Norge Sverige ."),
+        ("Land: <select><option>Chile</select>", "Land:"),
+        ("Note: <textarea>after\nten</textarea>", "Note: after ten"),
+        ("Born: <input type=date value=1990-05-17> <input type=password value=secret>", "Born: 1990-05-17"),
+    ],
+)  # fmt: skip
+def test_ticks_and_values_of_a_form_stand_beside_their_labels(source: str, text: str) -> None:
+    assert page(f"<form>{source}</form>").text == text
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("320<span style='vertical-align:super'>1</span> seats", "320^1 seats"),
+        ("320<i class=note>1</i>, 1010<i class=base>2</i>", "320^1, 1010_2"),
+        ("a<span class=note>1</span> <td class=note>2", "a1\n2"),
+    ],
+)
+def test_numbers_that_a_style_raises_do_not_merge_with_those_before_them(source: str, text: str) -> None:
+    assert page(source, "<style>.note{vertical-align:super}.base{vertical-align:sub}</style>").text == text
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("is <del>300 <b>euro</b></del> 450 <ins>euro</ins>", "is ~~300 euro~~ 450 euro"),
+        ("a<s> b </s>c <strike>d</strike><s></s>", "a ~~b~~ c ~~d~~"),
+        ("<del><p>a</p><ul><li>b<li>c</ul></del>d", "~~a~~\n\n  * ~~b~~\n  * ~~c~~\nd"),
+        ("<p class=repealed>Dogs <i>on</i> a lead.</p>", "~~Dogs on a lead.~~"),
+        ("<span style='text-decoration-line: underline line-through'>x</span>", "~~x~~"),
+        ("<table><tr class=repealed><td>a<td>b<tr><td>c<td>d</table>", "~~a~~ | ~~b~~\nc | d"),
+        ("10<s><sup>6</sup></s> <s>a</s><s>b</s>", "10~~^6 ab~~"),
+    ],
+)
+def test_struck_words_are_marked_line_by_line(source: str, text: str) -> None:
+    assert page(source, "<style>.repealed{text-decoration:line-through red}</style>").text == text
+
+
+def test_a_struck_heading_and_its_section_are_marked() -> None:
+    assert page("<h2><s>Dogs</s></h2><p>x").sections[0].title == "~~Dogs~~"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<p>Before<p><img alt='The weir,\nseen from the road'><p>After", "Before\n\n[Picture: The weir, seen from the road]\n\nAfter"),
+        ("Press <img alt='the gear'> twice", "Press [Picture: the gear] twice"),
+        ("x<img alt=''><img><img alt='IMG_2041.JPG'><img alt='image 3'><img alt=20240131_103>", "x"),
+        ("x<img alt='A weir' aria-hidden=true><img alt='A gate' style='display:none'>", "x"),
+        ("x<a href=b><img alt=Next></a><a href=b.jpg><img alt=Duck></a>", "x[Picture: Duck]"),
+        ("<a href=b><img alt='Half price until Sunday'></a>", "[Picture: Half price until Sunday]"),
+        ("<img alt='A gate. Description automatically generated with low confidence'>", "[Picture: A gate.]"),
+    ],
+)  # fmt: skip
+def test_the_description_of_a_picture_stands_in_its_place(source: str, text: str) -> None:
+    assert page(source).text == text

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ingest.parse.delimited import read_delimited
+from ingest.parse.delimited import read_delimited, read_tabs
 from ingest.parse.docx import read_docx
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
@@ -37,6 +37,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.HTML: read_html,
     Format.DOCX: read_docx,
     Format.CSV: read_delimited,
+    Format.TSV: read_tabs,
     Format.XLSX: read_workbook,
     Format.PPTX: read_slides,
     Format.ODT: read_opendocument,

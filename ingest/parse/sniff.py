@@ -21,6 +21,7 @@ class Format(Enum):
     PDF = "application/pdf"
     DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     CSV = "text/csv"
+    TSV = "text/tab-separated-values"
     XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     ODT = "application/vnd.oasis.opendocument.text"
@@ -51,8 +52,8 @@ _BY_SUFFIX = {
     ".htm": Format.HTML,
     ".xhtml": Format.HTML,
     ".csv": Format.CSV,
-    ".tsv": Format.CSV,
-    ".tab": Format.CSV,
+    ".tsv": Format.TSV,
+    ".tab": Format.TSV,
     ".json": Format.JSON,
     ".jsonl": Format.JSON,
     ".ndjson": Format.JSON,

@@ -11,6 +11,7 @@ from ingest.parse.html import read_html
 from ingest.parse.image import read_image
 from ingest.parse.json import read_json
 from ingest.parse.mail import read_eml
+from ingest.parse.mailbox import read_mailbox
 from ingest.parse.markdown import read_markdown
 from ingest.parse.markup import read_org, read_rst
 from ingest.parse.msg import read_msg
@@ -51,6 +52,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.RST: read_rst,
     Format.ORG: read_org,
     Format.EML: read_eml,
+    Format.MBOX: read_mailbox,
     Format.MSG: read_msg,
 }
 _OCR_READERS: dict[Format, Callable[[bytes, str, OCR, Omissions], Parsed]] = {

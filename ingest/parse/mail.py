@@ -19,6 +19,7 @@ from ingest.parse.calendar import Event, events_of
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
+from ingest.parse.flowed import unflow
 from ingest.parse.html import declared_encoding, parse_source
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
@@ -71,7 +72,7 @@ def read_eml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """
     try:
         message = message_from_bytes(body)
-        mail = Mail(_header(message, "Subject"), {name: _header(message, name) for name in _HEADERS})
+        mail = Mail(header_of(message, "Subject"), {name: header_of(message, name) for name in _HEADERS})
         mail.keeps_hidden = omissions.keeps_hidden
         _collect(message, mail, depth=0)
     except RecursionError:
@@ -144,7 +145,7 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
             inside = [child for child in inside if child is inside[0] or _is_file(child)]
         case "message/rfc822":
             for message in inside:
-                _attach(mail, file_name(_header(message, "Subject")), written(message))
+                _attach(mail, file_name(header_of(message, "Subject")), written(message))
             return
     for child in inside:
         _collect(child, mail, depth + 1)
@@ -197,9 +198,16 @@ def _add(part: Message, mail: Mail) -> None:
     if kind in ("text/plain", "text/html") and not name and is_shown:
         is_html = kind == "text/html"
         charset = part.get_content_charset() or (declared_encoding(body) if is_html else None)
-        mail.bodies.append(Body(decode(body, charset), is_html, Omissions(keeps_hidden=mail.keeps_hidden)))
+        text = decode(body, charset)
+        if not is_html and _parameter(part, "format") == "flowed":
+            text = unflow(text, deletes_spaces=_parameter(part, "delsp") == "yes")
+        mail.bodies.append(Body(text, is_html, Omissions(keeps_hidden=mail.keeps_hidden)))
     else:
         _attach(mail, name, body)
+
+
+def _parameter(part: Message, name: str) -> str:
+    return str(part.get_param(name, "")).strip().lower()
 
 
 def _events(part: Message, body: bytes) -> list[Event]:
@@ -214,7 +222,8 @@ def _attach(mail: Mail, name: str, body: bytes) -> None:
     mail.attachments.append((name, body))
 
 
-def _header(message: Message, name: str) -> str:
+def header_of(message: Message, name: str) -> str:
+    """The words of a header, however they are encoded; empty if there is none."""
     return _decoded(_raw(message, name))
 
 

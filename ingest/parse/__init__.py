@@ -15,6 +15,7 @@ from ingest.parse.mailbox import read_mailbox
 from ingest.parse.markdown import read_markdown
 from ingest.parse.markup import read_org, read_rst
 from ingest.parse.msg import read_msg
+from ingest.parse.noise import noise_in
 from ingest.parse.notebook import read_notebook
 from ingest.parse.omissions import Omissions
 from ingest.parse.opendocument import read_opendocument
@@ -88,7 +89,10 @@ def _read(name: str, body: bytes, ocr: OCR, omissions: Omissions) -> Parsed:
     else:
         parsed = _READERS[format_](body, _fallback_title(name), omissions)
     if not any(map(str.isalnum, parsed.text)):
-        raise Rejected("it contains no text")
+        has_encoded = omissions.left_out.encoded_chars
+        raise Rejected("it contains no text but files written as base64" if has_encoded else "it contains no text")
+    if reason := noise_in(parsed.text):
+        raise Rejected(reason)
     if len(parsed.text) > MAX_TEXT_CHARS:
         raise TooLarge(f"it holds {len(parsed.text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
     if len(parsed.sections) > MAX_SECTIONS:

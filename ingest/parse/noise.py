@@ -20,7 +20,7 @@ def noise_in(text: str) -> str:
         return ""
     if len(_UNREADABLE.findall(visible)) > len(visible) * _MOST_UNREADABLE:
         return "most of its characters cannot be read: save it again with its fonts, or as UTF-8"
-    if sum(map(str.isalnum, visible)) < len(visible) * _LEAST_ALPHANUMERIC:
+    if sum(c.isalnum() or c > "\x7f" for c in visible) < len(visible) * _LEAST_ALPHANUMERIC:  # emoji are words, too
         return "it holds signs and almost no words"
     if len(visible) >= _LEAST_ENCODED and visible.isascii() and _bits(visible) > _MOST_BITS:
         num_in_words = sum(map(len, _WORD.findall(visible)))

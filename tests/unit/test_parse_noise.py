@@ -44,7 +44,7 @@ TEXTS = {
     "tune": "|:GABc dedB|dedB dedB|c2ec B2dB|A2FA AFDF:|\n" * 20,
     "a drawing with words": "+------+\n| Pump |--->\n+------+\n" * 20,
     "icons of a font": "\ue012 Phone 12 34 56\n" * 30,
-    "emoji": "😀😀 ok 👍\n" * 40,
+    "emoji": "ok\n" + "😀😀 👍\n" * 400,
 }
 
 

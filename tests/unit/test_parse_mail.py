@@ -476,3 +476,11 @@ def test_a_message_whose_code_page_is_in_doubt_is_refused_and_accents_are_read()
         "__substg1.0_1000001E": "Größe des Wehrs".encode("cp1252").ljust(4_096),
     }
     assert parse("a.msg", ole(accents)).text == "Größe des Wehrs"
+
+
+def test_what_a_page_in_a_mail_hides_is_left_out_and_counted_once():
+    message = mail("plain words")
+    message.add_alternative("<p>rich words</p><p hidden>three hidden words</p>", subtype="html")
+    parsed = parse("a.eml", message.as_bytes())
+    assert (parsed.text, parsed.left_out.hidden_words) == (HEAD + "rich words", 3)
+    assert parse("a.eml", message.as_bytes(), keeps_hidden=True).text == HEAD + "rich words\n\nthree hidden words"

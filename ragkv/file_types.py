@@ -16,7 +16,7 @@ _KINDS = {
     "Office": (".docx", ".xlsx", ".xlsm", ".pptx", ".rtf"),
     "OpenDocument": (".odt", ".ods", ".odp"),
     "EPUB": (".epub",),
-    "mail": (".eml", ".msg", ".mht", ".mhtml"),
+    "mail": (".eml", ".mbox", ".msg", ".mht", ".mhtml"),
     "HTML": (".html", ".htm", ".xhtml"),
     "XML": (".xml", ".nxml", ".rss", ".atom", ".dita"),
     "JSON": (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"),

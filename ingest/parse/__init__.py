@@ -4,16 +4,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from ingest.parse.delimited import read_delimited
+from ingest.parse.delimited import read_delimited, read_tabs
 from ingest.parse.docx import read_docx
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
 from ingest.parse.image import read_image
 from ingest.parse.json import read_json
 from ingest.parse.mail import read_eml
+from ingest.parse.mailbox import read_mailbox
 from ingest.parse.markdown import read_markdown
 from ingest.parse.markup import read_org, read_rst
 from ingest.parse.msg import read_msg
+from ingest.parse.noise import noise_in
 from ingest.parse.notebook import read_notebook
 from ingest.parse.omissions import Omissions
 from ingest.parse.opendocument import read_opendocument
@@ -37,6 +39,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.HTML: read_html,
     Format.DOCX: read_docx,
     Format.CSV: read_delimited,
+    Format.TSV: read_tabs,
     Format.XLSX: read_workbook,
     Format.PPTX: read_slides,
     Format.ODT: read_opendocument,
@@ -50,6 +53,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.RST: read_rst,
     Format.ORG: read_org,
     Format.EML: read_eml,
+    Format.MBOX: read_mailbox,
     Format.MSG: read_msg,
 }
 _OCR_READERS: dict[Format, Callable[[bytes, str, OCR, Omissions], Parsed]] = {
@@ -85,7 +89,10 @@ def _read(name: str, body: bytes, ocr: OCR, omissions: Omissions) -> Parsed:
     else:
         parsed = _READERS[format_](body, _fallback_title(name), omissions)
     if not any(map(str.isalnum, parsed.text)):
-        raise Rejected("it contains no text")
+        has_encoded = omissions.left_out.encoded_chars
+        raise Rejected("it contains no text but files written as base64" if has_encoded else "it contains no text")
+    if reason := noise_in(parsed.text):
+        raise Rejected(reason)
     if len(parsed.text) > MAX_TEXT_CHARS:
         raise TooLarge(f"it holds {len(parsed.text):,} characters, the limit is {MAX_TEXT_CHARS:,}: split it")
     if len(parsed.sections) > MAX_SECTIONS:

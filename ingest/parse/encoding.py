@@ -15,6 +15,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_WESTERN = "cp1252"
 _SAVE_AS_UTF8 = "open it in an editor and save it as UTF-8"
 # Python's own codecs, which no page uses: they take quadratic time or transform text.
 _NOT_FOR_PAGES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
@@ -94,31 +95,27 @@ def _damaged_utf8(body: bytes) -> str | None:
     return text if broken * 10 <= wide or (broken == 1 and wide) else None
 
 
-def _guessed(body: bytes) -> str:
-    """Decode by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents do, else by
-    script.
+def guessed_encoding(body: bytes) -> str:
+    """The encoding of a text by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents
+    do, else by script. Raises Rejected in doubt.
 
     A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of
     letters.
     """
     num_wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
     is_western = num_wide * 5 <= len(body)
-    if is_western and not has_wide_words(body):
-        return _western(body)
-    if encoding := guess_encoding(body):
-        try:
-            return body.decode(encoding)
-        except UnicodeDecodeError:
-            raise Rejected(
-                f"its text starts in {encoding} but does not continue in that encoding: {_SAVE_AS_UTF8}"
-            ) from None
-    if is_western:
-        return _western(body)
-    raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
+    encoding = None if is_western and not has_wide_words(body) else guess_encoding(body)
+    if encoding is None and not is_western:
+        raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
+    return encoding or _WESTERN
 
 
-def _western(body: bytes) -> str:
+def _guessed(body: bytes) -> str:
+    encoding = guessed_encoding(body)
     try:
-        return body.decode("cp1252")
+        return body.decode(encoding)
     except UnicodeDecodeError:
-        raise Rejected(f"it is neither UTF-8 nor Windows-1252 text: {_SAVE_AS_UTF8}") from None
+        reason = f"its text starts in {encoding} but does not continue in that encoding"
+        if encoding == _WESTERN:
+            reason = "it is neither UTF-8 nor Windows-1252 text"
+        raise Rejected(f"{reason}: {_SAVE_AS_UTF8}") from None

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Iterator
 
 from ingest.parse.composer import Composer
+from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
@@ -29,13 +30,13 @@ def read_json(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     composer = Composer()
     if isinstance(value, dict):
         scalars = {key: inner for key, inner in value.items() if not isinstance(inner, dict | list)}
-        composer.block("\n".join(_lines(scalars, "", _MAX_DEPTH)))
+        composer.block("\n".join(_lines(scalars, "", omissions)))
         for key, inner in value.items():
             if key not in scalars:
-                composer.block("\n".join(_lines(inner, key, _MAX_DEPTH)))
+                composer.block("\n".join(_lines(inner, key, omissions)))
     else:
         for inner in value if isinstance(value, list) else [value]:
-            composer.block("\n".join(_lines(inner, "", _MAX_DEPTH)))
+            composer.block("\n".join(_lines(inner, "", omissions)))
     return composer.parsed(fallback_title, Format.JSON)
 
 
@@ -57,7 +58,7 @@ def _value(text: str) -> object:
         raise Rejected(_TOO_DEEP) from None
 
 
-def _lines(value: object, path: str, depth: int) -> Iterator[str]:
+def _lines(value: object, path: str, omissions: Omissions, depth: int = _MAX_DEPTH) -> Iterator[str]:
     if not depth:
         raise Rejected(_TOO_DEEP)
     if len(path) > _MAX_PATH_CHARS:
@@ -65,24 +66,24 @@ def _lines(value: object, path: str, depth: int) -> Iterator[str]:
     match value:
         case dict():
             for key, inner in value.items():
-                yield from _lines(inner, f"{path}.{key}" if path else key, depth - 1)
+                yield from _lines(inner, f"{path}.{key}" if path else key, omissions, depth - 1)
         case list() if any(isinstance(inner, dict | list) for inner in value):
             for number, inner in enumerate(value):
-                yield from _lines(inner, f"{path}[{number}]", depth - 1)
+                yield from _lines(inner, f"{path}[{number}]", omissions, depth - 1)
         case list():
-            yield from _line(path, ", ".join(filter(None, map(_words, value))))
+            yield from _line(path, ", ".join(filter(None, (_words(inner, omissions) for inner in value))))
         case _:
-            yield from _line(path, _words(value))
+            yield from _line(path, _words(value, omissions))
 
 
 def _line(path: str, words: str) -> Iterable[str]:
     return [f"{path}: {words}" if path else words] if words else []
 
 
-def _words(value: object) -> str:
+def _words(value: object, omissions: Omissions) -> str:
     match value:
         case None:
             return ""
         case bool():
             return str(value).lower()
-    return str(value)
+    return without_encoded(str(value), omissions)

@@ -17,7 +17,9 @@ from functools import cached_property
 
 from ingest.parse.calendar import Event, events_of
 from ingest.parse.composer import Composer
+from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
+from ingest.parse.flowed import unflow
 from ingest.parse.html import declared_encoding, parse_source
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
@@ -40,10 +42,13 @@ class Body:
 
     source: str
     is_html: bool
+    omissions: Omissions = field(default_factory=Omissions)
 
     @cached_property
     def text(self) -> str:
-        return parse_source(self.source, "", Format.HTML, Omissions()).text if self.is_html else self.source
+        if self.is_html:
+            return parse_source(self.source, "", Format.HTML, self.omissions).text
+        return without_encoded(self.source, self.omissions)
 
 
 @dataclass
@@ -55,6 +60,7 @@ class Mail:
     bodies: list[Body] = field(default_factory=list)
     attachments: list[tuple[str, bytes]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    keeps_hidden: bool = False
 
 
 def read_eml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -66,13 +72,14 @@ def read_eml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """
     try:
         message = message_from_bytes(body)
-        mail = Mail(_header(message, "Subject"), {name: _header(message, name) for name in _HEADERS})
+        mail = Mail(header_of(message, "Subject"), {name: header_of(message, name) for name in _HEADERS})
+        mail.keeps_hidden = omissions.keeps_hidden
         _collect(message, mail, depth=0)
     except RecursionError:
         raise Rejected(_NESTED) from None
     except (MessageError, ValueError, LookupError, TypeError):  # all but the first: what is attached cannot be written
         raise Rejected("the message is damaged and cannot be read: save it again") from None
-    return compose(mail, fallback_title, Format.EML)
+    return compose(mail, fallback_title, Format.EML, omissions)
 
 
 def as_eml(mail: Mail) -> MIMEMultipart:
@@ -103,13 +110,14 @@ def written(message: Message) -> bytes:
     return file.getvalue()
 
 
-def compose(mail: Mail, fallback_title: str, format_: Format) -> Parsed:
+def compose(mail: Mail, fallback_title: str, format_: Format, omissions: Omissions) -> Parsed:
     composer = Composer()
     composer.heading(mail.subject, level=1)
     lines = {name: " ".join(words.split()) for name, words in mail.headers.items()}
     composer.block("\n".join(f"{name}: {line}" for name, line in lines.items() if line))
     for body in mail.bodies:
         composer.block(body.text)
+        omissions.include(body.omissions.left_out)
     said = " ".join(word for body in mail.bodies for word in body.text.split()) if mail.events else ""
     for number, event in enumerate(mail.events):
         composer.block(event.lines)
@@ -137,7 +145,7 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
             inside = [child for child in inside if child is inside[0] or _is_file(child)]
         case "message/rfc822":
             for message in inside:
-                _attach(mail, file_name(_header(message, "Subject")), written(message))
+                _attach(mail, file_name(header_of(message, "Subject")), written(message))
             return
     for child in inside:
         _collect(child, mail, depth + 1)
@@ -154,7 +162,7 @@ def _is_file(part: Message) -> bool:
 def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
     """Add the last of alternative parts that has words, or the last of all; of the others, events and what is attached
     within them. Raises Rejected for one that cannot be read if none has words."""
-    read = [Mail("", {}) for _ in parts]
+    read = [Mail("", {}, keeps_hidden=mail.keeps_hidden) for _ in parts]
     best: Mail | None = None
     refusals: list[Rejected] = []
     for part, alternative in zip(reversed(parts), reversed(read), strict=True):
@@ -190,9 +198,16 @@ def _add(part: Message, mail: Mail) -> None:
     if kind in ("text/plain", "text/html") and not name and is_shown:
         is_html = kind == "text/html"
         charset = part.get_content_charset() or (declared_encoding(body) if is_html else None)
-        mail.bodies.append(Body(decode(body, charset), is_html))
+        text = decode(body, charset)
+        if not is_html and _parameter(part, "format") == "flowed":
+            text = unflow(text, deletes_spaces=_parameter(part, "delsp") == "yes")
+        mail.bodies.append(Body(text, is_html, Omissions(keeps_hidden=mail.keeps_hidden)))
     else:
         _attach(mail, name, body)
+
+
+def _parameter(part: Message, name: str) -> str:
+    return str(part.get_param(name, "")).strip().lower()
 
 
 def _events(part: Message, body: bytes) -> list[Event]:
@@ -207,7 +222,8 @@ def _attach(mail: Mail, name: str, body: bytes) -> None:
     mail.attachments.append((name, body))
 
 
-def _header(message: Message, name: str) -> str:
+def header_of(message: Message, name: str) -> str:
+    """The words of a header, however they are encoded; empty if there is none."""
     return _decoded(_raw(message, name))
 
 

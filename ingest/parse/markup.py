@@ -1,12 +1,16 @@
-"""Parsers for reStructuredText and Org: the text is the source itself, headings become sections."""
+"""Parsers for reStructuredText and Org: the text is the source itself but for its tables,
+headings become sections."""
 
 import re
+from collections.abc import Sequence
 
-from ingest.parse.encoding import decode
+from ingest.parse.aligned import read_simple
+from ingest.parse.encoded import read_source
+from ingest.parse.grids import read_grid
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
-from ragkv.text import scrub, tidy
+from ingest.parse.text_tables import Reader, blocks_of, read_org_table, with_blocks
 
 _UNDERLINED = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
 _ROLE = re.compile(r":[a-z:+-]+:(?=`)|[`*]+|\\")
@@ -19,7 +23,7 @@ _MAX_LEVEL = 100
 def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Lines that are underlined in full are headings; a style of underline ranks as it is first used, as does the same
     with a line above."""
-    text = tidy(scrub(decode(body)))
+    text = read_source(body, omissions)
     sections: list[Section] = []
     ranks: dict[tuple[str, bool], int] = {}
     for match in _UNDERLINED.finditer(text):
@@ -32,21 +36,24 @@ def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
         has_overline = above >= earliest and text[above : match.start()] == f"{line}\n"
         level = ranks.setdefault((mark, has_overline), len(ranks) + 1)
         sections.append(Section(above if has_overline else match.start(), match.end(), words, level))
-    return _parsed(text, tuple(sections), None, fallback_title, Format.RST)
+    return _parsed(text, sections, (read_grid, read_simple), "", fallback_title, Format.RST)
 
 
 def read_org(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Lines that begin with stars are headings, without their keywords, priorities and tags."""
-    text = tidy(scrub(decode(body)))
+    text = read_source(body, omissions)
     headings = ((match, one_line(_ORG_TAGS.sub("", match[2]))) for match in _ORG_HEADING.finditer(text))
-    sections = tuple(
+    sections = [
         Section(match.start(), match.end(), title, min(len(match[1]), _MAX_LEVEL)) for match, title in headings if title
-    )
-    return _parsed(text, sections, _ORG_TITLE.search(text), fallback_title, Format.ORG)
+    ]
+    named = _ORG_TITLE.search(text)
+    tables = (read_grid, read_org_table)
+    return _parsed(text, sections, tables, one_line(named[1]) if named else "", fallback_title, Format.ORG)
 
 
 def _parsed(
-    text: str, sections: tuple[Section, ...], named: re.Match[str] | None, fallback_title: str, format_: Format
+    source: str, headings: Sequence[Section], tables: Sequence[Reader], named: str, fallback_title: str, format_: Format
 ) -> Parsed:
-    title = (one_line(named[1]) if named else "") or leading_title(sections) or fallback_title
+    text, sections = with_blocks(source, list(blocks_of(source.split("\n"), tables)), headings)
+    title = named or leading_title(sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)

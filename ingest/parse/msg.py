@@ -1,15 +1,20 @@
 """Parser for messages that Outlook saves (MSG): properties in the streams of an OLE file ([MS-OXMSG])."""
 
+import codecs
 import io
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from itertools import islice
 
 from olefile import OleFileIO
 
 from ingest.parse.compressed_rtf import decompress_rtf
-from ingest.parse.encoding import code_page, decode
+from ingest.parse.encoding import code_page, decode, guessed_encoding
+from ingest.parse.guess import guess_encoding, has_wide_words
+from ingest.parse.html import declared_encoding
 from ingest.parse.mail import Body, Mail, as_eml, compose, file_name, written
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
@@ -26,6 +31,7 @@ _UNICODE, _CODE_PAGE, _BINARY = "001F", "001E", "0102"
 _MESSAGE = f"__substg1.0_{_DATA}000D"
 _HEADER_BYTES, _INNER_HEADER_BYTES, _ENTRY_BYTES = 32, 24, 16
 _MAX_DEPTH = 5
+_WESTERN = "cp1252"
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
 
 
@@ -33,23 +39,27 @@ def read_msg(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """The same as of a message that is sent. Messages attached to it are attachments as EML, which files can be."""
     try:
         with OleFileIO(io.BytesIO(body)) as file:
-            mail = _mail(_Properties(_Streams(file, len(body))), depth=0)
+            mail = _mail(_Properties(_Streams(file, len(body))), 0, omissions)
     except (OSError, ValueError, IndexError, struct.error, TypeError, RecursionError):
         raise Rejected("the message is damaged and cannot be read: save it again") from None
-    return compose(mail, fallback_title, Format.MSG)
+    return compose(mail, fallback_title, Format.MSG, omissions)
 
 
 class _Streams:
-    """The streams of a file, of which no more is read than the file is long: hostile ones share their sectors."""
+    """The streams of a file, each of which is read once, and no more than the file is long: hostile ones share their
+    sectors."""
 
     def __init__(self, file: OleFileIO, num_bytes: int) -> None:
         self.storages = [tuple(path) for path in file.listdir(streams=False, storages=True)]
         self._file = file
         self._left = num_bytes
+        self._read: dict[str, bytes] = {}
 
     def read(self, path: str) -> bytes:
         """Nothing for a stream that is not there."""
-        stream = self._file.openstream(path).read() if self._file.exists(path) else b""
+        if path in self._read:
+            return self._read[path]
+        stream = self._read[path] = self._file.openstream(path).read() if self._file.exists(path) else b""
         self._left -= len(stream)
         if self._left < 0:
             raise ValueError("streams share their sectors")
@@ -57,12 +67,12 @@ class _Streams:
 
 
 class _Properties:
-    """Properties of a message, or of its part in `folder`. `encoding`: of text that names no code page."""
+    """Properties of a message, or of its part in `folder`. `encoding`: of 8-bit text, which other messages find."""
 
-    def __init__(self, streams: _Streams, folder: tuple[str, ...] = (), encoding: str = "cp1252") -> None:
+    def __init__(self, streams: _Streams, folder: tuple[str, ...] = (), encoding: str | None = None) -> None:
         self._streams = streams
         self._folder = folder
-        self._default = encoding
+        self._known_encoding = encoding
 
     def binary(self, number: str, kind: str = _BINARY) -> bytes:
         return self._stream(f"__substg1.0_{number}{kind}")
@@ -70,24 +80,25 @@ class _Properties:
     def text(self, number: str) -> str:
         if wide := self.binary(number, _UNICODE):
             return wide.decode("utf-16-le", "replace")
-        return decode(self.binary(number, _CODE_PAGE), self._encoding(_TEXT_CODE_PAGE))
+        narrow = self.binary(number, _CODE_PAGE)
+        return decode(narrow, None if narrow.isascii() else self._encoding)
 
-    def words(self) -> Body:
+    def words(self, omissions: Omissions) -> Body:
         """Its text, HTML before plain text. RTF is read where it is all there is."""
-        if html := decode(self.binary(_HTML), self._encoding(_HTML_CODE_PAGE)) or self.text(_HTML):
-            return Body(html, is_html=True)
+        html = self.binary(_HTML)
+        if source := decode(html, self._html_encoding(html)) or self.text(_HTML):
+            return Body(source, is_html=True, omissions=omissions)
         if (text := self.text(_TEXT)).strip() or not (rtf := self.binary(_RTF)):
-            return Body(text, is_html=False)
-        return Body(read_rtf(decompress_rtf(rtf), "", Omissions()).text, is_html=False)
+            return Body(text, is_html=False, omissions=omissions)
+        return Body(read_rtf(decompress_rtf(rtf), "", omissions).text, is_html=False, omissions=omissions)
 
     def sent(self) -> str:
         (ticks,) = struct.unpack("<Q", self._fixed.get(_SENT, bytes(8)))
         return (_EPOCH + timedelta(microseconds=ticks // 10)).strftime("%Y-%m-%d %H:%M UTC") if ticks else ""
 
     def attachments(self) -> Iterator["_Properties"]:
-        for *outer, folder in self._streams.storages:
-            if folder.startswith("__attach_version1.0_") and tuple(outer) == self._folder:
-                yield _Properties(self._streams, (*outer, folder), self._encoding(_TEXT_CODE_PAGE))
+        for folder in self._attachment_folders():
+            yield _Properties(self._streams, folder, self._encoding)
 
     def message(self) -> "_Properties | None":
         """The message that an attachment is; None if it is a file."""
@@ -102,15 +113,56 @@ class _Properties:
         places = range(header_bytes, len(listed) - _ENTRY_BYTES + 1, _ENTRY_BYTES)
         return {listed[place : place + 4]: listed[place + 8 : place + 16] for place in places}
 
-    def _encoding(self, property_: bytes) -> str:
-        number = int.from_bytes(self._fixed.get(property_, b"")[:4], "little")
-        return code_page(number) if number else self._default
+    @cached_property
+    def _encoding(self) -> str:
+        """The encoding of 8-bit text: as the message says, else that of all of it together, as of a text file."""
+        if self._known_encoding:
+            return self._known_encoding
+        narrow = self._narrow_texts()
+        named = self._code_page(_TEXT_CODE_PAGE) or self._code_page(_HTML_CODE_PAGE)
+        if named == _WESTERN and has_wide_words(narrow):
+            return guess_encoding(narrow) or named
+        return named or guessed_encoding(narrow)
+
+    def _narrow_texts(self) -> bytes:
+        """All words of the message that are not in Unicode, with the names of its files."""
+        names = [
+            self._streams.read("/".join((*folder, f"__substg1.0_{number}{_CODE_PAGE}")))
+            for folder in islice(self._attachment_folders(), MAX_ATTACHMENTS)
+            for number in _FILE_NAMES
+        ]
+        words = (self.binary(number, _CODE_PAGE) for number in (_SUBJECT, _TEXT, _HTML, _SENDER, _TO, _CC))
+        return b"\n".join(part for part in (*words, self.binary(_HTML), *names) if not _is_utf8(part))
+
+    def _html_encoding(self, html: bytes) -> str | None:
+        if html.isascii():
+            return None
+        return self._code_page(_HTML_CODE_PAGE) or declared_encoding(html) or self._encoding
+
+    def _code_page(self, property_: bytes) -> str | None:
+        """The encoding that a property names; none for one that Python does not know, such as UTF-16's number."""
+        with suppress(LookupError):
+            return codecs.lookup(code_page(int.from_bytes(self._fixed.get(property_, b"")[:4], "little"))).name
+        return None
+
+    def _attachment_folders(self) -> Iterator[tuple[str, ...]]:
+        for folder in self._streams.storages:
+            if folder[-1].startswith("__attach_version1.0_") and folder[:-1] == self._folder:
+                yield folder
 
     def _stream(self, name: str) -> bytes:
         return self._streams.read("/".join((*self._folder, name)))
 
 
-def _mail(message: _Properties, depth: int) -> Mail:
+def _is_utf8(body: bytes) -> bool:
+    try:
+        body.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _mail(message: _Properties, depth: int, omissions: Omissions) -> Mail:
     if depth > _MAX_DEPTH:
         raise Rejected("messages are nested too deeply in it: save the innermost one and upload that")
     sender, address = message.text(_SENDER), message.text(_ADDRESS)
@@ -121,13 +173,13 @@ def _mail(message: _Properties, depth: int) -> Mail:
         "Date": message.sent(),
     }
     mail = Mail(message.text(_SUBJECT), headers)
-    mail.bodies.append(message.words())
+    mail.bodies.append(message.words(Omissions(keeps_hidden=omissions.keeps_hidden)))
     for number, attachment in enumerate(message.attachments()):
         if number == MAX_ATTACHMENTS:
             raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
         name = next(filter(None, map(attachment.text, _FILE_NAMES)), "")
         if inner := attachment.message():
-            inside = _mail(inner, depth + 1)
+            inside = _mail(inner, depth + 1, omissions)
             mail.attachments.append((file_name(inside.subject or name), written(as_eml(inside))))
         else:
             mail.attachments.append((name, attachment.binary(_DATA)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from ingest.parse.encoding import decode
+from ingest.parse.html import parse_source
 from ingest.parse.markdown import read_markdown
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
@@ -47,20 +48,26 @@ def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Par
     except (msgspec.DecodeError, RecursionError):
         raise Rejected("the notebook is damaged and cannot be read: open it in Jupyter and save it again") from None
     cells = [*notebook.cells, *(cell for sheet in notebook.worksheets for cell in sheet.cells)]
-    source = "\n\n".join(block for cell in cells for block in _blocks(cell))
+    source = "\n\n".join(block for cell in cells for block in _blocks(cell, omissions))
     return replace(
         read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value
     )
 
 
-def _blocks(cell: _Cell) -> Iterator[str]:
+def _blocks(cell: _Cell, omissions: Omissions) -> Iterator[str]:
     source = _joined(cell.source) or _joined(cell.input)
     yield source if cell.cell_type != "code" else _fenced(source)
     for output in cell.outputs:
-        plain = output.data.get("text/plain", "")
-        words = _joined(plain if isinstance(plain, str) else list(map(str, plain)) if isinstance(plain, list) else "")
+        html, words = (_lines(output.data.get(kind)) for kind in ("text/html", "text/plain"))
+        if "<table" in html:
+            words = parse_source(html, "", Format.HTML, omissions).text
         error = f"{output.ename}: {output.evalue}" if output.ename else ""
         yield _fenced(_joined(output.text) or words or error)
+
+
+def _lines(value: object) -> str:
+    """A result in one of its forms."""
+    return value if isinstance(value, str) else "".join(map(str, value)) if isinstance(value, list) else ""
 
 
 def _joined(lines: _Lines) -> str:

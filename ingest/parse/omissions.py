@@ -30,6 +30,11 @@ class Omissions:
         """Count characters that are no text but an encoded file."""
         self._encoded_chars += num_chars
 
+    def include(self, left_out: LeftOut) -> None:
+        """Count what was left out of a part of the document that was read separately."""
+        self._hidden_words += left_out.hidden_words
+        self._encoded_chars += left_out.encoded_chars
+
     @property
     def left_out(self) -> LeftOut:
         return LeftOut(self._hidden_words, self._encoded_chars)

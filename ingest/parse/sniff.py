@@ -21,6 +21,7 @@ class Format(Enum):
     PDF = "application/pdf"
     DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
     CSV = "text/csv"
+    TSV = "text/tab-separated-values"
     XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
     PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentation"
     ODT = "application/vnd.oasis.opendocument.text"
@@ -29,6 +30,7 @@ class Format(Enum):
     EPUB = "application/epub+zip"
     RTF = "application/rtf"
     EML = "message/rfc822"
+    MBOX = "application/mbox"
     MSG = "application/vnd.ms-outlook"
     JSON = "application/json"
     NOTEBOOK = "application/x-ipynb+json"
@@ -51,8 +53,8 @@ _BY_SUFFIX = {
     ".htm": Format.HTML,
     ".xhtml": Format.HTML,
     ".csv": Format.CSV,
-    ".tsv": Format.CSV,
-    ".tab": Format.CSV,
+    ".tsv": Format.TSV,
+    ".tab": Format.TSV,
     ".json": Format.JSON,
     ".jsonl": Format.JSON,
     ".ndjson": Format.JSON,
@@ -69,6 +71,7 @@ _BY_SUFFIX = {
     ".mht": Format.EML,
     ".mhtml": Format.EML,
 }
+_ONE_MAIL = (".eml", ".mht", ".mhtml")
 _NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf", ".msg")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
 _IMAGES = (
@@ -93,6 +96,10 @@ _OUTLOOK = "__properties_version1.0".encode("utf-16-le")
 _CONTROLS = bytes(range(9)) + bytes(range(14, 27))
 _SAMPLE_BYTES = 64 * 1024
 _MAX_ZIP_ENTRIES = 10_000
+MAIL_START = re.compile(
+    rb"(?:\A|(?<=\n\n)|(?<=\n\r\n))From [^\r\n]{0,500}\d\d:\d\d[^\r\n]{0,100}\r?\n(?=(?:>From [^\r\n]{0,500}\r?\n)?[!-9;-~]{1,100}:)"
+)
+"""The line that begins a mail in a mailbox: who sent it and when, before the mail's headers."""
 _ZIP_FORMATS = (
     ("xl/workbook.xml", Format.XLSX),
     ("ppt/presentation.xml", Format.PPTX),
@@ -161,5 +168,7 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
         raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
     start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
     is_html = start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)
+    if suffix not in _ONE_MAIL and MAIL_START.match(body):
+        return Format.MBOX
     by_name = _BY_SUFFIX.get(suffix, Format.TEXT)
     return Format.HTML if is_html and by_name is not Format.EML else by_name

@@ -11,6 +11,7 @@ from lxml.etree import QName, _Element
 
 from ingest.parse.archive import CheckPages, parse_xml
 from ingest.parse.composer import Composer
+from ingest.parse.encoded import without_encoded
 from ingest.parse.mathml import write_formulas
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
@@ -45,6 +46,7 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
         root = parse_xml(body)
     except etree.XMLSyntaxError as error:
         raise Rejected(f"it is not well-formed XML ({error.msg}): save it again, or as plain text") from None
+    _leave_out_encoded(root, omissions)
     write_formulas(root)
     sign_raised_numbers(root, _OWN_LINES)
     composer = Composer()
@@ -53,6 +55,14 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     reader.flush()
     title_text = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
     return composer.parsed(one_line(scrub(title_text)) or fallback_title, Format.XML)
+
+
+def _leave_out_encoded(root: _Element, omissions: Omissions) -> None:
+    for element in root.iter("*"):
+        for name, value in element.attrib.items():
+            element.set(name, without_encoded(value, omissions))
+        element.text = element.text and without_encoded(element.text, omissions)
+        element.tail = element.tail and without_encoded(element.tail, omissions)
 
 
 class _Reader:

@@ -2,7 +2,11 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+from ingest.parse import parse
+from ragkv.errors import Rejected
 
 FACTOR = 8
 QUADRATIC = FACTOR**2
@@ -21,3 +25,9 @@ def _seconds(work: Callable[[str], Any], text: str) -> float:
         work(text)
         times.append(time.thread_time() - began)
     return min(times)
+
+
+def read_or_refuse(name: str, body: bytes) -> None:
+    """Parse a file that may be refused as noise."""
+    with suppress(Rejected):
+        parse(name, body)

@@ -409,3 +409,78 @@ def test_too_many_attachments_are_refused():
     for body in (mixed, alternative + mixed + b"--a--\n"):
         with pytest.raises(TooLarge, match="attachments"):
             parse("a.eml", body)
+
+
+CODE_PAGES = {
+    "cp950": "各位同仁，下週三的會議改到下午三點舉行，地點仍然是二樓的會議室。請帶上預算表和水壩維修的照片。",
+    "cp936": "各位同事，下周三的会议改到下午三点举行，地点仍然是二楼的会议室。请带上预算表和水坝维修的照片。",
+    "cp932": "来週の水曜日の会議は午後三時からになりました。場所は二階の会議室のままです。予算表をお持ちください。",
+    "cp949": "다음 주 수요일 회의는 오후 세 시로 바뀌었습니다. 장소는 그대로 이층 회의실입니다. 예산표를 가져오세요.",
+    "cp1251": "В следующую среду совещание начнется в три часа дня. Место прежнее, зал на втором этаже. Возьмите смету и снимки.",
+    "cp1253": "Την επόμενη Τετάρτη η συνάντηση αρχίζει στις τρεις το απόγευμα. Ο χώρος μένει ο ίδιος, στον δεύτερο όροφο.",
+    "cp1255": "ביום רביעי הבא הישיבה תתחיל בשעה שלוש אחר הצהריים. המקום נשאר חדר הישיבות בקומה השנייה. נא להביא את התקציב.",
+    "cp1256": "يوم الأربعاء القادم يبدأ الاجتماع في الساعة الثالثة بعد الظهر. المكان هو نفسه قاعة الاجتماعات في الطابق الثاني.",
+    "cp874": "วันพุธหน้าการประชุมจะเริ่มเวลาบ่ายสามโมง สถานที่ยังคงเป็นห้องประชุมชั้นสอง กรุณานำงบประมาณและภาพถ่ายมาด้วย",
+}  # fmt: skip
+
+
+def narrow(encoding: str, text: str, code_page: int = 0, kind: str = "1000001E") -> Storage:
+    """A message of Outlook that is not in Unicode; its subject and the name of its file are the text's first words."""
+    numbers = struct.pack("<IIQ", 0x3FFD0003, 6, code_page) if code_page else b""
+    subject = text[:6].encode(encoding).ljust(4_096)
+    return {
+        "__properties_version1.0": (bytes(32) + numbers).ljust(4_096, b"\0"),
+        "__substg1.0_0037001E": subject,
+        f"__substg1.0_{kind}": text.encode(encoding).ljust(4_096),
+        "__attach_version1.0_#00000000": {"__substg1.0_3707001E": subject, "__substg1.0_37010102": b"w" * 4_096},
+    }
+
+
+def test_a_message_that_names_no_code_page_is_read_in_the_one_of_all_its_words(subtests: pytest.Subtests):
+    for encoding, words in CODE_PAGES.items():
+        text = words * 3
+        for how, message in {
+            "none": narrow(encoding, text),
+            "Unicode": narrow(encoding, text, 1200),
+            "unknown": narrow(encoding, text, 4_711),
+            "html": narrow(encoding, text, kind="10130102"),
+        }.items():
+            with subtests.test(encoding=encoding, named=how):
+                subject = text[:6].strip()
+                parsed = parse("a.msg", ole(message))
+                assert parsed.text == f"{subject}\n\n{text}\n\nAttachment: {subject}"
+    with subtests.test("Windows-1252, wrongly"):
+        text = CODE_PAGES["cp950"] * 3
+        assert text in parse("a.msg", ole(narrow("cp950", text, 1252))).text
+
+
+def test_a_page_of_outlook_is_read_in_the_encoding_that_it_declares():
+    page = '<meta charset="big5"><p>二樓</p>'
+    assert (
+        "二樓"
+        in parse(
+            "a.msg",
+            ole({"__properties_version1.0": bytes(4_096), "__substg1.0_10130102": page.encode("big5").ljust(4_096)}),
+        ).text
+    )
+
+
+def test_a_message_whose_code_page_is_in_doubt_is_refused_and_accents_are_read():
+    with pytest.raises(Rejected, match="encoding cannot be determined"):
+        parse(
+            "a.msg",
+            ole({"__properties_version1.0": bytes(4_096), "__substg1.0_1000001E": bytes(range(0x80, 0x100)) * 40}),
+        )
+    accents: Storage = {
+        "__properties_version1.0": bytes(4_096),
+        "__substg1.0_1000001E": "Größe des Wehrs".encode("cp1252").ljust(4_096),
+    }
+    assert parse("a.msg", ole(accents)).text == "Größe des Wehrs"
+
+
+def test_what_a_page_in_a_mail_hides_is_left_out_and_counted_once():
+    message = mail("plain words")
+    message.add_alternative("<p>rich words</p><p hidden>three hidden words</p>", subtype="html")
+    parsed = parse("a.eml", message.as_bytes())
+    assert (parsed.text, parsed.left_out.hidden_words) == (HEAD + "rich words", 3)
+    assert parse("a.eml", message.as_bytes(), keeps_hidden=True).text == HEAD + "rich words\n\nthree hidden words"

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
+from ingest.parse.pdf_letters import Box, Point, Turn
+
 TOLERANCE = 3.0
 """Points between lines that are one, and between lines that meet."""
 _MAX_OBJECTS, _MAX_SEGMENTS, _MAX_PAIRS = 20_000, 6_000, 20_000
@@ -30,6 +32,10 @@ class Grid(NamedTuple):
 
     xs: list[float]
     ys: list[float]
+
+    @property
+    def box(self) -> Box:
+        return Box(self.xs[0], self.ys[0], self.xs[-1], self.ys[-1])
 
     def cell(self, x: float, y: float) -> tuple[int, int] | None:
         """(row from the top, column) of a point."""
@@ -83,11 +89,12 @@ def _meet(line: Line, other: Line) -> bool:
     )
 
 
-def ruled(page: pdfium.PdfPage) -> tuple[list[Line], list[Line]]:
-    """The lines across and down that the page's paths draw, those in one line joined."""
+def ruled(page: pdfium.PdfPage, turn: Turn) -> tuple[list[Line], list[Line]]:
+    """The lines across and down that the paths of the upright page draw, those in one line joined."""
     across: list[Line] = []
     down: list[Line] = []
-    for (x1, y1), (x2, y2) in chain.from_iterable(map(_segments, _paths(page))):
+    for start, end in chain.from_iterable(map(_segments, _paths(page))):
+        (x1, y1), (x2, y2) = turn.point(*start), turn.point(*end)
         if abs(x1 - x2) >= _SHORTEST and abs(y1 - y2) < 1:
             across.append(Line(y1, min(x1, x2), max(x1, x2)))
         elif abs(y1 - y2) >= _SHORTEST and abs(x1 - x2) < 1:
@@ -136,11 +143,11 @@ def _paths(page: pdfium.PdfPage) -> list[pdfium.PdfObject]:
     return paths
 
 
-def _segments(drawn: pdfium.PdfObject) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def _segments(drawn: pdfium.PdfObject) -> Iterator[tuple[Point, Point]]:
     """The straight parts of a path."""
     matrix = drawn.get_matrix()
     begun = None
-    points: list[tuple[float, float]] = []
+    points: list[Point] = []
     x, y = c_float(), c_float()
     for number in range(pdfium_raw.FPDFPath_CountSegments(drawn)):
         segment = pdfium_raw.FPDFPath_GetPathSegment(drawn, number)

@@ -7,6 +7,7 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.page_view import locate
 from ingest.parse.quotes import Locating, Quote
+from tests.support.drawn_pdf import drawn_pdf
 from tests.support.hostile_files import FONTS, page, stream
 from tests.support.made_files import FONT
 
@@ -144,6 +145,75 @@ class TestNoLines:
 
     def test_without_a_header_the_words_stay(self):
         assert " | " not in parse("a.pdf", table([*ROWS[1:], ("Linz", "Danube", "212000")], "", 14)).text
+
+
+MORE = (("Linz", "Danube", "212000"), ("Graz", "Mur", "300000"), ("Passau", "Inn", "53000"))
+
+
+class TestNextPage:
+    """A table goes on at the top of the page after it."""
+
+    @staticmethod
+    def paragraphs(*contents: str) -> list[str]:
+        body = drawn_pdf(*contents)
+        parsed = parse("a.pdf", body)
+        for number, start, end in ((page_.number, page_.start, page_.end) for page_ in parsed.pages):
+            words = parsed.text[start:end]
+            located = locate(body, Locating(number, number, (Quote(words, 0, len(words)),)), ())
+            assert located.complete, number
+        return parsed.text.split("\n\n")
+
+    @pytest.mark.parametrize(
+        ("rules", "height"), [(lines, HEIGHT), (boxes, HEIGHT), (lines_across, HEIGHT), (lambda rows: "", 14)]
+    )
+    def test_rows_carry_the_labels_of_the_first_page(self, rules, height):
+        first, *following = (cells(rows, height) + rules(rows) for rows in (ROWS, MORE, MORE[:1]))
+        found = self.paragraphs(first, *following, *following)
+        labelled = ["City: Linz | River: Danube | People: 212000", "City: Graz | River: Mur | People: 300000"]
+        passau = "City: Passau | River: Inn | People: 53000"
+        assert found == [*LABELLED[1:5], *labelled, passau, labelled[0], *labelled, passau, labelled[0]]
+
+    def test_words_are_no_header_of_their_column(self):
+        """Short, distinct words in each cell of the next page."""
+        people = [
+            ("Name", "Town", "Trade"),
+            ("Ida Moe", "Kiel", "nurse"),
+            ("Ida Lund", "Bergen", "pilot"),
+            ("Ida Dahl", "Oslo", "baker"),
+        ]
+        following = [("Kai Moe", "Vardal", "tailor"), ("Kai Lund", "Molde", "diver"), ("Kai Dahl", "Skien", "judge")]
+        found = self.paragraphs(*(cells(rows) + lines(rows) for rows in (people, following)))
+        assert found[-3:] == [f"Name: {name} | Town: {town} | Trade: {trade}" for name, town, trade in following]
+
+    def test_running_lines_part_no_table(self):
+        running = [text_at(LEFT, 815, "Rivers of Europe") + text_at(300, 30, f"Page {n}") for n in (1, 2)]
+        found = self.paragraphs(
+            *(line + cells(rows) + lines(rows) for line, rows in zip(running, (ROWS, MORE), strict=True))
+        )
+        assert found == ["Rivers of Europe", *LABELLED[1:5], *found[-3:]]
+        assert found[-1] == "City: Passau | River: Inn | People: 53000"
+
+    def test_another_table_has_its_own_labels(self):
+        lakes = (
+            ("Lake", "Land", "Depth"),
+            ("Garda", "Italy", "346"),
+            ("Como", "Italy", "410"),
+            ("Balaton", "Hungary", "12"),
+        )
+        found = self.paragraphs(*(cells(rows) + lines(rows) for rows in (ROWS, lakes)))
+        assert found[-3:] == [f"Lake: {lake} | Land: {land} | Depth: {depth}" for lake, land, depth in lakes[1:]]
+
+    def test_words_below_the_table_or_above_the_next_end_it(self):
+        below, above = text_at(LEFT, 300, "Words below it."), text_at(LEFT, 760, "Words above it.")
+        first, following = (cells(rows) + lines(rows) for rows in (ROWS, MORE))
+        for pages in ((first + below, following), (first, above + following)):
+            assert "City: Linz" not in "".join(self.paragraphs(*pages))
+
+    def test_prose_on_the_next_page_is_no_row(self):
+        prose = text_at(
+            LEFT, 760, "Prose that stands across all of the columns of the table before it, with 3 of its rivers."
+        )
+        assert self.paragraphs(cells(ROWS) + lines(ROWS), prose)[-1].startswith("Prose that stands")
 
 
 def test_what_is_no_table_stays_as_it_was():

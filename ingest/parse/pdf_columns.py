@@ -22,7 +22,7 @@ _SETTLED = 3
 _FAR = 2.5
 """Heights of a line between rows: where a stretch of columns ends on one side."""
 _EQUAL = 0.15
-_MAX_SEGMENTS = 5_000
+_MAX_SEGMENTS = 2_000
 
 Span = tuple[float, float]
 
@@ -48,7 +48,7 @@ def in_reading_order(segments: Sequence[Segment]) -> Sequence[Segment]:
 
 def _stretches(rows: Sequence[list[Segment]]) -> Iterator[tuple[Sequence[list[Segment]], list[Span]]]:
     """Rows of columns, and from where to where each column reaches."""
-    begin = 0
+    begin = last = 0
     while begin < len(rows):
         # Rows of columns that stand at other heights have one segment each.
         first, end, spans = begin, begin + 1, _merged([], rows[begin])
@@ -64,11 +64,11 @@ def _stretches(rows: Sequence[list[Segment]]) -> Iterator[tuple[Sequence[list[Se
             if len(rows[end]) == 1 and _distance(rows[end - 1], rows[end]) > _FAR:
                 break
             spans, end = merged, end + 1
-        while first and _joins(rows[first - 1], rows[first], spans):
+        while first > last and _joins(rows[first - 1], rows[first], spans):
             spans = _merged(spans, rows[first - 1])
             first -= 1
         yield rows[first:end], spans
-        begin = end
+        begin = last = end
 
 
 def _joins(above: list[Segment], row: list[Segment], spans: list[Span]) -> bool:

@@ -1,6 +1,6 @@
 """Fields of a PDF form: a mark for each box and button, beside its label, and values beside theirs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import closing, suppress
 from ctypes import byref
 from typing import NamedTuple
@@ -16,8 +16,8 @@ _NEAR = 3.0
 """Heights of a line between a box and its label."""
 _TOUCHING = 2.0
 """Points by which a field may lie upon its label."""
-_MAX_TICK = 2
-"""Letters with which a tick may be drawn."""
+_TICKS = frozenset("45678lnuHXx")
+"""Letters of the font ZapfDingbats, and others, with which ticks are drawn."""
 _UNSEEN = pdfium_raw.FPDF_ANNOT_FLAG_HIDDEN | pdfium_raw.FPDF_ANNOT_FLAG_NOVIEW
 _BUTTONS = (pdfium_raw.FPDF_FORMFIELD_CHECKBOX, pdfium_raw.FPDF_FORMFIELD_RADIOBUTTON)
 _VALUES = (pdfium_raw.FPDF_FORMFIELD_TEXTFIELD, pdfium_raw.FPDF_FORMFIELD_COMBOBOX, pdfium_raw.FPDF_FORMFIELD_LISTBOX)
@@ -63,19 +63,28 @@ def with_fields(letters: Sequence[Letter], fields: Sequence[Field], turn: Turn) 
     """The letters with marks, and with values where their labels are."""
     if len(letters) * len(fields) > _MAX_PAIRS:
         return letters
+    ticks = set(_ticks(letters))
     for field in fields:
         box = turn.box(*field[:4])
-        letters = list(_marked(letters, box, field.mark)) if field.mark else _valued(letters, box)
+        letters = list(_marked(letters, box, field.mark, ticks)) if field.mark else _valued(letters, box)
     return letters
 
 
-def _marked(letters: Sequence[Letter], field: Box, mark: str) -> Iterator[Letter]:
-    """The mark before the word to the right of a box, else behind that to the left, else at its place alone."""
-    ticks = [letter for letter in letters if field.holds(letter.box)]
-    if 0 < len(ticks) <= _MAX_TICK:
-        letters = [letter for letter in letters if not field.holds(letter.box)]
+def _ticks(letters: Sequence[Letter]) -> Iterator[int]:
+    """Letters that may be ticks, by identity: those that stand alone."""
+    for number, letter in enumerate(letters):
+        is_alone = (letter.gap or not number) and (number + 1 == len(letters) or letters[number + 1].gap)
+        if is_alone and (letter.character in _TICKS or not letter.character.isalnum()):
+            yield id(letter)
+
+
+def _marked(letters: Sequence[Letter], field: Box, mark: str, ticks: Container[int]) -> Iterator[Letter]:
+    """The mark, in place of its tick, before the word inside of a box or to its right, else behind that to the left,
+    else at its place alone."""
+    letters = [letter for letter in letters if not (id(letter) in ticks and field.holds(letter.box))]
     row = [letter for letter in letters if letter.box.is_beside(field)]
-    after = _nearest(row, lambda letter: letter.box.left - field.right)
+    inside = next(filter(lambda letter: field.holds(letter.box), row), None)
+    after = inside or _nearest(row, lambda letter: letter.box.left - field.right)
     before = None if after else _nearest(row, lambda letter: field.left - letter.box.right)
     for letter in letters:
         if letter is after:

@@ -17,8 +17,8 @@ _WHITE = 245
 """Least red, green and blue of what is taken for white."""
 _TINY, _TINY_PART = 1.0, 1 / 500
 """Height of a line in points, and of the page, below which it is not read by anybody."""
-_MAX_OBJECTS, _MAX_DEPTH = 20_000, 5
-"""Limits of one page: on one with more objects white text is read."""
+_MAX_OBJECTS, _MAX_PAIRS, _MAX_DEPTH = 20_000, 2_000_000, 5
+"""Limits of one page: on one with more objects, or white letters times backgrounds, white text is read."""
 _WITHOUT_OUTLINE = (
     pdfium_raw.FPDF_TEXTRENDERMODE_FILL,
     pdfium_raw.FPDF_TEXTRENDERMODE_INVISIBLE,
@@ -51,13 +51,19 @@ def _hidden(
 ) -> Sequence[bool]:
     bounds = turn.box(*page.get_bbox())
     least = min(_TINY, _TINY_PART * bounds.height)
-    hidden = [not bounds.holds(letter.box) or 0 < letter.box.height < least for letter in letters]
+    hidden: list[bool] = []
+    preceding: Box | None = None
+    for letter in letters:
+        # A line that begins on the page and runs over its edge is one that was cut off, not hidden.
+        is_outside = not bounds.holds(letter.box) and not (preceding and preceding.goes_on_with(letter.box))
+        hidden.append(is_outside or 0 < letter.box.height < least)
+        preceding = None if hidden[-1] else letter.box
     objects = list(_objects(page))
     if len(objects) < _MAX_OBJECTS and any(_is_white_text(item) for item, _ in objects):
         covers = [turn.box(*_bounds(item)) for item, nested in objects if not nested and _is_background(item)]
-        for number, letter in enumerate(letters):
-            if not hidden[number] and _is_white(text_page, letter):
-                hidden[number] = not any(cover.holds(letter.box) for cover in covers)
+        white = [n for n, letter in enumerate(letters) if not hidden[n] and _is_white(text_page, letter)]
+        for number in white if len(white) * len(covers) <= _MAX_PAIRS else ():
+            hidden[number] = not any(cover.holds(letters[number].box) for cover in covers)
     return hidden
 
 

@@ -17,6 +17,7 @@ import pypdfium2.raw as pdfium_raw
 Point = tuple[float, float]
 _SAMPLE = 40
 """Letters by which the direction of a page's text is found."""
+_LEVEL = 0.05
 _WIDE = 1.0
 """Heights of a line between two letters that belong to separate segments of it."""
 _DESCENT = 0.2
@@ -46,7 +47,7 @@ class Box(NamedTuple):
 
     def is_level(self, other: "Box") -> bool:
         """Whether both reach from one height to the same other one."""
-        return self.top == other.top and self.bottom == other.bottom
+        return abs(self.top - other.top) < _LEVEL and abs(self.bottom - other.bottom) < _LEVEL
 
     def holds(self, other: "Box") -> bool:
         """Whether the middle of the other lies inside."""
@@ -56,6 +57,11 @@ class Box(NamedTuple):
         """Whether both stand on one line."""
         shared = min(self.top, other.top) - max(self.bottom, other.bottom)
         return 2 * shared >= min(self.height, other.height)
+
+    def goes_on_with(self, other: "Box") -> bool:
+        """Whether the other is the next one on its line, without a wide gap."""
+        wide = _WIDE * (self.top - self.bottom)
+        return -wide <= other.left - self.right < wide and (self.is_level(other) or self.is_beside(other))
 
 
 class Letter(NamedTuple):
@@ -136,7 +142,9 @@ def letters_of(text_page: pdfium.PdfTextPage) -> tuple[list[Letter], Turn]:
             places.append((character, index, gap))
             gap = ""
         index += 2 if character > "\uffff" else 1
-    chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index) for _, index, _ in places]
+    chars = [index for _, index, _ in places]
+    if index != len(text) or index != text_page.count_chars():
+        chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index) for index in chars]
     turn = _turn(text_page, chars)
     rect, letters = pdfium_raw.FS_RECTF(), []
     reference = byref(rect)
@@ -190,16 +198,12 @@ def _is_number(character: str) -> bool:
 def segments_of(letters: Iterable[Letter]) -> list[Segment]:
     """The letters in the same order, cut where a line ends and at wide gaps."""
     segments: list[list[Letter]] = []
-    left, bottom, right, top = 0.0, 0.0, 0.0, 0.0
+    end = Box(0.0, 0.0, 0.0, 0.0)
     for letter in letters:
-        box = letter.box
-        wide = _WIDE * (top - bottom)
-        if not -wide <= box.left - right < wide or not (
-            (box.bottom == bottom and box.top == top) or box.is_beside(Box(left, bottom, right, top))
-        ):
+        if not end.goes_on_with(letter.box):
             segments.append([])
         segments[-1].append(letter)
-        left, bottom, right, top = box
+        end = letter.box
     return [Segment(segment, around(letter.box for letter in segment)) for segment in segments]
 
 

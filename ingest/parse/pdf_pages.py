@@ -16,7 +16,7 @@ from ingest.parse.pdf_forms import Field, with_fields
 from ingest.parse.pdf_grids import Grid, ruled
 from ingest.parse.pdf_hidden import shown
 from ingest.parse.pdf_letters import Box, Letter, letters_of, segments_of, with_raised
-from ingest.parse.pdf_running import REACH, Edge, edges_of, without_running
+from ingest.parse.pdf_running import REACH, Edges, edges_of, without_running
 from ingest.parse.pdf_tables import Labels, ruled_grids, with_tables
 
 _FIRST_LINES = 5
@@ -31,7 +31,7 @@ class DrawnPage:
     letters: Sequence[Letter]
     box: Box
     grids: Sequence[Grid]
-    edges: Sequence[Sequence[Edge]]
+    edges: Edges
     is_picture: bool
 
     @property
@@ -56,7 +56,7 @@ def drawn_page(page: pdfium.PdfPage, number: int, fields: Sequence[Field], omiss
 
 def in_order(pages: Iterable[DrawnPage]) -> Iterator[tuple[DrawnPage, Sequence[Letter]]]:
     """Pages that follow each other, each with its letters in reading order."""
-    edges: dict[int, Sequence[Sequence[Edge]]] = {}
+    edges: dict[int, Edges] = {}
     labels: Labels | None = None
     waiting = deque[DrawnPage | None]()
     for following in chain(pages, repeat(None, REACH)):
@@ -64,7 +64,7 @@ def in_order(pages: Iterable[DrawnPage]) -> Iterator[tuple[DrawnPage, Sequence[L
         if following:
             edges[following.number] = following.edges
         if len(waiting) > REACH and (page := waiting.popleft()):
-            letters = without_running(page.letters, page.box, page.number, edges)
+            letters = without_running(page.letters, page.number, edges)
             segments, labels = with_tables(letters, page.grids, labels)
             edges.pop(page.number - REACH, None)
             yield page, [letter for segment in in_reading_order(segments) for letter in segment.letters]

@@ -6,6 +6,7 @@ is known without the others.
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, takewhile
 from typing import NamedTuple
 
 from ingest.parse.pdf_letters import Box, Letter, Segment, rows_of, segments_of
@@ -17,6 +18,8 @@ _MARGIN = 0.12
 _SAME = 2.0
 """Points between two lines that stand at the same place."""
 _MAX_CHARS = 300
+_MAX_ROWS, _MAX_SEGMENTS = 6, 20
+"""Lines of a margin, and segments of a line, that may run along pages."""
 _PAGE = r"(?:p(?:age|ages|g|\.|ágina|agina|agg?\.)?|seite|s\.|side|sida|sivu|str(?:ona|\.)?|strana|pagină|стр(?:\.|аница)?|第|頁|页)"
 _OF = r"\s*(?:/|of|von|de|di|af|av|из|z|／)\s*\d+"
 _AT_END = re.compile(rf"^(.*?)(?:^|[\s|·•–—,/-]+)({_PAGE}\s*)?(\d{{1,5}})(?:{_OF})?\s*[|·•–—頁页-]*$", re.IGNORECASE)
@@ -33,12 +36,17 @@ class Edge(NamedTuple):
     letters: Sequence[Letter]
 
 
-def edges_of(letters: Sequence[Letter], page: Box, tables: Sequence[Box]) -> list[list[Edge]]:
-    """The lines within the margins but for those of tables, from the outermost of each margin on."""
+def edges_of(letters: Sequence[Letter], page: Box, tables: Sequence[Box]) -> list[list[list[Edge]]]:
+    """The lines at the top of a page and at its bottom but for those of tables, each from the outermost on."""
     depth = _MARGIN * (page.top - page.bottom)
-    inside = [letter for letter in letters if not page.bottom + depth <= letter.box.middle <= page.top - depth]
-    segments = [s for s in segments_of(inside) if not any(table.holds(s.box) for table in tables)]
-    return [[_edge(segment) for segment in row] for row in rows_of(segments)]
+    top = [letter for letter in letters if letter.box.middle > page.top - depth]
+    bottom = [letter for letter in letters if letter.box.middle < page.bottom + depth]
+    margins = []
+    for inside, step in ((top, 1), (bottom, -1)):
+        segments = [s for s in segments_of(inside) if not any(table.holds(s.box) for table in tables)]
+        rows = takewhile(lambda row: len(row) <= _MAX_SEGMENTS, islice(rows_of(segments)[::step], _MAX_ROWS))
+        margins.append([[_edge(segment) for segment in row] for row in rows])
+    return margins
 
 
 def _edge(segment: Segment) -> Edge:
@@ -53,30 +61,28 @@ def _edge(segment: Segment) -> Edge:
     return Edge(words, number, segment.box, segment.letters)
 
 
-def without_running(
-    letters: Sequence[Letter], page: Box, number: int, edges: Mapping[int, Sequence[Sequence[Edge]]]
-) -> list[Letter]:
+Edges = Sequence[Sequence[Sequence[Edge]]]
+
+
+def without_running(letters: Sequence[Letter], number: int, edges: Mapping[int, Edges]) -> Sequence[Letter]:
     """The letters of page `number` without page numbers, nor lines that a page before it has: those that are new come
     first, apart. A page that has nothing else stays as it is. `edges` are those of the pages, by number."""
     first: set[int] = set()
     dropped: set[int] = set()
-    for edge in _running(page, number, edges):
-        repeats = any(_same(edge, other) for n in (1, 2) for other in _flat(edges.get(number - n, [])))
+    for edge in _running(number, edges):
+        repeats = any(_same(edge, other) for n in (1, 2) for other in _flat(edges.get(number - n, ())))
         (dropped if repeats or not edge.words else first).update(map(id, edge.letters))
     body = [letter for letter in letters if id(letter) not in dropped and id(letter) not in first]
-    if not body:
-        return list(letters)
+    if not body or len(body) == len(letters):
+        return letters
     apart = [letter for letter in letters if id(letter) in first]
     return [*apart, body[0]._replace(gap="\n\n"), *body[1:]] if apart else body
 
 
-def _running(page: Box, number: int, edges: Mapping[int, Sequence[Sequence[Edge]]]) -> Iterator[Edge]:
+def _running(number: int, edges: Mapping[int, Edges]) -> Iterator[Edge]:
     """The lines of a page that another one has, too, from the outermost on up to one that none has."""
     near = [(n, _flat(edges[number + n])) for n in (-2, -1, 1, 2) if number + n in edges]
-    rows = edges[number]
-    middle = (page.top + page.bottom) / 2
-    top = [row for row in rows if row[0].box.middle > middle]
-    for margin in (top, [row for row in reversed(rows) if row[0].box.middle <= middle]):
+    for margin in edges[number]:
         for row in margin:
             running = [edge for edge in row if any(_same(edge, other, n) for n, others in near for other in others)]
             if len(running) < len(row):
@@ -85,8 +91,8 @@ def _running(page: Box, number: int, edges: Mapping[int, Sequence[Sequence[Edge]
             yield from row
 
 
-def _flat(rows: Sequence[Sequence[Edge]]) -> list[Edge]:
-    return [edge for row in rows for edge in row]
+def _flat(edges: Edges) -> list[Edge]:
+    return [edge for margin in edges for row in margin for edge in row]
 
 
 def _same(edge: Edge, other: Edge, distance: int | None = None) -> bool:

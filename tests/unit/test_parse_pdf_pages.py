@@ -172,15 +172,20 @@ class TestRunningLines:
 class TestForms:
     def test_a_ticked_box_stands_beside_its_label(self):
         words = (
-            text_at(60, 700, "Smokes:") + text_at(220, 700, "Yes") + text_at(300, 700, "No") + text_at(60, 670, "Wasps")
+            text_at(60, 700, "Smokes:")
+            + text_at(220, 700, "Yes")
+            + text_at(300, 700, "No")
+            + text_at(60, 670, "Wasps")
+            + text_at(60, 640, "Male")
         )
         fields = (
             Field(200, 698, is_ticked=False, is_radio=True),
             Field(280, 698, is_ticked=True, is_radio=True),
             Field(100, 668, is_ticked=True),
+            Field(58, 638, 40, is_ticked=True),
             Field(400, 500, is_ticked=True, flags=2),
         )
-        assert read(drawn_pdf(words, fields=fields)) == "Smokes: [ ] Yes [x] No\nWasps [x]"
+        assert read(drawn_pdf(words, fields=fields)) == "Smokes: [ ] Yes [x] No\nWasps [x]\n[x] Male"
 
     def test_a_value_stands_beside_its_label(self):
         words = text_at(60, 700, "Name:") + text_at(60, 670, "Remarks") + text_at(60, 600, "Last line")
@@ -225,6 +230,9 @@ class TestHiddenText:
                 kept = parse("a.pdf", body, keeps_hidden=True)
                 assert kept.text != parsed.text
                 assert_located(kept, body)
+
+    def test_a_line_that_runs_over_the_edge_is_read_whole(self):
+        assert read(drawn_pdf(text_at(500, 600, "Words that are cut at the edge"))) == "Words that are cut at the edge"
 
     def test_white_words_on_a_colour_and_the_layer_of_a_scan_are_read(self):
         white = f"0 0 0.4 rg 50 690 200 20 re f 1 g {text_at(60, 695, 'White on blue')} 0 g\n"

@@ -17,15 +17,16 @@ _LEAST_FILLED = 0.5
 _HIGHER = 1.5
 """Rows of a table's next page are at most so much higher than its highest before."""
 
-Cells = list[list[list[Letter]]]
-"""The letters of each cell, row by row."""
+Row = list[list[Letter]]
+"""The letters of each cell."""
+Cells = list[Row]
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
     """The header of a table that may go on with the next page. Columns of `numbers` have some in each of its rows."""
 
-    header: list[list[Letter]]
+    header: Row
     xs: list[float]
     numbers: frozenset[int]
     row_height: float
@@ -48,15 +49,14 @@ def with_tables(
     labels: Labels | None = None
     inside: dict[int, int] = {}
     for grid in _apart(chain(filter(None, [following]), grids, unruled_grids(letters)), []):
-        header = earlier.header if earlier and grid is following else None
-        cells = _cells(grid, letters)
-        rows = cells if header else cells[1:]
-        if _is_table(header or cells[0], rows, needs_header=header is None):
-            lines = _lines(header or cells[0], rows, begins=header is None)
+        known = earlier.header if earlier and grid is following else None
+        header, rows = _headed(_cells(grid, letters), grid, known)
+        if _is_table(header, rows, needs_header=known is None):
+            lines = _lines(header, rows, begins=known is None)
             inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
             tables.append(Segment(list(lines), grid.box, is_table=True))
             if not any(letter.box.middle < grid.ys[0] for letter in letters):
-                labels = _labels(header or cells[0], rows, grid, earlier if header else None)
+                labels = _labels(header, rows, grid, earlier if known else None)
     return list(_segments(letters, tables, inside)), labels
 
 
@@ -75,32 +75,69 @@ def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels
     if grid is None or any(letter.box.middle > grid.ys[-1] for letter in letters):
         return None
     first, *rows = ([text_of(cell) for cell in row] for row in _cells(grid, letters))
-    is_repeated = first == [text_of(cell) for cell in earlier.header]
     has_numbers = any(any(map(str.isdecimal, first[column])) for column in earlier.numbers)
-    is_new = earlier.numbers and not has_numbers and is_header(first, rows)
-    return None if is_repeated or is_new else grid
+    is_new = earlier.numbers and not has_numbers and is_header(first, rows) and not _is_repeated(first, earlier.header)
+    is_stacked = any(row == 0 and column != place[1] for place, (row, column) in grid.merged.items())
+    return None if is_new or is_stacked else grid
+
+
+def _is_repeated(row: Sequence[str], header: Row) -> bool:
+    return list(row) == [text_of(cell) for cell in header]
 
 
 def _is_at(x: float, other: float) -> bool:
     return abs(x - other) <= TOLERANCE
 
 
-def _labels(header: list[list[Letter]], rows: Cells, grid: Grid, earlier: Labels | None) -> Labels:
+def _labels(header: Row, rows: Cells, grid: Grid, earlier: Labels | None) -> Labels:
     if earlier:
         return earlier
-    texts = [[text_of(cell) for cell in row] for row in rows]
-    numbers = (n for n in range(len(header)) if all(any(map(str.isdecimal, row[n])) for row in texts))
     height = max(above - below for below, above in pairwise(grid.ys))
     return Labels(
-        [[letter._replace(place=None) for letter in cell] for cell in header], grid.xs, frozenset(numbers), height
+        [[letter._replace(place=None) for letter in cell] for cell in header], grid.xs, _numbers(rows), height
     )
 
 
-def _is_table(header: list[list[Letter]], rows: Cells, *, needs_header: bool) -> bool:
+def _is_table(header: Row, rows: Cells, *, needs_header: bool) -> bool:
     words = [[text_of(cell) for cell in row] for row in rows]
     filled = sum(map(bool, chain.from_iterable(words)))
     is_filled = filled >= _LEAST_FILLED * len(rows) * len(header)
-    return is_filled and (not needs_header or is_header([text_of(cell) for cell in header], words))
+    return bool(rows) and is_filled and (not needs_header or is_header([text_of(cell) for cell in header], words))
+
+
+def _headed(cells: Cells, grid: Grid, known: Row | None) -> tuple[Row, Cells]:
+    """The header of a table and its rows. Labels above each other are joined, and a cell that spans rows stands in each
+    of them. Both are empty where a row's cell spans columns, or where the header may end is in doubt."""
+    if known and _is_repeated([text_of(cell) for cell in cells[0]], known):
+        return known, cells[1:]
+    if not grid.merged:
+        return (known, cells) if known else (cells[0], cells[1:])
+    places = [[grid.merged.get((row, n), (row, n)) for n in range(len(cells[0]))] for row in range(len(cells))]
+    spread = [[cells[row][column] for row, column in line] for line in places]
+    depth = 0 if known else sum(any(row == 0 for row, _ in line) for line in places)
+    if depth == 1:  # labels that span columns alone: those below them are no numbers above numbers
+        depth = 2
+        if not (numbers := _numbers(spread[depth:])) or numbers & _numbers(spread[1:depth]):
+            return [], []
+    if any(n != column for line in places[depth:] for n, (_, column) in enumerate(line)):
+        return [], []
+    stacks = (dict.fromkeys(column) for column in zip(*places[:depth], strict=True))
+    header = [_stacked([cells[row][column] for row, column in stack]) for stack in stacks]
+    return known or header, spread[depth:]
+
+
+def _stacked(cells: Iterable[list[Letter]]) -> list[Letter]:
+    """The words of cells as those of one."""
+    letters: list[Letter] = []
+    for cell in filter(None, cells):
+        letters += cell if not letters else [cell[0]._replace(gap=" "), *cell[1:]]
+    return letters
+
+
+def _numbers(rows: Cells) -> frozenset[int]:
+    """The columns that have a digit in each of the rows."""
+    columns = zip(*rows, strict=True)
+    return frozenset(n for n, column in enumerate(columns) if all(any(map(str.isdecimal, text_of(c))) for c in column))
 
 
 def _place(grid: Grid, letter: Letter) -> tuple[int, int] | None:
@@ -120,7 +157,7 @@ def _cells(grid: Grid, letters: Sequence[Letter]) -> Cells:
     return cells
 
 
-def _lines(header: list[list[Letter]], rows: Cells, *, begins: bool) -> Iterator[Letter]:
+def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
     """The table's text as `ingest.parse.rows.lines_of_table` writes it, a labelled row a paragraph."""
     texts = labels_of([text_of(cell) for cell in header])
     labels = [_first(cell, len(text)) for cell, text in zip(header, texts, strict=True)]

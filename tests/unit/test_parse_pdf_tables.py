@@ -147,6 +147,52 @@ class TestNoLines:
         assert " | " not in parse("a.pdf", table([*ROWS[1:], ("Linz", "Danube", "212000")], "", 14)).text
 
 
+def rules_but(rows: Sequence[Sequence[str]], *without: tuple[str, int, int]) -> str:
+    """A line for each side of each cell, but for those above ("across") or to the left of ("down") cells by row and
+    column."""
+    across = (
+        f"{LEFT + WIDTH * n} {TOP - HEIGHT * k} m {LEFT + WIDTH * (n + 1)} {TOP - HEIGHT * k} l S\n"
+        for k in range(len(rows) + 1)
+        for n in range(len(rows[0]))
+        if ("across", k, n) not in without
+    )
+    down = (
+        f"{LEFT + WIDTH * n} {TOP - HEIGHT * k} m {LEFT + WIDTH * n} {TOP - HEIGHT * (k + 1)} l S\n"
+        for k in range(len(rows))
+        for n in range(len(rows[0]) + 1)
+        if ("down", k, n) not in without
+    )
+    return "".join((*across, *down))
+
+
+class TestMergedCells:
+    STACKED = (
+        ("Region", "2023", ""),
+        ("", "Plan", "Actual"),
+        ("North", "11", "12"),
+        ("", "21", "22"),
+        ("South", "31", "32"),
+    )
+    OPEN = (("down", 0, 2), ("across", 3, 0))
+
+    @pytest.mark.parametrize("corner", [(), (("across", 1, 0),)])
+    def test_stacked_labels_are_joined_and_a_cell_stands_in_each_of_its_rows(self, corner):
+        assert paragraphs(table(self.STACKED, rules_but(self.STACKED, *self.OPEN, *corner)))[1:-1] == [
+            "Region | 2023 Plan | 2023 Actual",
+            "Region: North | 2023 Plan: 11 | 2023 Actual: 12",
+            "Region: North | 2023 Plan: 21 | 2023 Actual: 22",
+            "Region: South | 2023 Plan: 31 | 2023 Actual: 32",
+        ]
+
+    def test_a_row_with_a_cell_over_several_columns_leaves_the_words(self):
+        rules = rules_but(self.STACKED, *self.OPEN, ("across", 1, 0), ("down", 4, 2))
+        assert "Region: " not in parse("a.pdf", table(self.STACKED, rules)).text
+
+    def test_cells_that_are_no_rectangle_leave_the_words(self):
+        rules = rules_but(self.STACKED, *self.OPEN, ("across", 1, 0), ("across", 4, 1), ("down", 4, 2))
+        assert "Region: " not in parse("a.pdf", table(self.STACKED, rules)).text
+
+
 MORE = (("Linz", "Danube", "212000"), ("Graz", "Mur", "300000"), ("Passau", "Inn", "53000"))
 
 
@@ -172,6 +218,11 @@ class TestNextPage:
         labelled = ["City: Linz | River: Danube | People: 212000", "City: Graz | River: Mur | People: 300000"]
         passau = "City: Passau | River: Inn | People: 53000"
         assert found == [*LABELLED[1:5], *labelled, passau, labelled[0], *labelled, passau, labelled[0]]
+
+    def test_a_header_that_is_repeated_is_read_once(self):
+        found = self.paragraphs(*(cells(rows) + lines(rows) for rows in (ROWS, (ROWS[0], *MORE))))
+        assert found == [*LABELLED[1:5], *found[-3:]]
+        assert found[-1] == "City: Passau | River: Inn | People: 53000"
 
     def test_words_are_no_header_of_their_column(self):
         """Short, distinct words in each cell of the next page."""

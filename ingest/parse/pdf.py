@@ -89,6 +89,7 @@ def _page_texts(document: pdfium.PdfDocument, omissions: Omissions) -> tuple[lis
 
 
 def drawn_pages(document: pdfium.PdfDocument, indices: Iterable[int], omissions: Omissions) -> Iterator[DrawnPage]:
+    """Pages by index, one after the other. Raises Rejected for one that is damaged."""
     for index in indices:
         fields = fields_of(document, index)
         with page_at(document, index) as page:

@@ -51,7 +51,7 @@ def _stretches(rows: Sequence[list[Segment]]) -> Iterator[tuple[Sequence[list[Se
     begin = last = 0
     while begin < len(rows):
         # Rows of columns that stand at other heights have one segment each.
-        first, end, spans = begin, begin + 1, _merged([], rows[begin])
+        start, end, spans = begin, begin + 1, _merged([], rows[begin])
         if len(spans) == 1 and begin + 1 < len(rows) and _distance(rows[begin], rows[begin + 1]) <= _FAR:
             end, spans = begin + 2, _merged(spans, rows[begin + 1])
         if len(spans) == 1:
@@ -64,10 +64,10 @@ def _stretches(rows: Sequence[list[Segment]]) -> Iterator[tuple[Sequence[list[Se
             if len(rows[end]) == 1 and _distance(rows[end - 1], rows[end]) > _FAR:
                 break
             spans, end = merged, end + 1
-        while first > last and _joins(rows[first - 1], rows[first], spans):
-            spans = _merged(spans, rows[first - 1])
-            first -= 1
-        yield rows[first:end], spans
+        while start > last and _joins(rows[start - 1], rows[start], spans):
+            spans = _merged(spans, rows[start - 1])
+            start -= 1
+        yield rows[start:end], spans
         begin = last = end
 
 
@@ -140,8 +140,8 @@ def _order(columns: Sequence[Sequence[Sequence[Segment]]], places: dict[int, int
 
 
 def _runs_from_right(columns: Sequence[Sequence[Sequence[Segment]]]) -> bool:
-    first = columns[0][0][0].letters[0].character
-    return unicodedata.bidirectional(first[:1]) in {"R", "AL"}
+    letter = columns[0][0][0].letters[0]
+    return unicodedata.bidirectional(letter.character[:1]) in {"R", "AL"}
 
 
 def _lines(column: Sequence[Sequence[Segment]]) -> Iterator[Segment]:

@@ -84,17 +84,17 @@ def _marked(letters: Sequence[Letter], field: Box, mark: str, ticks: Container[i
     letters = [letter for letter in letters if not (id(letter) in ticks and field.holds(letter.box))]
     row = [letter for letter in letters if letter.box.is_beside(field)]
     inside = next(filter(lambda letter: field.holds(letter.box), row), None)
-    after = inside or _nearest(row, lambda letter: letter.box.left - field.right)
-    before = None if after else _nearest(row, lambda letter: field.left - letter.box.right)
+    label = inside or _nearest(row, lambda letter: letter.box.left - field.right)
+    label_at_left = None if label else _nearest(row, lambda letter: field.left - letter.box.right)
     for letter in letters:
-        if letter is after:
-            first, *signs = put_in(mark, letter.box)
-            yield from (first._replace(gap=letter.gap), *signs, letter._replace(gap=" "))
-        elif letter is before:
+        if letter is label:
+            bracket, *signs = put_in(mark, letter.box)
+            yield from (bracket._replace(gap=letter.gap), *signs, letter._replace(gap=" "))
+        elif letter is label_at_left:
             yield from (letter, *put_in(f" {mark}", letter.box))
         else:
             yield letter
-    if not (before or after):
+    if not (label or label_at_left):
         yield from put_in(f"\n{mark}", field)
 
 

@@ -78,15 +78,15 @@ def _grid(across: list[Line], down: list[Line]) -> Grid | None:
         row, column = place
         beside = [] if left[column][row] else [(row, column - 1)]
         over = [] if above[row][column] else [(row - 1, column)]
-        first = {merged.get(other, other) for other in beside + over} or {place}
-        if len(first) > 1:
+        cells = {merged.get(other, other) for other in beside + over} or {place}
+        if len(cells) > 1:
             return None
-        (merged[place],) = first
+        (merged[place],) = cells
         sizes[merged[place]] += 1
-    last = {first: place for place, first in merged.items()}
-    if any((last[n][0] - n[0] + 1) * (last[n][1] - n[1] + 1) != size for n, size in sizes.items()):
+    ends = {begin: place for place, begin in merged.items()}
+    if any((ends[n][0] - n[0] + 1) * (ends[n][1] - n[1] + 1) != size for n, size in sizes.items()):
         return None
-    return Grid(xs, ys, {place: first for place, first in merged.items() if place != first})
+    return Grid(xs, ys, {place: begin for place, begin in merged.items() if place != begin})
 
 
 def _borders(lines: Iterable[Line], ends: Sequence[float]) -> list[list[bool]]:

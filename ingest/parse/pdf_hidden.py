@@ -38,12 +38,12 @@ def shown(
     is_hidden = _hidden(page, text_page, letters, turn)
     if not any(is_hidden):
         return list(letters)
-    kept: list[Letter] = []
+    shown_letters: list[Letter] = []
     for hides, group in groupby(zip(letters, is_hidden, strict=True), key=lambda pair: pair[1]):
         words = [letter for letter, _ in group]
         if not hides or omissions.hidden(text_of(words)):
-            kept += words
-    return kept
+            shown_letters += words
+    return shown_letters
 
 
 def _hidden(
@@ -68,7 +68,7 @@ def _hidden(
 
 
 def _objects(page: pdfium.PdfPage) -> Iterator[tuple[pdfium_raw.FPDF_PAGEOBJECT, int]]:
-    """What the page draws, and how many forms it lies within."""
+    """The objects of a page, each with the number of forms that it lies within."""
     waiting = [
         (pdfium_raw.FPDFPage_GetObject(page, number), 0)
         for number in range(min(pdfium_raw.FPDFPage_CountObjects(page), _MAX_OBJECTS))

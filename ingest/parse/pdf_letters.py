@@ -88,8 +88,8 @@ class Segment:
 
     def after(self, gap: str) -> "Segment":
         """The segment with another space before it."""
-        first, *following = self.letters
-        return replace(self, letters=[first._replace(gap=gap), *following])
+        letter, *following = self.letters
+        return replace(self, letters=[letter._replace(gap=gap), *following])
 
 
 @dataclass(frozen=True, slots=True)

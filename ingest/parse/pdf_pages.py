@@ -43,6 +43,7 @@ class DrawnPage:
 
 
 def drawn_page(page: pdfium.PdfPage, number: int, fields: Sequence[Field], omissions: Omissions) -> DrawnPage:
+    """A page as it is drawn, with the fields that were drawn onto it."""
     with closing(page.get_textpage()) as text_page:
         read, turn = letters_of(text_page)
         letters = with_fields(list(with_raised(shown(page, text_page, read, turn, omissions))), fields, turn)

@@ -53,9 +53,9 @@ def _edge(segment: Segment) -> Edge:
     words = " ".join(segment.words[:_MAX_CHARS].split())
     number = None
     if match := _AT_END.match(words):
-        rest = match[1]
-        if not rest or match[2] or _PARTED.search(words[: match.start(3)]):
-            words, number = rest, int(match[3])
+        title = match[1]
+        if not title or match[2] or _PARTED.search(words[: match.start(3)]):
+            words, number = title, int(match[3])
     elif match := _AT_START.match(words):
         words, number = match[2], int(match[1])
     return Edge(words, number, segment.box, segment.letters)
@@ -67,15 +67,15 @@ Edges = Sequence[Sequence[Sequence[Edge]]]
 def without_running(letters: Sequence[Letter], number: int, edges: Mapping[int, Edges]) -> Sequence[Letter]:
     """The letters of page `number` without page numbers, nor lines that a page before it has: those that are new come
     first, apart. A page that has nothing else stays as it is. `edges` are those of the pages, by number."""
-    first: set[int] = set()
+    new: set[int] = set()
     dropped: set[int] = set()
     for edge in _running(number, edges):
         repeats = any(_same(edge, other) for n in (1, 2) for other in _flat(edges.get(number - n, ())))
-        (dropped if repeats or not edge.words else first).update(map(id, edge.letters))
-    body = [letter for letter in letters if id(letter) not in dropped and id(letter) not in first]
+        (dropped if repeats or not edge.words else new).update(map(id, edge.letters))
+    body = [letter for letter in letters if id(letter) not in dropped and id(letter) not in new]
     if not body or len(body) == len(letters):
         return letters
-    apart = [letter for letter in letters if id(letter) in first]
+    apart = [letter for letter in letters if id(letter) in new]
     return [*apart, body[0]._replace(gap="\n\n"), *body[1:]] if apart else body
 
 
@@ -84,7 +84,9 @@ def _running(number: int, edges: Mapping[int, Edges]) -> Iterator[Edge]:
     near = [(n, _flat(edges[number + n])) for n in (-2, -1, 1, 2) if number + n in edges]
     for margin in edges[number]:
         for row in margin:
-            running = [edge for edge in row if any(_same(edge, other, n) for n, others in near for other in others)]
+            running = [
+                edge for edge in row if any(_same(edge, other, n) for n, edges_near in near for other in edges_near)
+            ]
             if len(running) < len(row):
                 yield from (edge for edge in running if not edge.words)
                 break

@@ -49,14 +49,14 @@ def with_tables(
     labels: Labels | None = None
     inside: dict[int, int] = {}
     for grid in _apart(chain(filter(None, [following]), grids, unruled_grids(letters)), []):
-        known = earlier.header if earlier and grid is following else None
-        header, rows = _headed(_cells(grid, letters), grid, known)
-        if _is_table(header, rows, needs_header=known is None):
-            lines = _lines(header, rows, begins=known is None)
+        labels_above = earlier.header if earlier and grid is following else None
+        header, rows = _headed(_cells(grid, letters), grid, labels_above)
+        if _is_table(header, rows, needs_header=labels_above is None):
+            lines = _lines(header, rows, begins=labels_above is None)
             inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
             tables.append(Segment(list(lines), grid.box, is_table=True))
             if not any(letter.box.middle < grid.ys[0] for letter in letters):
-                labels = _labels(header, rows, grid, earlier if known else None)
+                labels = _labels(header, rows, grid, earlier if labels_above else None)
     return list(_segments(letters, tables, inside)), labels
 
 
@@ -74,9 +74,11 @@ def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels
     grid = top if is_ruled else continued_grid(letters, earlier.xs, _HIGHER * earlier.row_height)
     if grid is None or any(letter.box.middle > grid.ys[-1] for letter in letters):
         return None
-    first, *rows = ([text_of(cell) for cell in row] for row in _cells(grid, letters))
-    has_numbers = any(any(map(str.isdecimal, first[column])) for column in earlier.numbers)
-    is_new = earlier.numbers and not has_numbers and is_header(first, rows) and not _is_repeated(first, earlier.header)
+    header, *rows = ([text_of(cell) for cell in row] for row in _cells(grid, letters))
+    has_numbers = any(any(map(str.isdecimal, header[column])) for column in earlier.numbers)
+    is_new = (
+        earlier.numbers and not has_numbers and is_header(header, rows) and not _is_repeated(header, earlier.header)
+    )
     is_stacked = any(row == 0 and column != place[1] for place, (row, column) in grid.merged.items())
     return None if is_new or is_stacked else grid
 
@@ -189,8 +191,7 @@ def _joined(cells: Iterable[list[Letter]], gap: str) -> Iterator[Letter]:
     for cell in filter(None, cells):
         if gap == " ":
             yield from put_in(SEPARATOR, cell[0].box)
-        first, *following = cell
-        yield from (first._replace(gap=gap), *following)
+        yield from (cell[0]._replace(gap=gap), *cell[1:])
         gap = " "
 
 

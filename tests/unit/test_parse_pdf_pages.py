@@ -111,16 +111,30 @@ class TestColumns:
             ["Date: 3 May", "Sum: 40", "Tax: 8", "Due: 48"],
         )
         pairs = (
-            ["A chair of oak", "A table of pine", "A bed of beech", "A door of ash"],
-            ["In March by ship", "In May by rail", "In June by road", "In July by ship"],
+            [
+                "A chair of old oak wood",
+                "A table of old pine wood",
+                "A bed of new beech wood",
+                "A door of new ash wood",
+            ],
+            [
+                "In March by the old ship",
+                "In May by the new railway",
+                "In June by the old road",
+                "In July by the old ship",
+            ],
         )
         for name, content, first_line in (
             ("by column", by_row((50, 700, LEFT_COLUMN)) + by_row((320, 700, RIGHT_COLUMN)), LEFT_COLUMN[0]),
             ("labels", by_row((50, 700, labels[0]), (320, 700, labels[1])), "Name: Ines Moe Date: 3 May"),
-            ("pairs", by_row((50, 700, pairs[0]), (320, 700, pairs[1])), "A chair of oak In March by ship"),
+            (
+                "pairs",
+                by_row((50, 700, pairs[0]), (320, 700, pairs[1])),
+                "A chair of old oak wood In March by the old ship",
+            ),
             (
                 "sidebar first",
-                by_row((320, 700, [*RIGHT_COLUMN] * 2)) + by_row((50, 700, ["a short word"] * 8)),
+                by_row((320, 700, [*RIGHT_COLUMN] * 2)) + by_row((50, 700, ["and a short word of"] * 8)),
                 RIGHT_COLUMN[0],
             ),
         ):

@@ -4,7 +4,7 @@ import math
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 
@@ -14,7 +14,9 @@ import pypdfium2.raw as pdfium_raw
 from ingest.parse.omissions import Omissions
 from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
-from ingest.parse.pdf_tables import characters
+from ingest.parse.pdf_forms import fields_of
+from ingest.parse.pdf_letters import Letter, text_of
+from ingest.parse.pdf_pages import DrawnPage, drawn_page, in_order
 from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
@@ -28,10 +30,12 @@ LINE_END_HYPHEN = re.compile("[\ufffe\x02]\\s*(.?)")
 _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
 _NO_TEXT = "there is no text on its pages: if you can see text there, export it again"
 _PAGE_GAP = "\n\n"
+_SENTENCE_ENDS = ".!?:;…"
 
 
 def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -> Parsed:
-    """The text layer, pages apart by a blank line, values of filled forms included; bookmarks become sections.
+    """The text layer, values of filled forms included, pages apart by a blank line unless a sentence goes on; bookmarks
+    become sections.
 
     Pages that show something but have no text are read by OCR; where there is none they are empty, unless all are such.
     Raises Rejected for files that are encrypted, damaged or cut short, each with what to do about it.
@@ -39,7 +43,7 @@ def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -
     if b"%%EOF" not in body[-_END_MARK_WITHIN:]:
         raise Rejected("it ends before its end mark, so it was cut short: download or export it again")
     with PDFIUM, opened(body) as document:
-        page_texts, pictures = _page_texts(document)
+        page_texts, pictures = _page_texts(document, omissions)
         if pictures and ocr.refusal and not any(page_texts):
             raise Unsupported(f"it has no text layer: {ocr.refusal}")
         scans = [] if ocr.refusal else _read_pictures(document, pictures, page_texts, ocr)
@@ -73,16 +77,23 @@ def _damaged() -> Rejected:
     return Rejected("the PDF is damaged and cannot be read: download or export it again")
 
 
-def _page_texts(document: pdfium.PdfDocument) -> tuple[list[str], list[int]]:
+def _page_texts(document: pdfium.PdfDocument, omissions: Omissions) -> tuple[list[str], list[int]]:
     """The text of each page, and the indices of those that show something but have no words."""
     texts: list[str] = []
     pictures: list[int] = []
-    for index in range(len(document)):
-        with page_at(document, index) as page:
-            texts.append(_page_text(page))
-            if not any(map(str.isalnum, texts[index])) and pdfium_raw.FPDFPage_CountObjects(page):
-                pictures.append(index)
+    for page, letters in in_order(drawn_pages(document, range(len(document)), omissions)):
+        texts.append(_page_text(letters))
+        if page.is_picture:
+            pictures.append(page.number - 1)
     return texts, pictures
+
+
+def drawn_pages(document: pdfium.PdfDocument, indices: Iterable[int], omissions: Omissions) -> Iterator[DrawnPage]:
+    """Pages by index, one after the other. Raises Rejected for one that is damaged."""
+    for index in indices:
+        fields = fields_of(document, index)
+        with page_at(document, index) as page:
+            yield drawn_page(page, index + 1, fields, omissions)
 
 
 def _read_pictures(
@@ -125,11 +136,9 @@ def page_at(document: pdfium.PdfDocument, index: int) -> Iterator[pdfium.PdfPage
         raise Rejected(f"page {index + 1} is damaged and cannot be read: export the file again") from None
 
 
-def _page_text(page: pdfium.PdfPage) -> str:
+def _page_text(letters: Iterable[Letter]) -> str:
     """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
-    with closing(page.get_textpage()) as text_page:
-        raw = "".join(character for character, _ in characters(page, text_page))
-    joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], raw)
+    joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], text_of(letters))
     return tidy(scrub(PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), joined)))
 
 
@@ -141,13 +150,19 @@ def end_of_line(cut: re.Match[str]) -> str:
 def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
     pages: list[Page] = []
     pieces: list[str] = []
-    length = 0
+    length, preceding = 0, ""
     for number, page_text in enumerate(page_texts, start=1):
-        gap = _PAGE_GAP if page_text and length else ""
+        gap = _gap(preceding, page_text) if preceding and page_text else ""
+        preceding = page_text or preceding
         start, length = length + len(gap), length + len(gap) + len(page_text)
         pieces += gap, page_text
         pages.append(Page(number, start, length))
     return "".join(pieces), tuple(pages)
+
+
+def _gap(preceding: str, page_text: str) -> str:
+    """A sentence that goes on with the next page is not parted by a blank line."""
+    return "\n" if page_text[0].islower() and preceding[-1] not in _SENTENCE_ENDS else _PAGE_GAP
 
 
 def _title(read: Callable[[], str]) -> str:

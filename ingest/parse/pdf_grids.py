@@ -1,13 +1,17 @@
 """Table grids in a PDF, from the ruled lines of a page: those that are closed on all sides."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ctypes import byref, c_float, c_int
-from itertools import chain, pairwise
+from itertools import chain, groupby, pairwise, product
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
+
+from ingest.parse.pdf_letters import Box, Point, Turn
 
 TOLERANCE = 3.0
 """Points between lines that are one, and between lines that meet."""
@@ -25,38 +29,75 @@ class Line(NamedTuple):
     end: float
 
 
+Place = tuple[int, int]
+"""(row from the top, column) of a cell."""
+
+
 class Grid(NamedTuple):
-    """Places of the lines of a table, ascending."""
+    """Places of the lines of a table, ascending. `merged` are the places that belong to a larger cell, each with the
+    first place of that."""
 
     xs: list[float]
     ys: list[float]
+    merged: Mapping[Place, Place] = MappingProxyType({})
 
-    def cell(self, x: float, y: float) -> tuple[int, int] | None:
-        """(row from the top, column) of a point."""
+    @property
+    def box(self) -> Box:
+        return Box(self.xs[0], self.ys[0], self.xs[-1], self.ys[-1])
+
+    def cell(self, x: float, y: float) -> Place | None:
+        """The first place of the cell in which a point lies."""
         if not (self.xs[0] <= x < self.xs[-1] and self.ys[0] <= y < self.ys[-1]):
             return None
-        return len(self.ys) - 1 - bisect_right(self.ys, y), bisect_right(self.xs, x) - 1
+        place = len(self.ys) - 1 - bisect_right(self.ys, y), bisect_right(self.xs, x) - 1
+        return self.merged.get(place, place)
 
     def overlaps(self, other: "Grid") -> bool:
-        return all(axis[0] < another[-1] and another[0] < axis[-1] for axis, another in zip(self, other, strict=True))
+        axes = zip(self[:2], other[:2], strict=True)
+        return all(axis[0] < another[-1] and another[0] < axis[-1] for axis, another in axes)
 
 
 def closed_grids(across: list[Line], down: list[Line]) -> list[Grid]:
-    """The grids of lines that meet and all reach from side to side."""
+    """The grids of lines that meet and close each cell, which may be as large as several others."""
     if len(across) <= _LEAST_ROWS or len(down) <= _LEAST_COLUMNS or len(across) * len(down) > _MAX_PAIRS:
         return []
     return [grid for lines, columns in _connected(across, down) if (grid := _grid(lines, columns))]
 
 
 def _grid(across: list[Line], down: list[Line]) -> Grid | None:
-    """The grid of lines that meet, if there are enough and each reaches from side to side."""
-    if len(across) <= _LEAST_ROWS or len(down) <= _LEAST_COLUMNS:
+    """The grid of lines that meet, if there are enough and each of its cells is a rectangle."""
+    xs, ys = (sorted({line.at for line in lines}) for lines in (down, across))
+    if len(ys) <= _LEAST_ROWS or len(xs) <= _LEAST_COLUMNS:
         return None
-    xs, ys = sorted(line.at for line in down), sorted(line.at for line in across)
-    reach = [(line, xs[0], xs[-1]) for line in across] + [(line, ys[0], ys[-1]) for line in down]
-    if all(line.start <= low + TOLERANCE and line.end >= high - TOLERANCE for line, low, high in reach):
-        return Grid(xs, ys)
-    return None
+    above, left = _borders(across, xs)[::-1], [borders[::-1] for borders in _borders(down, ys)]
+    if not all(map(all, (above[0], above[-1], left[0], left[-1]))):
+        return None
+    merged: dict[Place, Place] = {}
+    sizes: Counter[Place] = Counter()
+    for place in product(range(len(ys) - 1), range(len(xs) - 1)):
+        row, column = place
+        beside = [] if left[column][row] else [(row, column - 1)]
+        over = [] if above[row][column] else [(row - 1, column)]
+        cells = {merged.get(other, other) for other in beside + over} or {place}
+        if len(cells) > 1:
+            return None
+        (merged[place],) = cells
+        sizes[merged[place]] += 1
+    ends = {begin: place for place, begin in merged.items()}
+    if any((ends[n][0] - n[0] + 1) * (ends[n][1] - n[1] + 1) != size for n, size in sizes.items()):
+        return None
+    return Grid(xs, ys, {place: begin for place, begin in merged.items() if place != begin})
+
+
+def _borders(lines: Iterable[Line], ends: Sequence[float]) -> list[list[bool]]:
+    """For each place of lines, whether one of them reaches from each end to the next."""
+    return [
+        [
+            any(line.start <= start + TOLERANCE and line.end >= end - TOLERANCE for line in level)
+            for start, end in pairwise(ends)
+        ]
+        for level in (list(group) for _, group in groupby(sorted(lines), key=lambda line: line.at))
+    ]
 
 
 def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
@@ -83,11 +124,12 @@ def _meet(line: Line, other: Line) -> bool:
     )
 
 
-def ruled(page: pdfium.PdfPage) -> tuple[list[Line], list[Line]]:
-    """The lines across and down that the page's paths draw, those in one line joined."""
+def ruled(page: pdfium.PdfPage, turn: Turn) -> tuple[list[Line], list[Line]]:
+    """The lines across and down that the paths of the upright page draw, those in one line joined."""
     across: list[Line] = []
     down: list[Line] = []
-    for (x1, y1), (x2, y2) in chain.from_iterable(map(_segments, _paths(page))):
+    for start, end in chain.from_iterable(map(_segments, _paths(page))):
+        (x1, y1), (x2, y2) = turn.point(*start), turn.point(*end)
         if abs(x1 - x2) >= _SHORTEST and abs(y1 - y2) < 1:
             across.append(Line(y1, min(x1, x2), max(x1, x2)))
         elif abs(y1 - y2) >= _SHORTEST and abs(x1 - x2) < 1:
@@ -136,11 +178,11 @@ def _paths(page: pdfium.PdfPage) -> list[pdfium.PdfObject]:
     return paths
 
 
-def _segments(drawn: pdfium.PdfObject) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+def _segments(drawn: pdfium.PdfObject) -> Iterator[tuple[Point, Point]]:
     """The straight parts of a path."""
     matrix = drawn.get_matrix()
     begun = None
-    points: list[tuple[float, float]] = []
+    points: list[Point] = []
     x, y = c_float(), c_float()
     for number in range(pdfium_raw.FPDFPath_CountSegments(drawn)):
         segment = pdfium_raw.FPDFPath_GetPathSegment(drawn, number)

@@ -7,12 +7,13 @@ lines has three columns, one of them of numbers: other words side by side are mo
 """
 
 from bisect import bisect
+from collections import Counter
 from collections.abc import Container, Iterator, Sequence
 from itertools import groupby, pairwise
 from statistics import median
-from typing import NamedTuple
 
 from ingest.parse.pdf_grids import TOLERANCE, Grid, Line
+from ingest.parse.pdf_letters import Box, Letter
 
 _LEAST_LINES, _LEAST_COLUMNS, _LEAST_ROWS = 3, 2, 2
 _MAX_LINES, _MAX_LETTERS = 200, 20_000
@@ -30,19 +31,6 @@ _FAR = 2.0
 """Between two rows, in heights of a line: where a table without lines ends."""
 
 
-class Box(NamedTuple):
-    """Place of a letter, in points from the page's lower left; as high as its line."""
-
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    @property
-    def middle(self) -> float:
-        return (self.bottom + self.top) / 2
-
-
 def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Iterator[Grid]:
     """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is
     none."""
@@ -55,20 +43,36 @@ def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[B
             begin += last
 
 
-def unruled_grids(letters: Sequence[tuple[str, Box]]) -> Iterator[Grid]:
+def unruled_grids(letters: Sequence[Letter]) -> Iterator[Grid]:
     """The grids of tables without lines."""
-    rows = _rows([box for _, box in letters]) if len(letters) <= _MAX_LETTERS else []
-    with_number = {box for character, box in letters if character.isdigit()}
+    rows = _rows([letter.box for letter in letters]) if len(letters) <= _MAX_LETTERS else []
+    digits = {letter.box for letter in letters if letter.character.isdigit()}
     begin = 0
     while begin < len(rows):
         last = _end_of_table(rows, begin)
         table = rows[begin:last]
-        if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, with_number):
+        if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, digits):
             boxes = [box for row in table for box in row]
             xs = [min(box.left for box in boxes) - 1, *_white(boxes), max(box.right for box in boxes) + 1]
             top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
             yield Grid(xs, sorted([top, bottom, *map(_parting, table, table[1:])]))
         begin = last
+
+
+def continued_grid(letters: Sequence[Letter], xs: Sequence[float], height: float) -> Grid | None:
+    """The grid of rows from the page's top on that stand in the columns of a table; they are at most so high."""
+    rows = _rows([letter.box for letter in letters]) if len(letters) <= _MAX_LETTERS else []
+    table: list[list[Box]] = []
+    for row in rows:
+        columns = {(bisect(xs, box.left), bisect(xs, box.right)) for box in row}
+        is_far = table and table[-1][0].middle - row[0].middle > height
+        if is_far or columns == {(1, 1)} or not all(0 < left == right < len(xs) for left, right in columns):
+            break
+        table.append(row)
+    if not table:
+        return None
+    top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
+    return Grid(list(xs), sorted([top, bottom, *_between(table, [], xs)]))
 
 
 def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
@@ -85,12 +89,13 @@ def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
     return most
 
 
-def _has_numbers(table: Sequence[Sequence[Box]], with_number: Container[Box]) -> bool:
-    """Whether below a label without a number each row has one."""
+def _has_numbers(table: Sequence[Sequence[Box]], digits: Container[Box]) -> bool:
+    """Whether below a label without a digit each row has a number: at least half of its letters are digits."""
     xs = _white([box for row in table for box in row])
-    header, *body = ({bisect(xs, box.left) for box in row if box in with_number} for row in table)
-    # Columns with a number in every row of the body, but none in the header.
-    return bool(set.intersection(*body) - header)
+    letters = [Counter(bisect(xs, box.left) for box in row) for row in table]
+    header, *body = (Counter(bisect(xs, box.left) for box in row if box in digits) for row in table)
+    numbers = ({n for n in row if 2 * row[n] >= count[n]} for row, count in zip(body, letters[1:], strict=True))
+    return bool(set.intersection(*numbers) - set(header))
 
 
 def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:

@@ -1,6 +1,6 @@
 """Pages of a PDF as they look: a picture, and the boxes of the words read from it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from ctypes import byref, c_int
 from dataclasses import dataclass
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.pdf import LINE_END_HYPHEN, PDFIUM, end_of_line, opened, page_at
-from ingest.parse.pdf_tables import characters
+from ingest.parse.omissions import Omissions
+from ingest.parse.pdf import LINE_END_HYPHEN, PDFIUM, drawn_pages, end_of_line, opened, page_at
+from ingest.parse.pdf_letters import Letter, text_of
+from ingest.parse.pdf_pages import in_order
+from ingest.parse.pdf_running import REACH
 from ingest.parse.quotes import (
     MAX_PAGES_AT_ONCE,
     Drawing,
@@ -27,6 +30,8 @@ from ingest.parse.quotes import (
 from ingest.parse.scan import Box, ScannedPage
 
 _UNITS_A_POINT = 64
+_MAX_BACK = 50
+"""Pages before the first that are read for the labels of a table that goes on with it."""
 _RGB = pdfium_raw.FPDFBitmap_BGR  # turned by rev_byteorder
 
 
@@ -48,20 +53,44 @@ def locate_in_pdf(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...
 
     Raises NotFound if there is no first page, and Rejected for a file that cannot be read.
     """
+    omissions = Omissions()
+    located = _located(body, locating, scans, omissions)
+    if not located.complete and omissions.left_out.hidden_words:  # the document may have been read with them
+        return _located(body, locating, scans, Omissions(keeps_hidden=True))
+    return located
+
+
+def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], omissions: Omissions) -> Located:
     by_number = {page.number: page for page in scans}
     with PDFIUM, opened(body) as document, ExitStack() as stack:
         check_page(locating.first, len(document))
         last = min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
+        texts = dict(_texts(document, locating.first, last, omissions))
         pages: list[Letters] = [
-            ScanLetters(by_number[number]) if number in by_number else stack.enter_context(_letters(document, number))
+            ScanLetters(by_number[number])
+            if number in by_number
+            else stack.enter_context(_letters(document, number, texts[number]))
             for number in range(locating.first, last + 1)
         ]
         return find_quotes(pages, len(document), locating.quotes)
 
 
+def _texts(
+    document: pdfium.PdfDocument, first: int, last: int, omissions: Omissions
+) -> Iterator[tuple[int, Sequence[Letter]]]:
+    """The letters of pages as they are read with the whole document: so pages around them are read, too."""
+    begin = first
+    while begin > max(first - _MAX_BACK, 1) and next(drawn_pages(document, [begin - 1], omissions)).may_go_on:
+        begin -= 1
+    around = range(max(begin - REACH, 1) - 1, min(last + REACH, len(document)))
+    for page, letters in in_order(drawn_pages(document, around, omissions)):
+        if first <= page.number <= last:
+            yield page.number, letters
+
+
 @dataclass(frozen=True, slots=True)
 class PageLetters:
-    """The letters of an open page, folded; `indices` are those of `pdf_tables.Character`."""
+    """The letters of an open page, folded; `indices` are those of `pdf_letters.Letter`."""
 
     number: int
     page: pdfium.PdfPage
@@ -92,19 +121,19 @@ class PageLetters:
 
 
 @contextmanager
-def _letters(document: pdfium.PdfDocument, number: int) -> Iterator[PageLetters]:
+def _letters(document: pdfium.PdfDocument, number: int, letters: Sequence[Letter]) -> Iterator[PageLetters]:
+    kept_hyphens = {cut.start(): end_of_line(cut) for cut in LINE_END_HYPHEN.finditer(text_of(letters))}
+    text: list[str] = []
+    indices: list[int | None] = []
+    place = 0
+    for letter in letters:
+        place += len(letter.gap)
+        plain = folded(kept_hyphens.get(place, letter.character))
+        text.append(plain)
+        indices += [letter.place] * len(plain)
+        place += 1
     with page_at(document, number - 1) as page, closing(page.get_textpage()) as text_page:
-        width, height = _size(page)
-        shown = characters(page, text_page)
-        raw = "".join(character for character, _ in shown)
-        kept_hyphens = {cut.start(): end_of_line(cut) for cut in LINE_END_HYPHEN.finditer(raw)}
-        letters: list[str] = []
-        indices: list[int | None] = []
-        for place, (character, index) in enumerate(shown):
-            plain = folded(kept_hyphens.get(place, character))
-            letters.append(plain)
-            indices += [index] * len(plain)
-        yield PageLetters(number, page, text_page, width, height, "".join(letters), indices)
+        yield PageLetters(number, page, text_page, *_size(page), "".join(text), indices)
 
 
 def _size(page: pdfium.PdfPage) -> tuple[float, float]:

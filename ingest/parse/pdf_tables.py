@@ -1,129 +1,212 @@
-"""The characters of a PDF page in text order: tables become rows with labels.
+"""Tables on PDF pages: rows with labels, from page to page.
 
-A table is a grid (`pdf_grids`, `pdf_open_grids`) with a first row that labels the others. What is none for sure stays
-the words that it is: wrong rows are worse than words.
+A table is a grid (`pdf_grids`, `pdf_open_grids`) with a first row that labels the others, or one that goes on from the
+page before with the labels of that. What is none for sure stays the words that it is: wrong rows are worse than words.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
-from typing import NamedTuple
+from dataclasses import dataclass
+from itertools import chain, pairwise
 
-import pypdfium2 as pdfium
-import pypdfium2.raw as pdfium_raw
-
-from ingest.parse.pdf_grids import Grid, closed_grids, ruled
-from ingest.parse.pdf_open_grids import Box, open_grids, unruled_grids
+from ingest.parse.pdf_grids import TOLERANCE, Grid, Line, closed_grids
+from ingest.parse.pdf_letters import Letter, Segment, put_in, segments_of, text_of
+from ingest.parse.pdf_open_grids import continued_grid, open_grids, unruled_grids
 from ingest.parse.rows import SEPARATOR, is_header, labels_of
 
 _LEAST_FILLED = 0.5
+_HIGHER = 1.5
+"""Rows of a table's next page are at most so much higher than its highest before."""
 
-Character = tuple[str, int | None]
-"""A character, and its index in the page's own text, as PDFium counts: in UTF-16 code units. None for one that was put
-in."""
-
-
-class _Letter(NamedTuple):
-    """A character that is not space, its index in the page's own text, and where it is."""
-
-    character: str
-    place: int
-    box: Box
+Row = list[list[Letter]]
+"""The letters of each cell."""
+Cells = list[Row]
 
 
-def characters(page: pdfium.PdfPage, text_page: pdfium.PdfTextPage) -> list[Character]:
-    """The page's text. A table's characters stand where the first of them was; its header's, again in every row."""
-    raw: list[Character] = list(_numbered(text_page))
-    letters = [] if page.get_rotation() else _letters(text_page)
-    for grid in _grids(page, letters) if letters else ():
-        cells = _cells(grid, letters)
-        if _is_table(cells):
-            inside = {index for row in cells for cell in row for _, index in cell if index is not None}
-            place_of_table = next(place for place, (_, index) in enumerate(raw) if index in inside)
-            preceding, after = (
-                [character for character in part if character[1] not in inside]
-                for part in (raw[:place_of_table], raw[place_of_table:])
-            )
-            raw = [*preceding, *_put_in("\n\n"), *_lines(cells), *_put_in("\n"), *after]
-    return raw
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The header of a table that may go on with the next page. Columns of `numbers` have some in each of its rows."""
+
+    header: Row
+    xs: list[float]
+    numbers: frozenset[int]
+    row_height: float
 
 
-def _grids(page: pdfium.PdfPage, letters: Sequence[_Letter]) -> list[Grid]:
-    """Grids that do not overlap, from the surest kind to the least sure."""
-    across, down = ruled(page)
-    boxes = [letter.box for letter in letters]
-    grids: list[Grid] = []
-    for grid in chain(
-        closed_grids(across, down),
-        open_grids(across, down, boxes),
-        unruled_grids([(letter.character, letter.box) for letter in letters]),
-    ):
-        if not any(map(grid.overlaps, grids)):
-            grids.append(grid)
-    return grids
+def ruled_grids(across: list[Line], down: list[Line], letters: Sequence[Letter]) -> list[Grid]:
+    """Grids of lines that do not overlap, from the surest kind to the least sure."""
+    if not across:
+        return []
+    return _apart(chain(closed_grids(across, down), open_grids(across, down, [letter.box for letter in letters])), [])
 
 
-def _is_table(cells: list[list[list[Character]]]) -> bool:
-    header, *rows = ([_words(cell) for cell in row] for row in cells)
-    filled = sum(map(bool, (words for row in rows for words in row)))
-    return filled >= _LEAST_FILLED * len(rows) * len(header) and is_header(header, rows)
+def with_tables(
+    letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels | None
+) -> tuple[list[Segment], Labels | None]:
+    """The letters as segments, with a table where the first of its letters was, and the labels of a table at the page's
+    end. `earlier` are those of the page before."""
+    following = _following(letters, grids, earlier) if earlier else None
+    tables: list[Segment] = []
+    labels: Labels | None = None
+    inside: dict[int, int] = {}
+    for grid in _apart(chain(filter(None, [following]), grids, unruled_grids(letters)), []):
+        labels_above = earlier.header if earlier and grid is following else None
+        header, rows = _headed(_cells(grid, letters), grid, labels_above)
+        if _is_table(header, rows, needs_header=labels_above is None):
+            lines = _lines(header, rows, begins=labels_above is None)
+            inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
+            tables.append(Segment(list(lines), grid.box, is_table=True))
+            if not any(letter.box.middle < grid.ys[0] for letter in letters):
+                labels = _labels(header, rows, grid, earlier if labels_above else None)
+    return list(_segments(letters, tables, inside)), labels
 
 
-def _letters(text_page: pdfium.PdfTextPage) -> list[_Letter]:
-    letters = []
-    for character, index in _numbered(text_page):
-        if not character.isspace():
-            char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index)
-            letters.append(_Letter(character, index, Box(*text_page.get_charbox(char, loose=True))))
+def _apart(grids: Iterable[Grid], apart: list[Grid]) -> list[Grid]:
+    for grid in grids:
+        if not any(map(grid.overlaps, apart)):
+            apart.append(grid)
+    return apart
+
+
+def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels) -> Grid | None:
+    """The grid at the page's top in which a table goes on."""
+    top = max(grids, key=lambda grid: grid.ys[-1], default=None)
+    is_ruled = top is not None and len(top.xs) == len(earlier.xs) and all(map(_is_at, top.xs, earlier.xs))
+    grid = top if is_ruled else continued_grid(letters, earlier.xs, _HIGHER * earlier.row_height)
+    if grid is None or any(letter.box.middle > grid.ys[-1] for letter in letters):
+        return None
+    header, *rows = ([text_of(cell) for cell in row] for row in _cells(grid, letters))
+    has_numbers = any(any(map(str.isdecimal, header[column])) for column in earlier.numbers)
+    is_new = (
+        earlier.numbers and not has_numbers and is_header(header, rows) and not _is_repeated(header, earlier.header)
+    )
+    is_stacked = any(row == 0 and column != place[1] for place, (row, column) in grid.merged.items())
+    return None if is_new or is_stacked else grid
+
+
+def _is_repeated(row: Sequence[str], header: Row) -> bool:
+    return list(row) == [text_of(cell) for cell in header]
+
+
+def _is_at(x: float, other: float) -> bool:
+    return abs(x - other) <= TOLERANCE
+
+
+def _labels(header: Row, rows: Cells, grid: Grid, earlier: Labels | None) -> Labels:
+    if earlier:
+        return earlier
+    height = max(above - below for below, above in pairwise(grid.ys))
+    return Labels(
+        [[letter._replace(place=None) for letter in cell] for cell in header], grid.xs, _numbers(rows), height
+    )
+
+
+def _is_table(header: Row, rows: Cells, *, needs_header: bool) -> bool:
+    words = [[text_of(cell) for cell in row] for row in rows]
+    filled = sum(map(bool, chain.from_iterable(words)))
+    is_filled = filled >= _LEAST_FILLED * len(rows) * len(header)
+    return bool(rows) and is_filled and (not needs_header or is_header([text_of(cell) for cell in header], words))
+
+
+def _headed(cells: Cells, grid: Grid, known: Row | None) -> tuple[Row, Cells]:
+    """The header of a table and its rows. Labels above each other are joined, and a cell that spans rows stands in each
+    of them. Both are empty where a row's cell spans columns, or where the header may end is in doubt."""
+    if known and _is_repeated([text_of(cell) for cell in cells[0]], known):
+        return known, cells[1:]
+    if not grid.merged:
+        return (known, cells) if known else (cells[0], cells[1:])
+    places = [[grid.merged.get((row, n), (row, n)) for n in range(len(cells[0]))] for row in range(len(cells))]
+    spread = [[cells[row][column] for row, column in line] for line in places]
+    depth = 0 if known else sum(any(row == 0 for row, _ in line) for line in places)
+    if depth == 1:  # labels that span columns alone: those below them are no numbers above numbers
+        depth = 2
+        if not (numbers := _numbers(spread[depth:])) or numbers & _numbers(spread[1:depth]):
+            return [], []
+    if any(n != column for line in places[depth:] for n, (_, column) in enumerate(line)):
+        return [], []
+    stacks = (dict.fromkeys(column) for column in zip(*places[:depth], strict=True))
+    header = [_stacked([cells[row][column] for row, column in stack]) for stack in stacks]
+    return known or header, spread[depth:]
+
+
+def _stacked(cells: Iterable[list[Letter]]) -> list[Letter]:
+    """The words of cells as those of one."""
+    letters: list[Letter] = []
+    for cell in filter(None, cells):
+        letters += cell if not letters else [cell[0]._replace(gap=" "), *cell[1:]]
     return letters
 
 
-def _numbered(text_page: pdfium.PdfTextPage) -> Iterator[tuple[str, int]]:
-    """The page's characters with their indices. Half a surrogate pair is kept: it counts, too."""
-    index = 0
-    for character in text_page.get_text_range(errors="surrogatepass"):
-        yield character, index
-        index += _num_units(character)
+def _numbers(rows: Cells) -> frozenset[int]:
+    """The columns that have a digit in each of the rows."""
+    columns = zip(*rows, strict=True)
+    return frozenset(n for n, column in enumerate(columns) if all(any(map(str.isdecimal, text_of(c))) for c in column))
 
 
-def _num_units(character: str) -> int:
-    return 2 if character > "\uffff" else 1
+def _place(grid: Grid, letter: Letter) -> tuple[int, int] | None:
+    return grid.cell((letter.box.left + letter.box.right) / 2, letter.box.middle)
 
 
-def _cells(grid: Grid, letters: Sequence[_Letter]) -> list[list[list[Character]]]:
-    """The characters of each cell, row by row, one space for all that lies between two of its words."""
-    cells: list[list[list[Character]]] = [[[] for _ in grid.xs[1:]] for _ in grid.ys[1:]]
-    for character, index, box in letters:
-        if (place := grid.cell((box.left + box.right) / 2, box.middle)) is not None:
+def _cells(grid: Grid, letters: Sequence[Letter]) -> Cells:
+    """The letters of each cell, one space for all that lies between two of its words."""
+    cells: Cells = [[[] for _ in grid.xs[1:]] for _ in grid.ys[1:]]
+    preceding: Letter | None = None
+    for letter in letters:
+        if (place := _place(grid, letter)) is not None:
             cell = cells[place[0]][place[1]]
-            if cell and cell[-1][1] != index - _num_units(cell[-1][0]):
-                cell.append((" ", None))
-            cell.append((character, index))
+            follows = cell and cell[-1].box is preceding.box if preceding else False
+            cell.append(letter._replace(gap=" " if cell and (letter.gap or not follows) else ""))
+        preceding = letter
     return cells
 
 
-def _lines(cells: list[list[list[Character]]]) -> Iterator[Character]:
+def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
     """The table's text as `ingest.parse.rows.lines_of_table` writes it, a labelled row a paragraph."""
-    header, *rows = cells
-    labels = [cell[: len(label)] for cell, label in zip(header, labels_of(list(map(_words, header))), strict=True)]
-    yield from _joined(header)
+    texts = labels_of([text_of(cell) for cell in header])
+    labels = [_first(cell, len(text)) for cell, text in zip(header, texts, strict=True)]
+    gap = "\n\n"
+    if begins:
+        yield from _joined(header, gap)
     for row in filter(any, rows):
-        yield from _put_in("\n\n")
-        yield from _joined(
-            [*label, *_put_in(": "), *cell] if label and cell else cell for label, cell in zip(labels, row, strict=True)
-        )
+        yield from _joined([_labelled(label, cell) for label, cell in zip(labels, row, strict=True)], gap)
 
 
-def _joined(cells: Iterable[list[Character]]) -> Iterator[Character]:
-    separator = ""
+def _first(cell: Sequence[Letter], num_chars: int) -> list[Letter]:
+    """The letters of a cell's first characters."""
+    letters, length = [], 0
+    for letter in cell:
+        length += len(letter.gap) + 1
+        if length > num_chars:
+            break
+        letters.append(letter)
+    return letters
+
+
+def _labelled(label: list[Letter], cell: list[Letter]) -> list[Letter]:
+    if not (label and cell):
+        return cell
+    return [*label, *put_in(":", cell[0].box), cell[0]._replace(gap=" "), *cell[1:]]
+
+
+def _joined(cells: Iterable[list[Letter]], gap: str) -> Iterator[Letter]:
     for cell in filter(None, cells):
-        yield from _put_in(separator)
-        yield from cell
-        separator = SEPARATOR
+        if gap == " ":
+            yield from put_in(SEPARATOR, cell[0].box)
+        yield from (cell[0]._replace(gap=gap), *cell[1:])
+        gap = " "
 
 
-def _put_in(words: str) -> list[Character]:
-    return [(character, None) for character in words]
-
-
-def _words(cell: Iterable[Character]) -> str:
-    return "".join(character for character, _ in cell)
+def _segments(letters: Sequence[Letter], tables: Sequence[Segment], inside: dict[int, int]) -> Iterator[Segment]:
+    words: list[Letter] = []
+    written: set[int] = set()
+    follows = False
+    for letter in letters:
+        number = inside.get(id(letter))
+        if number is None:
+            words.append(letter._replace(gap=f"\n\n{letter.gap}") if follows else letter)
+            follows = False
+        elif number not in written:
+            yield from segments_of(words)
+            yield tables[number]
+            words, follows = [], True
+            written.add(number)
+    yield from segments_of(words)

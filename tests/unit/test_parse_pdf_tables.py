@@ -7,6 +7,7 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.page_view import locate
 from ingest.parse.quotes import Locating, Quote
+from tests.support.drawn_pdf import drawn_pdf
 from tests.support.hostile_files import FONTS, page, stream
 from tests.support.made_files import FONT
 
@@ -144,6 +145,126 @@ class TestNoLines:
 
     def test_without_a_header_the_words_stay(self):
         assert " | " not in parse("a.pdf", table([*ROWS[1:], ("Linz", "Danube", "212000")], "", 14)).text
+
+
+def rules_but(rows: Sequence[Sequence[str]], *without: tuple[str, int, int]) -> str:
+    """A line for each side of each cell, but for those above ("across") or to the left of ("down") cells by row and
+    column."""
+    across = (
+        f"{LEFT + WIDTH * n} {TOP - HEIGHT * k} m {LEFT + WIDTH * (n + 1)} {TOP - HEIGHT * k} l S\n"
+        for k in range(len(rows) + 1)
+        for n in range(len(rows[0]))
+        if ("across", k, n) not in without
+    )
+    down = (
+        f"{LEFT + WIDTH * n} {TOP - HEIGHT * k} m {LEFT + WIDTH * n} {TOP - HEIGHT * (k + 1)} l S\n"
+        for k in range(len(rows))
+        for n in range(len(rows[0]) + 1)
+        if ("down", k, n) not in without
+    )
+    return "".join((*across, *down))
+
+
+class TestMergedCells:
+    STACKED = (
+        ("Region", "2023", ""),
+        ("", "Plan", "Actual"),
+        ("North", "11", "12"),
+        ("", "21", "22"),
+        ("South", "31", "32"),
+    )
+    OPEN = (("down", 0, 2), ("across", 3, 0))
+
+    @pytest.mark.parametrize("corner", [(), (("across", 1, 0),)])
+    def test_stacked_labels_are_joined_and_a_cell_stands_in_each_of_its_rows(self, corner):
+        assert paragraphs(table(self.STACKED, rules_but(self.STACKED, *self.OPEN, *corner)))[1:-1] == [
+            "Region | 2023 Plan | 2023 Actual",
+            "Region: North | 2023 Plan: 11 | 2023 Actual: 12",
+            "Region: North | 2023 Plan: 21 | 2023 Actual: 22",
+            "Region: South | 2023 Plan: 31 | 2023 Actual: 32",
+        ]
+
+    def test_a_row_with_a_cell_over_several_columns_leaves_the_words(self):
+        rules = rules_but(self.STACKED, *self.OPEN, ("across", 1, 0), ("down", 4, 2))
+        assert "Region: " not in parse("a.pdf", table(self.STACKED, rules)).text
+
+    def test_cells_that_are_no_rectangle_leave_the_words(self):
+        rules = rules_but(self.STACKED, *self.OPEN, ("across", 1, 0), ("across", 4, 1), ("down", 4, 2))
+        assert "Region: " not in parse("a.pdf", table(self.STACKED, rules)).text
+
+
+MORE = (("Linz", "Danube", "212000"), ("Graz", "Mur", "300000"), ("Passau", "Inn", "53000"))
+
+
+class TestNextPage:
+    """A table goes on at the top of the page after it."""
+
+    @staticmethod
+    def paragraphs(*contents: str) -> list[str]:
+        body = drawn_pdf(*contents)
+        parsed = parse("a.pdf", body)
+        for number, start, end in ((page_.number, page_.start, page_.end) for page_ in parsed.pages):
+            words = parsed.text[start:end]
+            located = locate(body, Locating(number, number, (Quote(words, 0, len(words)),)), ())
+            assert located.complete, number
+        return parsed.text.split("\n\n")
+
+    @pytest.mark.parametrize(
+        ("rules", "height"), [(lines, HEIGHT), (boxes, HEIGHT), (lines_across, HEIGHT), (lambda rows: "", 14)]
+    )
+    def test_rows_carry_the_labels_of_the_first_page(self, rules, height):
+        first, *following = (cells(rows, height) + rules(rows) for rows in (ROWS, MORE, MORE[:1]))
+        found = self.paragraphs(first, *following, *following)
+        labelled = ["City: Linz | River: Danube | People: 212000", "City: Graz | River: Mur | People: 300000"]
+        passau = "City: Passau | River: Inn | People: 53000"
+        assert found == [*LABELLED[1:5], *labelled, passau, labelled[0], *labelled, passau, labelled[0]]
+
+    def test_a_header_that_is_repeated_is_read_once(self):
+        found = self.paragraphs(*(cells(rows) + lines(rows) for rows in (ROWS, (ROWS[0], *MORE))))
+        assert found == [*LABELLED[1:5], *found[-3:]]
+        assert found[-1] == "City: Passau | River: Inn | People: 53000"
+
+    def test_words_are_no_header_of_their_column(self):
+        """Short, distinct words in each cell of the next page."""
+        people = [
+            ("Name", "Town", "Trade"),
+            ("Ida Moe", "Kiel", "nurse"),
+            ("Ida Lund", "Bergen", "pilot"),
+            ("Ida Dahl", "Oslo", "baker"),
+        ]
+        following = [("Kai Moe", "Vardal", "tailor"), ("Kai Lund", "Molde", "diver"), ("Kai Dahl", "Skien", "judge")]
+        found = self.paragraphs(*(cells(rows) + lines(rows) for rows in (people, following)))
+        assert found[-3:] == [f"Name: {name} | Town: {town} | Trade: {trade}" for name, town, trade in following]
+
+    def test_running_lines_part_no_table(self):
+        running = [text_at(LEFT, 815, "Rivers of Europe") + text_at(300, 30, f"Page {n}") for n in (1, 2)]
+        found = self.paragraphs(
+            *(line + cells(rows) + lines(rows) for line, rows in zip(running, (ROWS, MORE), strict=True))
+        )
+        assert found == ["Rivers of Europe", *LABELLED[1:5], *found[-3:]]
+        assert found[-1] == "City: Passau | River: Inn | People: 53000"
+
+    def test_another_table_has_its_own_labels(self):
+        lakes = (
+            ("Lake", "Land", "Depth"),
+            ("Garda", "Italy", "346"),
+            ("Como", "Italy", "410"),
+            ("Balaton", "Hungary", "12"),
+        )
+        found = self.paragraphs(*(cells(rows) + lines(rows) for rows in (ROWS, lakes)))
+        assert found[-3:] == [f"Lake: {lake} | Land: {land} | Depth: {depth}" for lake, land, depth in lakes[1:]]
+
+    def test_words_below_the_table_or_above_the_next_end_it(self):
+        below, above = text_at(LEFT, 300, "Words below it."), text_at(LEFT, 760, "Words above it.")
+        first, following = (cells(rows) + lines(rows) for rows in (ROWS, MORE))
+        for pages in ((first + below, following), (first, above + following)):
+            assert "City: Linz" not in "".join(self.paragraphs(*pages))
+
+    def test_prose_on_the_next_page_is_no_row(self):
+        prose = text_at(
+            LEFT, 760, "Prose that stands across all of the columns of the table before it, with 3 of its rivers."
+        )
+        assert self.paragraphs(cells(ROWS) + lines(ROWS), prose)[-1].startswith("Prose that stands")
 
 
 def test_what_is_no_table_stays_as_it_was():

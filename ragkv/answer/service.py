@@ -35,8 +35,8 @@ from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import budget_of
 from ragkv.threads import Threads
 
-NOTHING = "There is nothing to answer from: the collection has no searchable document."
-NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter."
+NOTHING = "There is nothing to answer from: the collection has no searchable document; upload one first."
+NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter; loosen it, or upload one."
 
 THREADS = 4
 """For all questions of a process. More would only take the interpreter from each other, and from the event loop."""

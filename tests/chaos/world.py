@@ -160,9 +160,9 @@ class World:
         except httpx.HTTPError:
             self.books.refused += 1
             return False
-        if response.status_code != 200:
-            nothing_to_search = response.status_code == 404 and not self.books.known
-            assert response.status_code >= 500 or nothing_to_search, response.text
+        nothing_to_search = response.status_code == 200 and response.json()["no_passages"] and not self.books.known
+        if nothing_to_search or response.status_code != 200:
+            assert nothing_to_search or response.status_code >= 500, response.text
             self.books.refused += 1
             return False
         self.books.answers += 1

@@ -110,7 +110,7 @@ def test_errors_raise_the_clients_own_exceptions(client: OpenAI, service: Servic
     with pytest.raises(openai.NotFoundError, match=MODEL):
         client.chat.completions.create(model="gpt-4o", messages=say)
     with pytest.raises(openai.BadRequestError) as raised:
-        client.chat.completions.create(model=MODEL, messages=say, temperature=0.7)
+        client.chat.completions.create(model=MODEL, messages=say, temperature=2.5)
     assert raised.value.param == "temperature"
     with pytest.raises(openai.APIStatusError) as too_long:
         client.chat.completions.create(

@@ -22,6 +22,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
+from ragkv.service.documents.statements import progress_in_collection
 from ragkv.service.documents.watch import MARGIN, CollectionWatch, DocumentProgress
 from ragkv.service.keys.keys import revoke_key
 from ragkv.service.parts import Parts
@@ -132,7 +133,8 @@ def test_a_look_reads_what_changed_and_not_what_waits(parts: Parts):
 
     assert len(watch.look()) == 50
     with parts.database.reading() as session:
-        assert watch._read(session, utc_now() - MARGIN, whole=False) == {}
+        waiting = progress_in_collection(watch._collection_id, utc_now() - MARGIN, unfinished_too=False)
+        assert session.execute(waiting).all() == []
     assert (watch.look(), len(watch.state()), watch.is_idle) == ([], 50, False)
 
 

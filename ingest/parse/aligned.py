@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise, takewhile
 
-from ingest.parse.rows import is_header
+from ingest.parse.rows import LOOKAHEAD, is_header
 from ingest.parse.text_tables import table_text
 from ingest.parse.values import are_numbers, is_number
 
@@ -104,7 +104,7 @@ def _is_labelled(rows: Sequence[list[str]]) -> bool:
     header, *below = rows
     columns = zip(header, *below, strict=True)
     return (
-        is_header(header, below[:20])
+        is_header(header, below[:LOOKAHEAD])
         and not any(is_number(label) or _CODE.search(label) for label in header)
         and any(label and are_numbers(list(cells)) for label, *cells in columns)
     )

@@ -17,7 +17,7 @@ from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import MAX_TEXT_CHARS, Parsed
-from ingest.parse.rows import is_header, is_label, line_of
+from ingest.parse.rows import LOOKAHEAD, is_header, is_label, line_of
 from ingest.parse.sniff import Format
 from ingest.parse.text_tables import table_lines
 from ingest.parse.values import are_numbers, is_absent, is_number
@@ -27,7 +27,7 @@ from ragkv.text import scrub
 _DELIMITERS = ",;\t|^"
 _DECLARED = re.compile(r"sep=(.)\n", re.IGNORECASE)  # Excel's own first line
 _SCORED_CHARS, _SAMPLE_ROWS = 16 * 1024 * 1024, 1_000
-_MAX_CELL_LINES, _LINES_AT_ONCE, _LOOKAHEAD = 1_000, 1_000, 20
+_MAX_CELL_LINES, _LINES_AT_ONCE = 1_000, 1_000
 _HINT_WEIGHT, _LEAST_CLEAN = 2, 0.001
 _ONE_COLUMN = "\x1f"  # no text has this delimiter: it is scrubbed before
 _LEAST_ROWS, _LEAST_COLUMNS, _LEAST_NUMBERS, _MAX_DIGITS = 2, 2, 3, 10
@@ -129,7 +129,7 @@ def _score(text: str, dialect: _Dialect, hint: str) -> float:
 
 def _add_rows(composer: Composer, rows: Iterator[list[str]]) -> None:
     """Add a table. Beside the words of its first row, the values below tell whether it is a header."""
-    start = list(islice(rows, _LOOKAHEAD))
+    start = list(islice(rows, LOOKAHEAD))
     titles = list(takewhile(lambda row: sum(map(bool, row)) < _LEAST_COLUMNS, start))
     header, below = next(iter(start[len(titles) :]), []), start[len(titles) + 1 :]
     is_named = is_header(header, below)

@@ -147,8 +147,7 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
             continue
         style = Style() if element.tag in _PAGE else styles.of(element)
         outer.append(style.inside(*outer[-1]))
-        if (style.is_hidden or _is_closed(element)) and not omissions.keeps_hidden:
-            omissions.hidden(" ".join(element.itertext()))
+        if (style.is_hidden or _is_closed(element)) and omissions.leaves_out(" ".join(element.itertext())):
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
             walk.skip_subtree()
             continue

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lxml.etree import QName, SubElement, _Element
 
 from ingest.parse.word_numerals import numeral
+from ingest.parse.word_styles import is_on
 
 _MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
 _AROUND_LIST = re.compile("<li>(?=<[ou]l>)")
@@ -46,7 +47,7 @@ class _Level:
         depth = _depth(level)
         self.style = _value(level, "pStyle")
         self.kind = _value(level, "numFmt") or "decimal"
-        self.is_legal = _is_on(_find(level, "isLgl"))
+        self.is_legal = bool(is_on(_find(level, "isLgl")))
         text = _value(level, "lvlText")
         self.text = f"%{depth + 1}." if text is None else text[:_MAX_TEXT_CHARS]
         self.gap = "" if _value(level, "suff") == "nothing" else " "
@@ -173,12 +174,8 @@ def _styles(styles: _Element) -> Iterator[tuple[str, _Style]]:
 def _is_left_out(properties: _Element, has_words: bool) -> bool:
     """Whether the end of the paragraph was deleted or moved away, as a tracked change, or all of it is hidden."""
     marks = _find(properties, "rPr")
-    is_hidden = not has_words and _is_on(_find(marks, "vanish"))
+    is_hidden = not has_words and bool(is_on(_find(marks, "vanish")))
     return is_hidden or _find(marks, "del") is not None or _find(marks, "moveFrom") is not None
-
-
-def _is_on(element: _Element | None) -> bool:
-    return element is not None and _attribute(element, "val") not in ("0", "false", "off")
 
 
 def _depth(level: _Element) -> int:

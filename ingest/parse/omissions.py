@@ -19,12 +19,15 @@ class Omissions:
         self._hidden_words = 0
         self._encoded_chars = 0
 
+    def leaves_out(self, text: str) -> bool:
+        """Whether a text that the author hid is not read. Its words are counted then."""
+        if not self.keeps_hidden:
+            self._hidden_words += len(text.split())
+        return not self.keeps_hidden
+
     def hidden(self, text: str) -> str:
         """The part of a text that is read although the author hid it: all of it or, counted, none."""
-        if self.keeps_hidden:
-            return text
-        self._hidden_words += len(text.split())
-        return ""
+        return "" if self.leaves_out(text) else text
 
     def encoded(self, num_chars: int) -> None:
         """Count characters that are no text but an encoded file."""

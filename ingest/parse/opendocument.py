@@ -114,10 +114,8 @@ class _Reader:
 
     def _leaves_out_hidden(self, element: _Element) -> bool:
         """Whether an element is hidden and not read. Its words are counted."""
-        is_left_out = self._styles.look(element, Look()).is_hidden and not self._omissions.keeps_hidden
-        if is_left_out:
-            self._omissions.hidden(self._words(element))
-        return is_left_out
+        is_hidden = self._styles.look(element, Look()).is_hidden
+        return is_hidden and self._omissions.leaves_out(self._words(element))
 
     def _add_sheet(self, sheet: _Element) -> None:
         if not self._leaves_out_hidden(sheet):

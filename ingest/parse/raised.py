@@ -8,7 +8,12 @@ from lxml.etree import Entity, _Element, iterwalk
 
 SIGNS: Mapping[str, str] = {"sup": "^", "superscript": "^", "sub": "_", "subscript": "_"}
 """By the element, in HTML, JATS, DITA and DocBook."""
-STARTS_WITH_NUMBER = re.compile(r"[+\-\u2212\u2013]?[0-9]")
+_STARTS_WITH_NUMBER = re.compile(r"[+\-\u2212\u2013]?[0-9]")
+
+
+def would_join(preceding: str, words: str) -> bool:
+    """Whether raised or lowered words would read as one number with what precedes them."""
+    return preceding.isdecimal() and _STARTS_WITH_NUMBER.match(words) is not None
 
 
 class Names(Protocol):
@@ -26,8 +31,7 @@ def sign_raised_numbers(tree: _Element, blocks: Names) -> None:
         nonlocal preceding, sign
         if not words:
             return words
-        is_number = sign and preceding.isdecimal() and STARTS_WITH_NUMBER.match(words)
-        words, sign, preceding = f"{sign}{words}" if is_number else words, "", words[-1]
+        words, sign, preceding = f"{sign}{words}" if sign and would_join(preceding, words) else words, "", words[-1]
         return words
 
     for event, element in iterwalk(tree, events=("start", "end")):

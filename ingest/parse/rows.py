@@ -6,7 +6,8 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice, zip_longest
 
 SEPARATOR = " | "
-_LOOKAHEAD = 20
+LOOKAHEAD = 20
+"""Rows at the top of a table by which it is told what labels it."""
 _MAX_LABEL_CHARS = 80
 _LETTER = re.compile(r"[^\W\d_]")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
@@ -66,7 +67,7 @@ def shortened(words: str) -> str:
 def _lines_below(labels: Sequence[str], table: Iterator[Sequence[str]]) -> Generator[str, None, Sequence[str]]:
     """The lines of one table. `labels` of the table before hold for one without a header in the same columns. Returns
     its labels."""
-    start = list(islice(table, _LOOKAHEAD))
+    start = list(islice(table, LOOKAHEAD))
     is_wide = any(sum(map(bool, row)) > 1 for row in start)
     while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
         yield line_of(start.pop(0))

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import code_page
-from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
@@ -54,7 +54,6 @@ _SYMBOL = re.compile("[\x20-\xff\uf020-\uf0ff]")
 _MARGINS = re.compile(r"(?:header|footer)[lrf]?")
 _RAISED = {"super": SIGNS["sup"], "sub": SIGNS["sub"]}
 _UNDEFINED = 25
-_PAGE_NUMBER = re.compile(r"\b(NUM)?PAGES?\b")
 _SAME_EDGE, _MAX_COLUMNS = 60, 200  # twips; columns
 
 
@@ -167,8 +166,7 @@ def read_rtf(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     for number, note in enumerate(reader.notes, start=1):
         composer.block(f"{number}. {' '.join(' '.join(note.lines()).split())}")
     lines = {" ".join(line.split()) for line in reader.text.lines()}
-    margins = (map(without_fields, line.split("\t")) for story in reader.margins for line in story.lines())
-    margin_lines = dict.fromkeys(" ".join(" ".join(parts).split()) for parts in margins)
+    margin_lines = dict.fromkeys(line_without_fields(line) for story in reader.margins for line in story.lines())
     composer.block("\n".join(line for line in margin_lines if line not in lines))
     return composer.parsed(fallback_title, Format.RTF)
 
@@ -369,7 +367,7 @@ class _Reader:
                 group.owner.add(box)
             case "ffl":
                 self._entries.append(words)
-            case "fldinst" if _PAGE_NUMBER.search(words):
+            case "fldinst" if PAGE_NUMBER.search(words):
                 self._group.is_page_number = True
                 group.owner.write(FIELD)
             case "formfield":

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ingest.parse.raised import STARTS_WITH_NUMBER
+from ingest.parse.raised import would_join
 from ingest.parse.struck import struck
 
 
@@ -32,6 +32,6 @@ def _signed(runs: Iterable[Run]) -> Iterator[Run]:
     preceding = sign = ""
     for run in runs:
         if run.text:
-            is_number = run.sign != sign and preceding.isdecimal() and STARTS_WITH_NUMBER.match(run.text)
+            is_number = run.sign != sign and would_join(preceding, run.text)
             yield replace(run, text=f"{run.sign}{run.text}") if is_number else run
             preceding, sign = run.text[-1], run.sign

@@ -40,8 +40,7 @@ def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parse
         for number, path in enumerate((relations[id_].path for id_ in ids), start=1):
             composer.page()
             slide = archive.xml(path)
-            if slide.get("show") in _FALSE and not omissions.keeps_hidden:
-                omissions.hidden(_words(slide))
+            if slide.get("show") in _FALSE and omissions.leaves_out(_words(slide)):
                 continue
             parts = _Slide(archive, path)
             margins += _add_slide(parts, slide, number, composer, omissions)
@@ -125,8 +124,7 @@ def _shapes(element: _Element, omissions: Omissions) -> Iterator[_Element]:
     """Shapes, pictures, tables, charts and diagrams that are shown, in the order in which they are drawn. Of
     alternatives, the first."""
     for child in element.iterchildren("*"):
-        if _properties(child).get("hidden") in _TRUE and not omissions.keeps_hidden:
-            omissions.hidden(_words(child))
+        if _properties(child).get("hidden") in _TRUE and omissions.leaves_out(_words(child)):
             continue
         match QName(child).localname:
             case "sp" | "pic" | "tbl" | "chart" | "relIds":

@@ -10,13 +10,13 @@ from operator import itemgetter
 
 from lxml.etree import Element, _Element, iterwalk
 
-from ingest.parse.rows import is_header, labels_of, line_of
+from ingest.parse.rows import LOOKAHEAD, is_header, labels_of, line_of
 from ingest.parse.spans import Cell, Columns, header_of, num_headers, span_of, words_of
 
 _LAYOUT = ("table", "h1", "h2", "h3", "h4", "h5", "h6", "pre")
 _CELLS = ("td", "th")
 _MAX_CELL_CHARS = 2_000
-_LOOKAHEAD, _LEAST_ROWS, _LEAST_COLUMNS = 20, 3, 3
+_LEAST_ROWS, _LEAST_COLUMNS = 3, 3
 
 
 def flatten_tables(tree: _Element) -> None:
@@ -47,7 +47,7 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
         else:
             places = columns.place(_cell(cell, _cell_text(cell)) for cell in cells)
             lines.append((row, places, bool(cells) and all(cell.tag == "th" for cell in cells)))
-    start = [places for _, places, _ in lines[:_LOOKAHEAD]]
+    start = [places for _, places, _ in lines[:LOOKAHEAD]]
     is_marked = any(is_head for _, _, is_head in lines)
     starts_with_head = is_marked and lines[0][2]
     for index in range(num_headers(start) if starts_with_head else 0 if is_marked else _num_headers(start)):

@@ -11,7 +11,7 @@ from lxml.etree import Element, QName, SubElement, _Element
 from ingest.parse.archive import Archive, Relation
 from ingest.parse.charts import read_chart
 from ingest.parse.equations import emptied_equations
-from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
@@ -29,7 +29,6 @@ _SAME = {
 _SYMBOL_FONTS = ("Symbol", "Webdings", "Wingdings", "Wingdings 2", "Wingdings 3")
 _FIELD = ("fldChar", "instrText", "rPr")
 _REFERENCE = re.compile(r"\{[^}]*/relationships\}")
-_PAGE_NUMBER = re.compile(r"\b(NUM)?PAGES?\b")
 
 
 class Rewriter:
@@ -68,8 +67,7 @@ class Rewriter:
         hidden = {run for row in root.iter("{*}tr") if is_on(row.find("{*}trPr/{*}hidden")) for run in row.iter("{*}r")}
         for run in list(root.iter(*(f"{{{namespace}}}r" for namespace in _NAMESPACES))):
             switches = self._switches.of(run)
-            if ("vanish" in switches or run in hidden) and not self._omissions.keeps_hidden:
-                self._omissions.hidden("".join(text.text or "" for text in run.iter("{*}t")))
+            if ("vanish" in switches or run in hidden) and self._omissions.leaves_out(_words(run)):
                 for child in [child for child in run if QName(child).localname not in _FIELD]:
                     run.remove(child)
             _strike(run, bool({"strike", "dstrike"} & switches))
@@ -101,7 +99,7 @@ def without_repeated(root: _Element, lines: set[str]) -> Iterator[_Element]:
     for paragraph in list(root.iter("{*}p")):
         if paragraph.find(".//{*}p") is None:
             words = _with_fields(paragraph)
-            line = " ".join(" ".join(map(without_fields, words.split("\t"))).split())
+            line = line_without_fields(words)
             if line in lines:
                 paragraph.getparent().remove(paragraph)
             elif FIELD in words:
@@ -133,13 +131,13 @@ def _with_fields(paragraph: _Element) -> str:
             case "instrText":
                 instruction += node.text or ""
             case "fldChar":
-                is_result = value_of(node, "fldCharType") == "separate" and bool(_PAGE_NUMBER.search(instruction))
+                is_result = value_of(node, "fldCharType") == "separate" and bool(PAGE_NUMBER.search(instruction))
                 instruction = "" if value_of(node, "fldCharType") == "begin" else instruction
     return "".join(pieces)
 
 
 def _shows_page(field: _Element) -> bool:
-    return bool(_PAGE_NUMBER.search(value_of(field, "instr")))
+    return bool(PAGE_NUMBER.search(value_of(field, "instr")))
 
 
 def _choose_alternatives(root: _Element) -> None:

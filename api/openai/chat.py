@@ -37,7 +37,7 @@ from api.openai.questions import MessageText, Role, chosen_collection, conversat
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
-from api.v1.sampling import Sampled, sampling_of
+from api.v1.sampling import SamplingFields
 from ragkv.answer.question import Question
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
@@ -89,7 +89,7 @@ class StreamOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     include_obfuscation: Off = None
 
 
-class ChatBody(Sampled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChatBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A chat completion request. The last message is the question."""
 
     model: Annotated[ModelId, Meta(examples=["SmolLM2-135M-Instruct@papers"])]
@@ -194,5 +194,5 @@ def _question_of(caller: Caller, body: ChatBody, database: Database, settings: S
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
     conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
     ref = chosen_collection(caller, body.model, body.vector_store_ids, database, settings)
-    sampling = sampling_of(body, schema_of(body.response_format, "response_format"))
+    sampling = body.sampling(schema_of(body.response_format, "response_format"))
     return question_about(caller, ref, conversation, sampling, body.retrieval, body.answer_tokens)

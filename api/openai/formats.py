@@ -1,7 +1,7 @@
 """Formats of answers: text, any JSON object, or JSON that a schema describes."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -51,7 +51,6 @@ class FlatSchema(
 
 ChatFormat = PlainText | JSONObject | JSONSchema
 TextFormat = PlainText | JSONObject | FlatSchema
-Format = Literal["text", "json_object", "json_schema"]
 
 
 def schema_of(answer_format: ChatFormat | TextFormat | None, param: str) -> str | None:

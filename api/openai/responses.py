@@ -45,9 +45,8 @@ from api.openai.sources import sources_of
 from api.openai.store_search import Ranking
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
-from api.v1.sampling import Temperature, TopP
+from api.v1.sampling import TemperatureFields
 from ragkv.answer.question import Question
-from ragkv.engine.sampling import Sampling
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.documents.attribute_filter import documents_that_match
@@ -106,7 +105,7 @@ class ChosenTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     type: Annotated[Literal["file_search"], "Type of the tool; only `file_search` is supported."]
 
 
-class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A response request. Every response begins with a file search, with or without the tool in `tools`."""
 
     model: Annotated[ModelId, Meta(examples=["SmolLM2-135M-Instruct"])]
@@ -143,8 +142,6 @@ class ResponseBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     stream: Annotated[bool | None, "Whether to stream the response as server-sent events."] = None
 
     retrieval: Retrieval = None
-    temperature: Temperature = None
-    top_p: TopP = None
     text: Annotated[TextConfig | None, "Text options: the format of the answer."] = None
     truncation: Annotated[Literal["disabled"] | None, "Truncation strategy; only `disabled` is supported."] = None
     background: Off = None
@@ -246,7 +243,7 @@ def _question_of(caller: Caller, body: ResponseBody, database: Database, setting
     conversation, tool = body.to_conversation(), body.tool
     ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, database, settings)
     schema = schema_of(body.text.format, "text.format") if body.text else None
-    sampling = Sampling(body.temperature or 0.0, 1.0 if body.top_p is None else body.top_p, schema=schema)
+    sampling = body.sampling(schema)
     if tool is None:
         return question_about(caller, ref, conversation, sampling, body.retrieval, body.max_output_tokens)
     attribute_filter = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")

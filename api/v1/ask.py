@@ -29,7 +29,7 @@ from api.v1.passages import (
     chosen_documents,
     text_path,
 )
-from api.v1.sampling import Sampled, sampling_of
+from api.v1.sampling import SamplingFields
 from ragkv.answer.question import (
     Answer,
     CachedAnswer,
@@ -86,7 +86,7 @@ class TurnBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     content: Annotated[str, "Text of the message.", Meta(max_length=100_000)]
 
 
-class AskBody(Sampled, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AskBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A question. Omitted options take the values of the service's settings."""
 
     question: QuestionText
@@ -133,7 +133,7 @@ class AskBody(Sampled, frozen=True, kw_only=True, forbid_unknown_fields=True):
             policy=policy_name(self.policy),
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             sees_kept_question=caller.may("admin"),
-            sampling=sampling_of(self),
+            sampling=self.sampling(),
             **{name: getattr(self, name) for name in OPTIONS},
         )
 

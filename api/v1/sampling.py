@@ -1,5 +1,6 @@
 """Sampling of answers: fields that several bodies share."""
 
+from dataclasses import replace
 from typing import Annotated
 
 import msgspec
@@ -37,26 +38,31 @@ Stop = (
 )
 
 
-class Sampled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Fields of sampling."""
+class TemperatureFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields of sampling that every body has. An omitted one leaves the choice of the likeliest token."""
 
     temperature: Temperature = None
     top_p: TopP = None
+
+    def sampling(self, schema: str | None = None) -> Sampling:
+        """The sampling that the body asks for, of an answer that follows a schema."""
+        return Sampling(self.temperature or 0.0, 1.0 if self.top_p is None else self.top_p, schema=schema)
+
+
+class SamplingFields(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields of sampling."""
+
     presence_penalty: Penalty = None
     frequency_penalty: Penalty = None
     seed: Seed = None
     stop: Stop = None
 
-
-def sampling_of(body: Sampled, schema: str | None = None) -> Sampling:
-    """The sampling that a body asks for; omitted fields leave the choice of the likeliest token."""
-    stop = body.stop or ()
-    return Sampling(
-        temperature=body.temperature or 0.0,
-        top_p=1.0 if body.top_p is None else body.top_p,
-        presence_penalty=body.presence_penalty or 0.0,
-        frequency_penalty=body.frequency_penalty or 0.0,
-        seed=body.seed,
-        stop=(stop,) if isinstance(stop, str) else tuple(stop),
-        schema=schema,
-    )
+    def sampling(self, schema: str | None = None) -> Sampling:
+        stop = self.stop or ()
+        return replace(
+            super().sampling(schema),
+            presence_penalty=self.presence_penalty or 0.0,
+            frequency_penalty=self.frequency_penalty or 0.0,
+            seed=self.seed,
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+        )

@@ -124,6 +124,11 @@ class Timings:
     recompute_ms: Annotated[float, "Duration of recomputing selected tokens."]
     total_ms: Annotated[float, "Time from the arrival of the question to the end of the answer."]
 
+    @classmethod
+    def without_model(cls, took_ms: float) -> "Timings":
+        """Durations of an answer for which no token ran through the model."""
+        return cls(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms)
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -136,6 +141,9 @@ class Usage:
     computed: int
     completion: int
     failed_chunks: int
+
+
+NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.question import Answer, Delta, Question, Timings, Usage, check_question
+from ragkv.answer.question import NOTHING_RAN, Answer, Delta, Question, Timings, Usage, check_question
 from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Chunk, Passage
@@ -353,8 +353,7 @@ def messages_of(question: Question) -> list[tuple[str, str]]:
 
 def _without_passages(question: Question, text: str, took_ms: float) -> Answer:
     """The answer to a question that no passage was found for: no token ran through the model."""
-    timings = Timings(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms)
-    return Answer(question.id, text, "stop", (), (), timings, Usage(0, 0, 0, 0, 0, 0, 0))
+    return Answer(question.id, text, "stop", (), (), Timings.without_model(took_ms), NOTHING_RAN)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:

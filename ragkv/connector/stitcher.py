@@ -228,10 +228,12 @@ class Stitcher:
     def _parts(self, slices: Sequence[KVSlice]) -> Iterator[Sequence[KVSlice]]:
         """The slices, so many at a time as a portion may hold tokens; one at least."""
         part: list[KVSlice] = []
+        tokens = 0
         for kv_slice in slices:
-            if part and total_tokens(member.span for member in [*part, kv_slice]) > self.portion.tokens:
+            tokens += kv_slice.span.num_tokens
+            if part and tokens > self.portion.tokens:
                 yield part
-                part = []
+                part, tokens = [], kv_slice.span.num_tokens
             part.append(kv_slice)
         if part:
             yield part

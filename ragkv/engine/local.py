@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ragkv.engine.family import Family
 from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
-from ragkv.engine.wire import followed_schema, plan_to_wire, report_of
+from ragkv.engine.wire import followed_schema, plan_to_wire, report_of, sampling_to_wire
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import make_folder
 from ragkv.kv.layout import Layout
@@ -206,12 +206,7 @@ def _sampling(request: Generate) -> "SamplingParams":
     many = request.logprobs in (MAX_LOGPROBS, WHOLE_VOCABULARY)
     return SamplingParams(
         max_tokens=request.max_tokens,
-        temperature=sampling.temperature,
-        top_p=sampling.top_p,
-        presence_penalty=sampling.presence_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        seed=sampling.seed,
-        stop=list(sampling.stop),
+        **sampling_to_wire(sampling),
         structured_outputs=StructuredOutputsParams(**followed) if (followed := followed_schema(sampling)) else None,
         logprobs=request.logprobs,
         flat_logprobs=many,

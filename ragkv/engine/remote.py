@@ -17,7 +17,7 @@ import msgspec
 
 from ragkv.engine.protocol import EngineLost, Generate, Output, Report
 from ragkv.engine.supervisor import asked_again
-from ragkv.engine.wire import PARAM, followed_schema, plan_to_wire, report_of
+from ragkv.engine.wire import PARAM, followed_schema, plan_to_wire, report_of, sampling_to_wire
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import lines_of
 from ragkv.urls import without_secrets
@@ -158,25 +158,19 @@ class RemoteEngine:
 
 
 def _body(request: Generate, tag: str) -> dict[str, Any]:
-    sampling = request.sampling
     body: dict[str, Any] = {
         "prompt": list(request.token_ids),
         "add_special_tokens": False,
         "cache_salt": request.salt,
         "max_tokens": request.max_tokens,
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "presence_penalty": sampling.presence_penalty,
-        "frequency_penalty": sampling.frequency_penalty,
-        "seed": sampling.seed,
-        "stop": list(sampling.stop),
+        **sampling_to_wire(request.sampling),
         "ignore_eos": request.ignore_eos,
         "return_token_ids": True,
         "stream": True,
         "stream_options": {"include_usage": True},
         "kv_transfer_params": plan_to_wire(request, tag),
     }
-    if followed := followed_schema(sampling):
+    if followed := followed_schema(request.sampling):
         body["structured_outputs"] = followed
     if request.logprobs is not None:
         body |= {"logprobs": request.logprobs, "return_tokens_as_token_ids": True}

@@ -89,6 +89,18 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
     return {PARAM: msgspec.to_builtins(wire)}
 
 
+def sampling_to_wire(sampling: Sampling) -> dict[str, Any]:
+    """The choice of tokens in vLLM's names, which its server and its `SamplingParams` share."""
+    return {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "presence_penalty": sampling.presence_penalty,
+        "frequency_penalty": sampling.frequency_penalty,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop),
+    }
+
+
 def followed_schema(sampling: Sampling) -> dict[str, Any] | None:
     """vLLM's `structured_outputs` for a schema. Without white space to choose, which small models do without end."""
     return {"json": sampling.schema, "disable_any_whitespace": True} if sampling.schema else None

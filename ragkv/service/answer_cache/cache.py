@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from ragkv.answer.question import Answer, CachedAnswer, Citation, Delta, Question, Timings, Usage
+from ragkv.answer.question import NOTHING_RAN, Answer, CachedAnswer, Citation, Delta, Question, Timings
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.sampling import GREEDY
 from ragkv.errors import Unavailable
@@ -43,7 +43,6 @@ WHOLE = frozenset({"stop", "length"})
 _NOT_ASKED_FOR = frozenset(
     {"tenant_id", "collection_id", "text", "history", "answer_cache", "sees_kept_question", "id"}
 )
-_NOTHING_RAN = Usage(prompt=0, cached=0, stitched=0, recomputed=0, computed=0, completion=0, failed_chunks=0)
 
 WITHOUT_INFLUENCE = frozenset({
     # The bytes of models have separate fingerprints.
@@ -126,8 +125,8 @@ class KeptAnswer:
             finish_reason=self.body.finish_reason,
             citations=self.body.citations,
             passages=self.passages,
-            timings=Timings(took_ms, 0.0, took_ms, 0.0, 0.0, 0.0, took_ms),
-            usage=_NOTHING_RAN,
+            timings=Timings.without_model(took_ms),
+            usage=NOTHING_RAN,
             cached_answer=CachedAnswer(earlier, self.similarity, age_s),
         )
 

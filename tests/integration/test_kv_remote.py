@@ -552,7 +552,7 @@ def test_questions_at_once_about_kv_in_the_object_store_load_it_once(hosts: Host
     contexts = contexts_of(api.source.ready_chunks(ref.tenant_id, ref.collection_id), 2, 150, 4, api.prompts)
     assert api.promoter is not None
     assert isinstance(api.engine, EchoEngine)
-    api.engine.token_s = 0.005
+    api.promoter.cost.computed(1_000, 1_000.0)  # by a model so slow that waiting pays on any machine
     bench = RemoteBench(api, api.promoter, Recompute("none", 0.0, 16), contexts, 4)
 
     async def measured() -> list[RemoteRow]:

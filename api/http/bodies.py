@@ -8,10 +8,11 @@ from http import HTTPStatus
 from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.exceptions import HTTPException
+from litestar.exceptions import HTTPException, InternalServerException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
 
+from api.http.disconnect import ClientClosed
 from api.http.forms import BoundedFormRequest
 from ragkv.errors import TooLarge, Unsupported
 
@@ -34,10 +35,14 @@ class CheckedRequest(BoundedFormRequest):
     """The request of every handler."""
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The body in pieces. Raises TooLarge beyond the route's limit."""
+        """The body in pieces. Raises TooLarge beyond the route's limit, ClientClosed for a body that breaks off."""
         try:
             async for piece in super().stream():
                 yield piece
+        except InternalServerException:
+            if not self.is_connected:  # a body is read once
+                raise
+            raise ClientClosed from None
         except RequestEntityTooLarge:
             limit = self.route_handler.resolve_request_max_body_size() or 0
             advice = self.route_handler.opt.get(ADVICE, "shorten it, or send it in several requests")

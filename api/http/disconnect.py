@@ -10,6 +10,15 @@ from litestar.exceptions import ClientException
 Step = TypeVar("Step")
 
 
+class ClientClosed(ClientException):
+    """The client closed the request before it was answered."""
+
+    status_code = 499
+
+    def __init__(self) -> None:
+        super().__init__("the client closed the request")
+
+
 async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[Step]) -> Step:
     """The result of `work`, which is cancelled when the client closes the request. Its body must have been read."""
     working = asyncio.ensure_future(work)
@@ -17,7 +26,7 @@ async def unless_disconnected(request: Request[Any, Any, Any], work: Awaitable[S
     try:
         await asyncio.wait({working, watching}, return_when=asyncio.FIRST_COMPLETED)
         if not working.done():
-            raise ClientException("the client closed the request", status_code=499)
+            raise ClientClosed
         return working.result()
     finally:
         for task in (working, watching):

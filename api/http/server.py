@@ -9,6 +9,7 @@ import sys
 from types import FrameType
 from typing import Any, Protocol
 
+import httptools
 import uvicorn
 from litestar import Litestar
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -24,6 +25,7 @@ CUT_S = 1
 DESCRIPTORS = 65536
 HEADERS_S = 30.0
 """For a new connection's first request, and for a request's headers once they have begun."""
+INVALID = "Invalid HTTP request received."
 LINGER_S = 5.0
 """For the rest of a body that is not read: a client that is refused early can still read the response."""
 SWITCH_S = 0.0001
@@ -56,7 +58,8 @@ def freeze_objects() -> None:
 
 
 class TimedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with time limits before the application takes over; `api.http.bodies` times bodies."""
+    """uvicorn's protocol with time limits before the application takes over; `api.http.bodies` times bodies. A request
+    that offers another protocol is answered as if it did not (RFC 9110, 7.8)."""
 
     headers_s = HEADERS_S
 
@@ -69,16 +72,43 @@ class TimedProtocol(HttpToolsProtocol):
         super().connection_made(transport)
         self._close_in(self.headers_s)
 
+    def data_received(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(memoryview(data))
+        except httptools.HttpParserError:
+            self.logger.warning(INVALID)
+            self.send_400_response(INVALID)
+
+    def _parse(self, data: memoryview) -> None:
+        """Parse bytes. A parser ends a request that offers another protocol behind its headers: another one gets the
+        headers without the offer, then the rest."""
+        while data:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as offer:
+                data = data[offer.args[0] :]
+            else:
+                return
+            head = self._head_without_offer()
+            self.parser = httptools.HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+            self.parser.feed_data(head)
+
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._close_in(self.headers_s)
 
     def on_headers_complete(self) -> None:
+        if self._offers_protocol():
+            return
         self._close_in(None)
         self._in_body = True
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
+        if self._offers_protocol():
+            return
         self._in_body = False
         super().on_message_complete()
 
@@ -90,6 +120,16 @@ class TimedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._close_in(None)
         super().connection_lost(exc)
+
+    def _offers_protocol(self) -> bool:
+        """Whether the headers just parsed offer another protocol; CONNECT, to which a server agrees or not, is none."""
+        return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _head_without_offer(self) -> bytes:
+        parser = self.parser
+        request_line = b"%s %s HTTP/%s" % (parser.get_method(), self.url, parser.get_http_version().encode())
+        fields = [b"%s: %s" % field for field in self.headers if field[0] != b"upgrade"]
+        return b"\r\n".join([request_line, *fields, b"", b""])
 
     def _close_in(self, seconds: float | None) -> None:
         """Set the timer that closes the connection; None: no timer."""

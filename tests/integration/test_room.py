@@ -23,7 +23,17 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.echo_engine import EchoEngine
 from tests.support.issued_keys import issue_key_by_name
-from tests.support.over_http import ADA, Client, assert_problem, client_of, serving, upload, wait_until
+from tests.support.over_http import (
+    ADA,
+    Client,
+    answer_to,
+    assert_problem,
+    client_of,
+    opened,
+    serving,
+    upload,
+    wait_until,
+)
 
 GRACE_S = 0.4
 QUESTION = {"question": "Who wrote the first program?"}
@@ -227,18 +237,3 @@ def held_upload(served: httpx.Client, key: dict[str, str]) -> socket.socket:
 
 def form_of(key: dict[str, str]) -> bytes:
     return FORM + f"Authorization: {key['authorization']}\r\n\r\n--x\r\n".encode()
-
-
-def opened(served: httpx.Client, sent: bytes) -> socket.socket:
-    connection = socket.create_connection((served.base_url.host, served.base_url.port), timeout=10)
-    connection.sendall(sent)
-    return connection
-
-
-def answer_to(served: httpx.Client, sent: bytes) -> bytes:
-    """All that comes until the server closes the connection."""
-    with opened(served, sent) as connection:
-        received = b""
-        while piece := connection.recv(65536):
-            received += piece
-        return received

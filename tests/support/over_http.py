@@ -88,6 +88,22 @@ def serving(parts: Parts, **options: Any) -> Iterator[httpx.Client]:
         thread.join()
 
 
+def opened(served: httpx.Client, sent: bytes) -> socket.socket:
+    """A connection to the service over which these bytes were sent."""
+    connection = socket.create_connection((served.base_url.host, served.base_url.port), timeout=10)
+    connection.sendall(sent)
+    return connection
+
+
+def answer_to(served: httpx.Client, sent: bytes) -> bytes:
+    """All that comes until the server closes the connection."""
+    with opened(served, sent) as connection:
+        received = b""
+        while piece := connection.recv(65536):
+            received += piece
+        return received
+
+
 def events_of(text: str) -> Iterator[tuple[str, Any]]:
     """(event, data) of a stream whose data is JSON."""
     for fields in event_fields(text):

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from litestar.exceptions import ClientException, NotAuthorizedException
+from litestar.exceptions import NotAuthorizedException
 
+from api.http.disconnect import ClientClosed
 from api.http.errors import INTERNAL, STATUS, problem_of
 from ragkv import errors
 from ragkv.errors import Corrupt, RagKVError, Unavailable
@@ -54,6 +55,6 @@ def test_unavailable_is_not_the_clients_fault():
 
 def test_a_client_that_left_is_a_problem_like_any_other():
     """499 is nobody's standard, and no reason for an unexpected error."""
-    problem = problem_of(ClientException("the client closed the request", status_code=499))
+    problem = problem_of(ClientClosed())
 
     assert (problem.status, problem.title) == (499, "Client Closed Request")

@@ -21,6 +21,7 @@ from api.admin.errors import with_pages
 from api.admin.headers import guard_pages
 from api.admin.router import admin_router
 from api.background import beside, evaluating, forgetting_deleted, sweeping_disk
+from api.http import cors
 from api.http.bodies import GRACE_S, BodyTimeout, CheckedRequest
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
@@ -92,6 +93,7 @@ def create_app(
     admissions = Admissions(parts.gate, parts.sessions, parts.settings.public_url, confirm_every_s)
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
     mcp = MCPServer(Service(parts, page_views))
+    cross_origin = cors.CrossOrigin(parts.settings.allowed_origins)
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -138,7 +140,7 @@ def create_app(
             "caller": Provide(caller_of, sync_to_thread=False),
         },
         exception_handlers=with_pages(in_openai_form(HANDLERS)),
-        before_send=[guard_pages, name_all_methods, Auditing(parts.database).record],
+        before_send=[guard_pages, name_all_methods, cross_origin.share, Auditing(parts.database).record],
         lifespan=[
             _running_engine(parts, when_built),
             forgetting_deleted(parts.removal, page_views),
@@ -150,7 +152,7 @@ def create_app(
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
-        state=State({STATE: ConcurrencyLimits(parts.settings), FILES: parts.files}),
+        state=State({STATE: ConcurrencyLimits(parts.settings), FILES: parts.files, cors.STATE: cross_origin}),
         logging_config=None,
     )
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)

@@ -1,6 +1,7 @@
 """One frozen object holds every setting; nothing else reads the environment."""
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ BLOCK_SIZES = range(1, 65)
 REMOVED = {
     "kv_remote_faults": "faults of the object store are injected by tests alone",
     "kv_wait_token_ms": "RAGKV_KV_WAIT_MS also sets the wait for each token",
+    "sink_aware": "attention to the prefix always counts when layers select what is recomputed",
 }
 """Former settings, each with the reason."""
 PORTS = range(65536)
@@ -35,6 +37,9 @@ PORTS = range(65536)
 REDIS = ("redis://", "rediss://", "unix://")
 LEAST_READ = 0.01
 """Share of the passages' tokens that a sparse prompt holds at least."""
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+"""As browsers write it: a page's address up to the host and port, without the port that its scheme implies."""
+_IMPLIED = re.compile(r"http://.*:80|https://.*:443")
 _TEXT = "a text"
 _WANTED = {
     msgspec.inspect.IntType: "a whole number",
@@ -93,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     host: str = "127.0.0.1"
     port: int = 8000
     public_url: str | None = None
+    cors_origins: str = ""
     oidc_issuer: str | None = None
     oidc_client_id: str | None = None
     oidc_client_secret: str | None = None
@@ -169,7 +175,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     block_size: int | None = None
     sparse_ratio: float = 1.0
     choosing_layers: str = UPPER
-    sink_aware: bool = True
 
     @property
     def database(self) -> str:
@@ -184,6 +189,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def trusted_webhook_hosts(self) -> frozenset[str]:
         """Hosts that webhooks may reach by plain HTTP and at private addresses."""
         return frozenset(filter(None, (host.strip().lower() for host in self.webhook_hosts.split(","))))
+
+    @property
+    def allowed_origins(self) -> frozenset[str]:
+        """Origins whose pages may call the API from a browser; `*` for all."""
+        return frozenset(filter(None, (origin.strip() for origin in self.cors_origins.split(","))))
 
     @property
     def redis_socket(self) -> Path:
@@ -341,6 +351,13 @@ def _check_shares(settings: Settings) -> None:
 
 
 def _check_addresses(settings: Settings) -> None:
+    for origin in settings.allowed_origins:
+        if not _ORIGIN.fullmatch(origin) or _IMPLIED.fullmatch(origin):
+            raise Rejected(
+                f"{PREFIX}CORS_ORIGINS: {origin[:80]!r} is not an origin as browsers send it: give scheme, host and, "
+                "unless the scheme implies it, port, in lower case and without a path, like https://chat.example.com or "
+                "http://localhost:3000; several are separated by commas, and * is every site"
+            )
     if settings.port not in PORTS:
         raise Rejected(f"{PREFIX}PORT must be between {PORTS[0]} and {PORTS[-1]}")
     if settings.redis_url is not None and not settings.redis_url.startswith(REDIS):

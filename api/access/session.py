@@ -7,6 +7,7 @@ from litestar.connection import ASGIConnection
 from litestar.datastructures import Cookie
 from litestar.handlers import BaseRouteHandler
 
+from api.http.cors import STATE, CrossOrigin
 from ragkv.errors import Forbidden
 from ragkv.service.access.sessions import LIFETIME_S
 
@@ -54,7 +55,7 @@ def refuse_forged(connection: Connection, csrf: str) -> None:
         raise Forbidden("missing or invalid X-CSRF-Token: reload the page")
 
 
-def refuse_other_origins(connection: Connection) -> None:
+def refuse_other_origins(connection: Connection, advice: str = "use the dashboard itself") -> None:
     """Protect against cross-site request forgery. Raises Forbidden for an unsafe request from a page of another origin.
     Programs that are not browsers pass."""
     if not _is_unsafe(connection):
@@ -64,12 +65,19 @@ def refuse_other_origins(connection: Connection) -> None:
     host = connection.headers.get("host")
     own = site in ("same-origin", "none") if site else origin is None or origin.partition("://")[2] == host
     if not own:
-        raise Forbidden("cross-site request: use the dashboard itself")
+        raise Forbidden(f"cross-site request: {advice}")
 
 
 async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> None:
     """`refuse_other_origins` as a guard."""
     refuse_other_origins(connection)
+
+
+async def listed_pages_only(connection: Connection, handler: BaseRouteHandler) -> None:
+    """`own_pages_only`, to which the pages of RAGKV_CORS_ORIGINS are added: for an API whose callers send a key."""
+    cross_origin: CrossOrigin = connection.app.state[STATE]
+    if not cross_origin.allows(connection.headers.get("origin")):
+        refuse_other_origins(connection, "a page that may call this API has its origin in RAGKV_CORS_ORIGINS")
 
 
 def _over_https(connection: Connection, public_url: str | None) -> bool:

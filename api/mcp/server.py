@@ -33,7 +33,7 @@ from mcp_types.version import KNOWN_PROTOCOL_VERSIONS
 
 from api.access.auth import reading
 from api.access.concurrency import uploading_large
-from api.access.session import Connection, own_pages_only
+from api.access.session import Connection, listed_pages_only
 from api.http.bodies import ADVICE
 from api.http.disconnect import unless_disconnected
 from api.http.errors import problem_of
@@ -140,7 +140,7 @@ class MCPServer:
 @post(
     "/mcp",
     status_code=200,
-    guards=[own_pages_only, reading, uploading_large],
+    guards=[listed_pages_only, reading, uploading_large],
     request_max_body_size=BODY_BYTES,
     opt={ADVICE: "upload a large file with POST /v1/documents"},
     include_in_schema=False,

@@ -86,7 +86,7 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
     questions = read_questions(options.data)
     # The service's choice of layers: a calibrated one lies in its own data folder.
     choice = Parts(settings).choice
-    settings = msgspec.structs.replace(settings, choosing_layers=choice.text, sink_aware=choice.sink_aware)
+    settings = msgspec.structs.replace(settings, choosing_layers=choice.text)
     with _workplace(settings) as parts:
         for other in options.choices:
             other.layers_of(parts.layout.layers)

@@ -376,7 +376,7 @@ class Parts:
     @cached_property
     def choice(self) -> Choice:
         """The layers that select what to recompute. Raises Rejected for layers that the model lacks."""
-        choice = Choice.of(self.settings.choosing_layers or UPPER, self.settings.sink_aware)
+        choice = Choice.of(self.settings.choosing_layers or UPPER)
         choice.layers_of(self.layout.layers)
         return choice
 

@@ -238,7 +238,6 @@ class TestHolds:
         [
             {"top_k": 3},
             {"choosing_layers": "0"},
-            {"sink_aware": False},
             {"instructions": "Answer."},
             {"question_format": "{question}"},
             {"answer_start": "The answer is"},

@@ -69,7 +69,7 @@ def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(subtest
         ("RAGKV_KV_WAIT_MS", "-1", "a number, 0 or more"),
         ("RAGKV_BLOCK_SIZE", "many", "a whole number"),
         ("RAGKV_RECOMPUTE_RATIO", "a tenth", "a number"),
-        ("RAGKV_SINK_AWARE", "maybe", "true or false"),
+        ("RAGKV_OCR", "maybe", "true or false"),
         ("RAGKV_KV_FORMAT", "int2", "one of bf16, int8, int4"),
         ("RAGKV_LOG_FORMAT", "xml", "one of auto, console, json"),
     ]:
@@ -83,6 +83,11 @@ def test_what_was_removed_is_refused_with_the_reason(subtests: pytest.Subtests):
         ("RAGKV_RERANKER", "qcache", "^RAGKV_RERANKER=qcache was removed: .* recall@5"),
         ("RAGKV_KV_REMOTE_FAULTS", "errors=1", "^RAGKV_KV_REMOTE_FAULTS was removed: "),
         ("RAGKV_KV_WAIT_TOKEN_MS", "1", "^RAGKV_KV_WAIT_TOKEN_MS was removed: RAGKV_KV_WAIT_MS also "),
+        (
+            "RAGKV_SINK_AWARE",
+            "true",
+            "^RAGKV_SINK_AWARE was removed: attention to the prefix always counts .* Unset it$",
+        ),
     ]:
         with subtests.test(name=name), pytest.raises(Rejected, match=reason):
             Settings.from_env({name: value})
@@ -118,6 +123,20 @@ def test_addresses_are_taken_as_they_are(subtests: pytest.Subtests):
     ]:
         with subtests.test(name=name, value=value):
             assert getattr(Settings.of({name: value}), name) == value
+
+
+def test_an_origin_that_no_browser_sends_is_refused_with_the_right_form(subtests: pytest.Subtests):
+    for value in (
+        "chat.example.com", "https://chat.example.com/", "https://Chat.example.com", "https://chat.example.com:443",
+        "http://localhost:80", "https://a.example https://b.example", "https://*.example.com", "null",
+        "https://user@chat.example.com", "http://localhost:3000,https://x/y",
+    ):  # fmt: skip
+        with subtests.test(value), pytest.raises(Rejected, match=r"^RAGKV_CORS_ORIGINS: .* like https://chat\.example"):
+            Settings.from_env({"RAGKV_CORS_ORIGINS": value})
+    for value in ("", "*", "http://[::1]:3000", "tauri://localhost", "http://localhost:3000, https://chat.example.com"):
+        with subtests.test(value):
+            settings = Settings.from_env({"RAGKV_CORS_ORIGINS": value})
+            assert settings.allowed_origins == set(value.split(", ")) - {""}
 
 
 def test_a_password_of_the_wrong_type_is_not_shown(tmp_path: Path):

@@ -9,7 +9,7 @@ ALL = frozenset(Settings.__struct_fields__)
 INFLUENCE = frozenset({
     "answer_start", "block_size", "choosing_layers", "chunk_tokens", "dtype", "engine_url", "hops", "instructions", "kv_compress",
     "kv_format", "kv_write", "max_answer_tokens", "max_model_len", "passage_order", "question_format", "recompute_max_tokens",
-    "recompute_policy", "recompute_ratio", "reranker", "reranker_revision", "sink_aware", "sparse_ratio", "top_k",
+    "recompute_policy", "recompute_ratio", "reranker", "reranker_revision", "sparse_ratio", "top_k",
 })  # fmt: skip
 """Those that surely word or choose an answer: listed here as well, as the code trusts its own list."""
 

@@ -7,10 +7,8 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from litestar import Litestar
-from litestar.datastructures import MutableScopeHeaders, State
+from litestar.datastructures import State
 from litestar.di import Provide
-from litestar.routes import HTTPRoute
-from litestar.types import Message, Scope
 
 from api.access.admission import CONFIRM_EVERY_S, Admissions
 from api.access.auditing import Auditing
@@ -26,6 +24,7 @@ from api.http.bodies import GRACE_S, BodyTimeout, CheckedRequest
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import HANDLERS
 from api.http.forms import FILES
+from api.http.methods import HeadLikeGet, name_all_methods
 from api.http.observe import Observing
 from api.http.turns import Turns
 from api.mcp.server import MCPServer, exchange
@@ -44,7 +43,7 @@ from api.v1.data_sources import data_sources_router
 from api.v1.documents import documents_router
 from api.v1.evaluations import evaluations_router
 from api.v1.events import ProgressStreams, collection_events, document_events
-from api.v1.health import HEADS, Probes, healthz, metrics_of_all, readyz
+from api.v1.health import Probes, health, healthz, metrics_of_all, readyz
 from api.v1.keys import keys_router
 from api.v1.kv import kv_router
 from api.v1.pages import pages_router
@@ -122,7 +121,7 @@ def create_app(
             admin_router(),
             healthz,
             readyz,
-            *HEADS,
+            health,
             metrics_of_all,
         ],
         middleware=[RefuseWhileDraining(draining), authentication(admissions)],
@@ -156,22 +155,8 @@ def create_app(
         logging_config=None,
     )
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)
-    app.asgi_handler = Observing(Tarpit(timed, parts.settings.refusals_per_minute), draining)
+    app.asgi_handler = Observing(HeadLikeGet(Tarpit(timed, parts.settings.refusals_per_minute)), draining)
     return app
-
-
-async def name_all_methods(message: Message, scope: Scope) -> None:
-    """A hook before a message is sent: `Allow` names every method of the path.
-
-    Litestar 2 answers OPTIONS itself, with the methods of the one handler that it met first
-    (litestar-org/litestar#4169).
-    """
-    if message["type"] == "http.response.start" and scope.get("method") == "OPTIONS" and "path_template" in scope:
-        routes = (route for route in Litestar.from_scope(scope).routes if isinstance(route, HTTPRoute))
-        methods = {
-            str(method) for route in routes if route.path_format == scope["path_template"] for method in route.methods
-        }
-        MutableScopeHeaders.from_message(message)["allow"] = ", ".join(sorted(methods))
 
 
 def _member(parts: Parts, name: str) -> Callable[[], Any]:

@@ -1,9 +1,10 @@
 """Routes of the dashboard: pages for callers with the scope admin, and ways to leave a session for everyone."""
 
-from litestar import Router
+from litestar import Router, get
+from litestar.response import Redirect
 from litestar.types import ControllerRouterHandler
 
-from api.access.auth import administering, reading
+from api.access.auth import PUBLIC, administering, reading
 from api.access.session import own_pages_only
 from api.admin.assets import static_file
 from api.admin.audit import audit_page
@@ -11,6 +12,7 @@ from api.admin.collections import collection_page, collections_page
 from api.admin.data_sources import data_source_page, data_sources_page
 from api.admin.documents import document_page
 from api.admin.evaluations import evaluation_page, evaluations_page
+from api.admin.headers import PATH
 from api.admin.jobs import jobs_page
 from api.admin.keys import keys_page
 from api.admin.kv import kv_page
@@ -48,9 +50,15 @@ PAGES: list[ControllerRouterHandler] = [
 """Handlers by their paths below /admin."""
 
 
+@get("/", opt={PUBLIC: True}, include_in_schema=False)
+async def dashboard() -> Redirect:
+    """The dashboard, for people who know no more than the host."""
+    return Redirect(PATH)
+
+
 def admin_router() -> Router:
-    public = Router("/", route_handlers=[login_page, login, begin_sign_in, finish_sign_in, static_file])
+    public = Router("/", route_handlers=[dashboard, login_page, login, begin_sign_in, finish_sign_in, static_file])
     pages = Router("/", route_handlers=PAGES, guards=[administering])
     leaving = Router("/", route_handlers=[logout, switch_tenant], guards=[reading])  # rights may have become fewer
-    own = Router("/admin", route_handlers=[pages, leaving], guards=[own_pages_only], include_in_schema=False)
+    own = Router(PATH, route_handlers=[pages, leaving], guards=[own_pages_only], include_in_schema=False)
     return Router("/", route_handlers=[public, own])

@@ -20,7 +20,7 @@ log = logging.getLogger("ragkv.access")
 HEADER = "X-Request-ID"
 UNROUTED = "(none)"
 """The route of requests that match none."""
-PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
+PROBES = frozenset({"/health", "/healthz", "/readyz", "/metrics"})
 """Paths that machines poll: logged at the level debug, and not traced."""
 CLIENT_GONE = 499
 MADE = "ragkv_made"

@@ -1,4 +1,4 @@
-"""/healthz, /readyz and /metrics: liveness of the process, readiness of the service, metrics for Prometheus.
+"""/healthz, /readyz, which is /health too, and /metrics: liveness, readiness, metrics for Prometheus.
 
 `/readyz` is public, so each probe of a component runs at most once at a time and concurrent callers share its result; a
 component that hangs costs one thread, or one task for the engine.
@@ -11,7 +11,7 @@ from http import HTTPStatus
 from typing import Annotated, Literal
 
 import msgspec
-from litestar import HttpMethod, Response, get, route
+from litestar import Response, get
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
@@ -127,6 +127,10 @@ async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Drai
     return Response(readiness, status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 
+health = get("/health", opt=readyz.opt, include_in_schema=False)(readyz.fn)
+"""The same at the path that vLLM has, and its clients look for."""
+
+
 @get(
     "/metrics",
     guards=[scraping],
@@ -149,14 +153,6 @@ async def metrics_of_all(
     up = {part: conditions[part] == OK for part in ("engine", "database", "redis", "index", "worker")}
     rendered = render(await asyncio.to_thread(read_gauges, up, parts))
     return Response(rendered, media_type=metrics.MEDIA_TYPE)
-
-
-HEADS = [
-    route(path, http_method=HttpMethod.HEAD, opt=handler.opt, include_in_schema=False)(handler.fn)
-    for handler in (healthz, readyz)
-    for path in handler.paths
-]
-"""The same without a body: some monitors ask so."""
 
 
 async def check(probes: Probes) -> Readiness:

@@ -281,10 +281,10 @@ class TestService:
     def test_a_path_says_to_anybody_which_methods_it_has(self, client: Client, parts: Parts, subtests: pytest.Subtests):
         issue_key_by_name("default", "x", ["read"], parts.database)
         for path, methods in {
-            "/v1/collections/default": "DELETE, GET, OPTIONS, PATCH",
-            "/v1/files": "GET, OPTIONS, POST",
-            "/v1/keys": "GET, OPTIONS, POST",
-            "/admin": "GET, OPTIONS",
+            "/v1/collections/default": "DELETE, GET, HEAD, OPTIONS, PATCH",
+            "/v1/files": "GET, HEAD, OPTIONS, POST",
+            "/v1/keys": "GET, HEAD, OPTIONS, POST",
+            "/admin": "GET, HEAD, OPTIONS",
             "/healthz": "GET, HEAD, OPTIONS",
         }.items():
             with subtests.test(path):

@@ -182,6 +182,7 @@ class TestWords:
         status, seen = readiness(client)
         assert (status, seen.database) == (503, condition.AWAY)
         assert client.get("/readyz").headers["retry-after"]
+        assert client.get("/health").status_code == 503
         assert seen.queue == "not known while the database cannot be reached"
 
     def test_a_redis_that_is_away_is_503_and_names_no_socket(

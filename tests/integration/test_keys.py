@@ -220,8 +220,8 @@ class TestOverHttp:
         assert client.get("/v1/keys", headers=bearer(key)).json()["items"][0]["name"] == "first"
         assert client.get("/v1/keys", headers={"X-API-Key": key}).status_code == 200
         for method in ("GET", "HEAD"):
-            probed = [client.request(method, path) for path in ("/healthz", "/readyz")]
-            assert [(each.status_code, bool(each.content)) for each in probed] == [(200, method == "GET")] * 2
+            probed = [client.request(method, path) for path in ("/healthz", "/readyz", "/health")]
+            assert [(each.status_code, bool(each.content)) for each in probed] == [(200, method == "GET")] * 3
 
     def test_keys_are_listed_a_page_at_a_time(self, client: Client, parts: Parts):
         issued = [

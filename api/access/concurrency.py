@@ -71,8 +71,8 @@ async def uploading_large(connection: Connection, handler: BaseRouteHandler) -> 
 
 
 def is_large(connection: Connection) -> bool:
-    """Whether the body may have more than LARGE_BYTES."""
-    length = connection.headers.get("content-length", "")
+    """Whether the body may have more than LARGE_BYTES: by its length, unless it is compressed."""
+    length = "" if "content-encoding" in connection.headers else connection.headers.get("content-length", "")
     return not length.isdecimal() or int(length) > LARGE_BYTES
 
 

@@ -11,9 +11,11 @@ from litestar.enums import ScopeType
 from litestar.exceptions import HTTPException, InternalServerException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
+from litestar.types.empty import Empty
 
 from api.http.disconnect import ClientClosed
 from api.http.forms import BoundedFormRequest
+from api.http.gzipped import decompressed, is_gzipped
 from ragkv.errors import TooLarge, Unsupported
 
 ADVICE = "advice_on_size"
@@ -35,16 +37,23 @@ class CheckedRequest(BoundedFormRequest):
     """The request of every handler."""
 
     async def stream(self) -> AsyncGenerator[bytes, None]:
-        """The body in pieces. Raises TooLarge beyond the route's limit, ClientClosed for a body that breaks off."""
+        """The body in pieces, decompressed. Raises TooLarge beyond the route's limit, Unsupported for an encoding other
+        than gzip, ClientClosed for a body that breaks off."""
+        limit = self.route_handler.resolve_request_max_body_size() or 0
+        body, size = super().stream(), 0
+        if self._body is Empty and is_gzipped(self.headers.get("content-encoding", "")):
+            body = decompressed(body)
         try:
-            async for piece in super().stream():
+            async for piece in body:
+                size += len(piece)
+                if size > limit:
+                    raise RequestEntityTooLarge  # noqa: TRY301 - as Litestar does before it is decompressed
                 yield piece
         except InternalServerException:
             if not self.is_connected:  # a body is read once
                 raise
             raise ClientClosed from None
         except RequestEntityTooLarge:
-            limit = self.route_handler.resolve_request_max_body_size() or 0
             advice = self.route_handler.opt.get(ADVICE, "shorten it, or send it in several requests")
             raise TooLarge(f"the body of this request may have at most {_size(limit)}: {advice}") from None
 

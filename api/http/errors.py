@@ -76,12 +76,14 @@ def problems(**also: str) -> dict[int, ResponseSpec]:
 
 def json_problems(**also: str) -> dict[int, ResponseSpec]:
     """`problems` of an endpoint that reads JSON."""
-    return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not JSON.", **also)
+    return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not JSON, or `Content-Encoding` not gzip.", **also)
 
 
 def form_problems(**also: str) -> dict[int, ResponseSpec]:
     """`problems` of an endpoint that reads a multipart form."""
-    return problems(UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not `multipart/form-data`.", **also)
+    return problems(
+        UNSUPPORTED_MEDIA_TYPE="`Content-Type` is not `multipart/form-data`, or `Content-Encoding` not gzip.", **also
+    )
 
 
 _EVERYWHERE = {

@@ -1,16 +1,20 @@
 """What a body says it is: every way that reads JSON takes JSON alone."""
 
+import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import pytest
 
+from api.http.gzipped import PIECE_BYTES, decompressed
 from api.openai.errors import PATHS
 from api.schema.document import Json
-from tests.support.over_http import Client, assert_problem
+from tests.integration.test_mcp import message
+from tests.support.over_http import ADA, Client, assert_problem
 
 JSON_KINDS = ("application/json", "Application/JSON; charset=utf-8", "application/vnd.api+json")
+ZIPPED = {"content-encoding": "gzip"}
 OTHER_KINDS = (
     "text/plain",
     "text/plain; x=application/json",
@@ -118,3 +122,62 @@ def test_a_form_that_refuses_unknown_fields_is_described_so(client: Client, docu
         with subtests.test(path):
             assert "unknown field" in client.post(path, files=fields | {"more": (None, "x")}).text
             assert document["components"]["schemas"][form]["additionalProperties"] is False
+
+
+def zipped_form(body: bytes) -> tuple[bytes, dict[str, str]]:
+    """A gzip'd form with one file, and its headers."""
+    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.md"\r\n\r\n'
+    return gzip.compress(head + body + b"\r\n--x--\r\n"), ZIPPED | {"content-type": "multipart/form-data; boundary=x"}
+
+
+class TestGzip:
+    def test_a_gzipped_body_is_read(self, client: Client):
+        zipped = gzip.compress(b'{"name": "papers"}')
+        form, headers = zipped_form(ADA * 3000)
+
+        assert client.post("/v1/collections", content=zipped, headers=ZIPPED).status_code == 201
+        uploaded = client.post("/v1/documents", content=form, headers=headers)
+        assert uploaded.status_code == 202
+        assert client.get(f"/v1/documents/{uploaded.json()['id']}/file").content == ADA * 3000
+        headers = {"content-encoding": "X-GZIP", "content-type": "application/json", "accept": "application/json"}
+        call = gzip.compress(json.dumps(message()).encode())
+        assert "result" in client.post("/mcp", content=call, headers=headers).json()
+
+    def test_what_it_expands_to_is_held_to_the_limit(self, client: Client):
+        """A few bytes may expand to a thousand times as many."""
+        bomb = gzip.compress(bytes(4 * 1024 * 1024))
+        assert_problem(client.post("/v1/search", content=bomb, headers=ZIPPED), 413, "256 KiB")
+        form, headers = zipped_form(bytes(70 * 1024 * 1024))
+        assert_problem(client.post("/v1/documents", content=form, headers=headers), 413, "RAGKV_MAX_UPLOAD_BYTES")
+
+    def test_empty_blocks_without_an_end_are_held_to_the_limit_too(self, client: Client):
+        endless = b"\x1f\x8b\x08" + bytes(6) + b"\xff" + b"\x00\x00\x00\xff\xff" * 60_000
+
+        assert_problem(client.post("/v1/search", content=endless, headers=ZIPPED), 413, "256 KiB")
+
+    def test_a_damaged_one_is_refused_with_what_is_wrong(self, client: Client, subtests: pytest.Subtests):
+        zipped = gzip.compress(b'{"question": "x?"}')
+        for case, body in {
+            "plain": b'{"question": "x?"}', "cut": zipped[:-4], "followed": zipped + zipped, "empty": b"",
+        }.items():  # fmt: skip
+            with subtests.test(case):
+                assert_problem(client.post("/v1/search", content=body, headers=ZIPPED), 400, "Content-Encoding")
+
+    def test_other_encodings_are_refused_with_what_to_send(self, client: Client, subtests: pytest.Subtests):
+        for encoding in ("deflate", "br", "zstd", "gzip, gzip", "x"):
+            with subtests.test(encoding):
+                headers = {"content-encoding": encoding}
+                for path in ("/v1/search", "/mcp"):
+                    assert_problem(client.post(path, json={}, headers=headers), 415, "use gzip")
+                files = {"file": ("a.md", ADA)}
+                assert_problem(client.post("/v1/documents", files=files, headers=headers), 415, "use gzip")
+                refused = client.post("/v1/chat/completions", json={}, headers=headers)
+                assert (refused.status_code, "use gzip" in refused.json()["error"]["message"]) == (400, True)
+
+
+@pytest.mark.anyio
+async def test_a_gzipped_body_is_decompressed_a_piece_at_a_time():
+    async def bomb() -> AsyncGenerator[bytes, None]:
+        yield gzip.compress(bytes(50 * PIECE_BYTES + 1))
+
+    assert [len(piece) async for piece in decompressed(bomb())] == [PIECE_BYTES] * 50 + [1]

@@ -13,7 +13,8 @@ from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
-from api.http.invalid_fields import InvalidField, invalid_fields
+from api.http.invalid_fields import InvalidField, invalid_fields, place_of
+from api.http.observe import note_invalid
 from ragkv.errors import (
     Conflict,
     Corrupt,
@@ -123,6 +124,7 @@ def _problem_of(error: Exception) -> Problem:
 
 def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
     problem = msgspec.structs.replace(problem_of(error), errors=invalid_fields(error, request))
+    note_invalid(request, place_of(problem.errors[0]) if problem.errors else None)
     return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers_of(error))
 
 

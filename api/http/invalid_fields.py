@@ -11,6 +11,8 @@ from msgspec import inspect
 InvalidField = dict[str, Any]
 """`message`, `key` (its place; `data` for a whole body) and `source`, as the framework reports them."""
 
+MAX_PLACE = 200
+_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
 _NO_BODY = "'data'"
 _NO_FILE = re.compile(r"Unsupported type: <class '(?:str|list)'>")
 _WITH_ITEMS = inspect.ListType | inspect.VarTupleType | inspect.SetType | inspect.FrozenSetType
@@ -22,6 +24,19 @@ def invalid_fields(error: Exception, request: Request[Any, Any, Any]) -> list[In
     if not isinstance(error, HTTPException) or not isinstance(error.extra, list):
         return []
     return [field | {"message": _message(field, request)} for field in error.extra]
+
+
+def is_unknown(field: InvalidField) -> bool:
+    """Whether there is no such field."""
+    return _UNKNOWN.search(str(field["message"])) is not None
+
+
+def place_of(field: InvalidField) -> str:
+    """The place of a field in the request, such as `messages[0].role`; empty for the whole body. An object in a form
+    has its own name, without that of its part, as in `expires_after[days]`."""
+    place, unknown = str(field.get("key", "")), _UNKNOWN.search(str(field["message"]))
+    steps = ("" if place == "data" else place, unknown[1].partition("[")[0] if unknown else "")
+    return ".".join(filter(None, steps))[:MAX_PLACE]
 
 
 def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:

@@ -26,6 +26,8 @@ CLIENT_GONE = 499
 MADE = "ragkv_made"
 HELD = "ragkv_held"
 """Key of the ExitStack in a request's scope. `Observing` makes and closes it."""
+INVALID = "ragkv_invalid_field"
+_NAME = re.compile(r"[\w.\[\]-]{1,80}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{16}|[0-9a-f]{32}")
 """An id of a key or of any other thing. Other texts may be names, and stay out of the log."""
 
@@ -125,6 +127,7 @@ class RequestRecord:
             "key_id": getattr(caller, "key_id", None),
             "person": getattr(getattr(caller, "person", None), "subject", None),
             "client": (self.scope.get("client") or ("",))[0],
+            "invalid_field": self.scope.get(INVALID),
             "ids": [text for text in dict.fromkeys((*named_in(self.scope), *self._made)) if _ID.fullmatch(text)],
         }
         log.log(level, "request", extra=facts)
@@ -133,6 +136,12 @@ class RequestRecord:
 def note_made(connection: ASGIConnection[Any, Any, Any, Any], thing_id: str) -> None:
     """Note the id of a thing that a request made, for the logs, if its response has no `Location`."""
     connection.scope.setdefault(MADE, []).append(thing_id)  # type: ignore[misc]
+
+
+def note_invalid(connection: ASGIConnection[Any, Any, Any, Any], place: str | None) -> None:
+    """Note the place of the field for which a request is refused, for the log. Its name may be the client's own."""
+    if place:
+        connection.scope[INVALID] = place if _NAME.fullmatch(place) else "(not a name)"  # type: ignore[literal-required]
 
 
 def hold(connection: ASGIConnection[Any, Any, Any, Any], context: AbstractContextManager[None]) -> None:

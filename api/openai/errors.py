@@ -7,20 +7,34 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import Request, Response
+from litestar.exceptions import NotFoundException
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.types import ExceptionHandlersMap
 
 from api.http.errors import headers_of, problem_of, with_own
-from api.http.invalid_fields import InvalidField, invalid_fields
+from api.http.invalid_fields import InvalidField, invalid_fields, is_unknown, place_of
+from api.http.observe import note_invalid
 from ragkv.errors import NotFound, Rejected
 
-PATHS = (
-    "/v1/models", "/v1/chat", "/v1/responses", "/v1/files", "/v1/vector_stores",
-    "/v1/completions", "/v1/embeddings", "/v1/uploads", "/v1/batches", "/v1/moderations",
+_INSTEAD = "send the messages to /v1/chat/completions, or the conversation to /v1/responses"
+NOT_OFFERED = {
+    "/v1/assistants": f"assistants are not offered: {_INSTEAD}, with the tool file_search",
+    "/v1/threads": f"threads are not offered: {_INSTEAD}, with the tool file_search",
+    "/v1/conversations": f"conversations are not stored: {_INSTEAD}",
+    "/v1/completions": "completions of a prompt are not offered: send messages to /v1/chat/completions",
+    "/v1/uploads": "uploads in parts are not offered: send the whole file to /v1/files",
+    "/v1/batches": "batches are not offered: send each request by itself, several at once",
+} | {
+    f"/v1/{name}": f"{name.replace('_', ' ')}: not offered, this service answers from documents"
+    for name in ("audio", "containers", "evals", "fine_tuning", "images", "moderations", "realtime", "skills", "videos")
+}
+"""Paths of OpenAI's API that are not served, each with advice."""
+_OF_OPENAI = (
+    "/v1/models", "/v1/chat", "/v1/responses", "/v1/files", "/v1/vector_stores", "/v1/embeddings", *NOT_OFFERED,
 )  # fmt: skip
-"""Paths that OpenAI's clients call, served or not."""
+PATHS = (*_OF_OPENAI, *(path.removeprefix("/v1") for path in _OF_OPENAI))
+"""Paths that OpenAI's clients call, served or not, and those that they call when their `base_url` lacks /v1."""
 
-_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(.*)`")
 _NOT_EMPTY = re.compile(
     r"Expected `(?:object|array) (?:\| (?:object|array) )?\| null`, got |Expected `(?:array|object)` of length <= 0"
 )
@@ -106,20 +120,29 @@ def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]
     status, facts = facts_of(error)
     if invalid := invalid_fields(error, request):
         facts = _facts_of_field(invalid[0])
+    elif isinstance(error, NotFoundException):
+        facts = msgspec.structs.replace(facts, message=_advice_on(request.scope["path"]), code="unknown_url")
+    note_invalid(request, facts.param)
     headers = headers_of(error)
     if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
         headers["x-should-retry"] = "false"
     return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
 
 
+def _advice_on(path: str) -> str:
+    """Advice instead of an address that is not served."""
+    if not path.startswith("/v1/"):
+        return "OpenAI's API is under /v1 here: let the client's base_url end with /v1"
+    absent = (advice for prefix, advice in NOT_OFFERED.items() if f"{path}/".startswith(f"{prefix}/"))
+    return next(absent, "this part of OpenAI's API is not offered: /schema lists what is")
+
+
 def _facts_of_field(field: InvalidField) -> ErrorFacts:
-    place, message = str(field.get("key", "")), str(field["message"])
-    place = "" if place == "data" else place
-    if unknown := _UNKNOWN_FIELD.search(message):
-        place = ".".join(filter(None, (place, unknown[1])))
-        message = f"unknown field {place[:200]!r}: omit it"
+    place, message = place_of(field), str(field["message"])
+    if is_unknown(field):
+        message = f"unknown field {place!r}: omit it"
     elif _NOT_EMPTY.match(message):
         message = f"{place!r} is not supported: omit it"
     else:
         message = f"{place!r}: {message}" if place else message
-    return ErrorFacts(message, "invalid_request_error", place[:200] or None, "invalid_value")
+    return ErrorFacts(message, "invalid_request_error", place or None, "invalid_value")

@@ -132,8 +132,8 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
     ] = None
     include: (
         Annotated[
-            list[Literal["file_search_call.results"]],
-            "Additional output: `file_search_call.results` adds the passages to the file search.",
+            list[Literal["file_search_call.results", "reasoning.encrypted_content"]],
+            "Additional output: `file_search_call.results` adds the passages to the file search; there is no reasoning.",
             Meta(max_length=10),
         ]
         | None
@@ -216,7 +216,7 @@ async def create(
     events = (await parts.loaded()).answerer.stream(question)
     draft = ResponseDraft.now(
         question,
-        with_results=bool(data.include),
+        with_results="file_search_call.results" in (data.include or ()),
         model=data.model,
         instructions=data.instructions,
         max_output_tokens=data.max_output_tokens,

@@ -263,7 +263,8 @@ class TestResponses:
         assert response.ragkv["timings"]["ttft_ms"] > 0
 
     def test_results_come_only_if_asked_for(self, client: OpenAI, model: str):
-        assert client.responses.create(model=model, input=ASKED).output[0].results is None
+        for include in ([], ["reasoning.encrypted_content"]):
+            assert client.responses.create(model=model, input=ASKED, include=include).output[0].results is None
 
     def test_a_stream_tells_each_step_in_order(self, client: OpenAI, model: str, store: str, read: str):
         events = list(
@@ -409,10 +410,11 @@ class TestFiles:
         with pytest.raises(openai.APIStatusError) as too_large:
             client.files.create(file=("long.md", b"x" * (MAX_UPLOAD_BYTES + 1)), purpose="assistants")
         assert too_large.value.status_code == 413
-        with pytest.raises(openai.BadRequestError, match="expires_after"):
+        with pytest.raises(openai.BadRequestError, match="'expires_after': omit it") as raised:
             client.files.create(
                 file=("a.md", b"a"), purpose="assistants", expires_after={"anchor": "created_at", "seconds": 3600}
             )
+        assert raised.value.param == "expires_after"
 
 
 class TestVectorStores:
@@ -637,6 +639,13 @@ class TestFileBatches:
         assert batches.retrieve(batch.id, vector_store_id=store) == cancelled
         assert [file.id for file in client.vector_stores.files.list(store)] == [read]
         assert client.files.retrieve(other).id == other
+
+    def test_one_that_is_finished_cannot_be_cancelled(self, client: OpenAI, store: str, read: str):
+        batches = client.vector_stores.file_batches
+        finished = batches.create(store, file_ids=[read])
+
+        assert batches.cancel(finished.id, vector_store_id=store) == finished
+        assert (finished.status, batches.retrieve(finished.id, vector_store_id=store)) == ("completed", finished)
 
     def test_a_batch_with_an_unknown_file_attaches_none(self, client: OpenAI, store: str, file: str):
         with pytest.raises(openai.NotFoundError):

@@ -65,7 +65,7 @@ RESPONSES: list[tuple[str, Any]] = [
     ("image", {"a": 1}),
     ("temperature", -1),
     ("conversation", "conv_1"),
-    ("include", ["reasoning.encrypted_content"]),
+    ("include", ["message.output_text.logprobs"]),
     ("input", []),
     ("input", [{"role": "assistant", "content": "Ada"}]),
     ("max_output_tokens", 0),

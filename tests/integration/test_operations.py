@@ -87,6 +87,29 @@ class TestRequestIds:
 
 
 class TestLog:
+    def test_a_refused_request_names_its_field(self, client: Client, logged: Lines, subtests: pytest.Subtests):
+        chat = {"model": "m", "messages": [{"role": "user", "content": "Who?"}]}
+        form = {"files": {"file": ("a.md", b"x")}, "data": {"purpose": "user_data", "expires_after[days]": "1"}}
+        for method, path, sent, place in [
+            ("POST", "/v1/search", {"json": {"question": "x?", "query": "secret"}}, "query"),
+            ("POST", "/v1/search", {"json": {"question": 1}}, "question"),
+            ("POST", "/v1/search", {"json": {"question": "x?", "two words": 1}}, "(not a name)"),
+            ("POST", "/v1/search", {"json": {"question": "x?", "x" * 100: 1}}, "(not a name)"),
+            ("GET", "/v1/documents?limit=x", {}, "limit"),
+            ("POST", "/v1/chat/completions", {"json": chat | {"reasoning_effort": "high"}}, "reasoning_effort"),
+            ("POST", "/v1/chat/completions", {"json": chat | {"messages": [{"role": "x"}]}}, "messages[0].role"),
+            ("POST", "/v1/chat/completions", {"json": chat}, "model"),
+            ("POST", "/v1/files", form, "expires_after"),
+            ("GET", "/v1/documents", {}, None),
+            ("POST", "/v1/search", {"content": b"{"}, None),
+        ]:
+            with subtests.test(path=path, place=place):
+                answer = client.request(method, path, **sent)
+
+                (line,) = [line for line in logged.of(answer.headers["x-request-id"]) if "route" in line]
+                assert (line["status"], line["invalid_field"]) == (answer.status_code, place)
+                assert "secret" not in repr(line)
+
     def test_a_request_is_one_line_with_its_route_and_caller(self, client: Client, parts: Parts, logged: Lines):
         key = issue_key(parts.default_collection.tenant_id, "k", ["read"], parts.database)
         headers = {"X-Request-ID": "r-1", "Authorization": f"Bearer {key.key}"}

@@ -69,15 +69,17 @@ def list_batch(
 def cancel_batch(
     ref: CollectionRef, batch_id: str, removal: Removal, when_changed: Callable[[], None]
 ) -> BatchProgress:
-    """Take out of the collection those of the batch's files that are not searchable yet.
+    """Take out of the collection those of the batch's files that are not searchable yet. A batch without such stays
+    as it is.
 
     `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
     """
     with removal.database.writing() as session:
         row = _find(session, ref, batch_id, lock=True)
-        was_cancelled, row.cancelled = row.cancelled, True
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
-    if not was_cancelled:
+        is_cancelled_now = bool(unread) and not row.cancelled
+        row.cancelled |= is_cancelled_now
+    if is_cancelled_now:
         when_changed()
     for file_id in unread:
         detach_if_there(ref, file_id, removal, when_changed)

@@ -133,7 +133,8 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
     include: (
         Annotated[
             list[Literal["file_search_call.results", "reasoning.encrypted_content"]],
-            "Additional output: `file_search_call.results` adds the passages to the file search; there is no reasoning.",
+            "Additional output: `file_search_call.results` adds the passages to the file search. The other has no effect: "
+            "there is no reasoning.",
             Meta(max_length=10),
         ]
         | None

@@ -150,7 +150,7 @@ def create_app(
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
-        state=State({STATE: ConcurrencyLimits(parts.settings), FILES: parts.files}),
+        state=State({STATE: ConcurrencyLimits(parts.settings, draining), FILES: parts.files}),
         logging_config=None,
     )
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)

@@ -1,5 +1,6 @@
 """The unmodified `openai` client against the service, over a real connection, around an engine that echoes."""
 
+import asyncio
 import socket
 import threading
 import uuid
@@ -10,7 +11,8 @@ from typing import Any
 import msgspec
 import openai
 import pytest
-from openai import OpenAI
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletion
 from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMessage
 from openai.types.vector_stores import VectorStoreFile
 
@@ -226,6 +228,20 @@ class TestChat:
         with asking(service, way, body):
             wait_until(lambda: engine.running == 1)
         wait_until(lambda: engine.closed == closed + 1 and engine.running == 0)
+
+    def test_forty_calls_at_once_are_all_answered(self, client: OpenAI, service: OpenAIService, model: str):
+        """More than a tenant's concurrent questions: the others wait, without a retry of the client's."""
+        service.engine.piece_s = 0.1
+        calls = 40
+        assert service.parts.settings.max_questions < calls
+
+        async def ask() -> list[ChatCompletion]:
+            async with AsyncOpenAI(base_url=service.base_url, api_key=service.key, max_retries=0) as gathering:
+                create = gathering.chat.completions.create
+                return await asyncio.gather(*(create(model=model, messages=QUESTION) for _ in range(calls)))
+
+        answers = asyncio.run(ask())
+        assert [answer.choices[0].message.content for answer in answers] == [ANSWER] * calls
 
     def test_an_answer_from_an_empty_vector_store_says_so(self, client: OpenAI, model: str, store: str):
         answer = client.chat.completions.create(

@@ -41,7 +41,9 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
         str, "Id of the answer, for feedback: also the last part of the id of the completion or response."
     ]
     vector_store_id: Annotated[str, "Id of the vector store that was searched."]
-    passages: Annotated[list[PassageView], "Passages of the prompt."]
+    passages: Annotated[
+        list[PassageView], "Passages of the prompt, best first; `prompt_position` is their order in the prompt."
+    ]
     timings: Annotated[Timings, "Durations of the answer."]
     usage: Annotated[UsageView, "Token counts by origin."]
     cached_answer: Annotated[

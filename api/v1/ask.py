@@ -205,7 +205,9 @@ class AnswerView(msgspec.Struct, frozen=True):
     answer: Annotated[str, "Text of the answer."]
     finish_reason: Annotated[str, "`stop`: the answer is complete. `length`: it reached the maximum number of tokens."]
     citations: Annotated[list[CitationView], "Citations in the order of the answer."]
-    passages: Annotated[list[PassageView], "Passages of the prompt."]
+    passages: Annotated[
+        list[PassageView], "Passages of the prompt, best first; `prompt_position` is their order in the prompt."
+    ]
     timings: Annotated[Timings, "Durations of the answer."]
     usage: Annotated[UsageView, "Token counts of the question."]
     prompt_spans: Annotated[
@@ -221,8 +223,9 @@ class AnswerView(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerView":
+        answer = answer.best_first()
         kv = answer.kv or [None] * len(answer.passages)
-        passages = [PassageView.of(*pair) for pair in zip(answer.passages, kv, strict=True)]
+        passages = [PassageView.of(*facts) for facts in zip(answer.passages, kv, answer.prompt_positions, strict=True)]
         media_types = {passage.chunk.document_id: passage.chunk.media_type for passage in answer.passages}
         return cls(
             answer.id,

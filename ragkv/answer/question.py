@@ -1,6 +1,6 @@
 """A question, its limits, and the events of its answer: values that all parts of the service share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
@@ -164,9 +164,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans` of
-    each token of the prompt; both are empty for an answer that was kept from an earlier question. `omitted_passages`:
-    those that were found and, in a sparse prompt, not read, best first. `id`: the question's."""
+    """The whole answer, last event of every stream. `passages` are in the order of the prompt. `kv` says of each where
+    its KV came from, `prompt_spans` of each token of the prompt; both are empty for an answer that was kept from an
+    earlier question. `omitted_passages`: those that were found and, in a sparse prompt, not read, best first. `id`: the
+    question's. `prompt_positions`: of the passages, once they are in another order."""
 
     id: str
     text: str
@@ -179,6 +180,23 @@ class Answer:
     prompt_spans: tuple[PromptSpan, ...] = ()
     cached_answer: CachedAnswer | None = None
     omitted_passages: tuple[Passage, ...] = ()
+    prompt_positions: tuple[int, ...] = ()
+
+    def best_first(self) -> "Answer":
+        """The answer as it is shown: its passages best first, with their positions in the prompt. Of equal ones the
+        later comes first, as in the order that prompts have by default."""
+        positions = sorted(range(len(self.passages)), key=lambda i: (self.passages[i].score, i), reverse=True)
+        ranks = {position: rank for rank, position in enumerate(positions)}
+        return replace(
+            self,
+            passages=tuple(self.passages[i] for i in positions),
+            kv=tuple(self.kv[i] for i in positions) if self.kv else (),
+            prompt_spans=tuple(
+                span if span.passage is None else replace(span, passage=ranks[span.passage])
+                for span in self.prompt_spans
+            ),
+            prompt_positions=tuple(positions),
+        )
 
     @property
     def no_passages(self) -> bool:

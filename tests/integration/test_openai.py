@@ -19,7 +19,7 @@ from openai.types.vector_stores import VectorStoreFile
 from ingest.parts import IngestParts
 from ragkv.answer.service import NOTHING, NOTHING_CHOSEN
 from ragkv.service.access.rate import RateLimit
-from tests.support.over_http import ADA, upload, wait_until
+from tests.support.over_http import ADA, events_of, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ANSWER = "Ada Lovelace wrote it."
@@ -249,6 +249,39 @@ class TestChat:
         )
         assert answer.choices[0].message.content == NOTHING
         assert answer.choices[0].finish_reason == "stop"
+
+
+class TestPassages:
+    def test_they_come_best_first_everywhere(
+        self, client: OpenAI, service: OpenAIService, model: str, store: str, subtests: pytest.Subtests
+    ):
+        for i, text in enumerate((ADA, BABBAGE, b"# Engines\n\nEngines were built in London.\n")):
+            made = client.files.create(file=(f"{i}.md", text), purpose="assistants")
+            client.vector_stores.files.create(store, file_id=made.id)
+        service.read_all()
+        headers = {"Authorization": f"Bearer {service.key}"}
+        asked = {"question": ASKED, "collection": store}
+        named = {"model": model, "messages": QUESTION, "extra_body": {"vector_store_ids": [store]}}
+        tool = {"model": model, "input": ASKED, "tools": file_search(store), "include": ["file_search_call.results"]}
+        found = service.http.post("/v1/search", json=asked, headers=headers).json()["passages"]
+        streamed = service.http.post("/v1/ask", json=asked | {"stream": True}, headers=headers)
+        response = client.responses.create(**tool)
+
+        assert len(found) == 3
+        assert all(passage["prompt_position"] is None for passage in found)
+        for way, facts in {
+            "ask": service.http.post("/v1/ask", json=asked, headers=headers).json(),
+            "stream of ask": dict(events_of(streamed.text))["done"],
+            "chat": client.chat.completions.create(**named).ragkv,
+            "stream of chat": list(client.chat.completions.create(**named, stream=True))[-1].ragkv,
+            "response": response.ragkv,
+            "stream of response": list(client.responses.create(**tool, stream=True))[-1].response.ragkv,
+        }.items():
+            with subtests.test(way):
+                passages = facts["passages"]
+                assert [passage["chunk_id"] for passage in passages] == [passage["chunk_id"] for passage in found]
+                assert [passage["prompt_position"] for passage in passages] == [2, 1, 0], "the best stands last"
+        assert [result.text for result in response.output[0].results] == [passage["text"] for passage in found]
 
 
 def file_search(store: str, **options: Any) -> list[dict[str, Any]]:

@@ -64,6 +64,12 @@ class Passage:
     score: float
     hop: int
 
+    @property
+    def relevance(self) -> float:
+        """The score on a scale from 0 to 1, in the same order: 0.5 for what all rankings put first."""
+        score = max(self.score, 0.0)  # a cosine, of a question without words
+        return score / (1 + score)
+
 
 def prompt_text(title: str, text: str) -> str:
     """Text of a chunk in a prompt. No number, no position: its KV is the same in every prompt."""

@@ -197,7 +197,7 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntr
             FileSearchResult(
                 file_id=entry.file_id,
                 filename=entry.document.name,
-                score=passage.score,
+                score=passage.relevance,
                 text=passage.chunk.text,
                 attributes=attributes_of(entry.document.metadata),
                 outdated=passage.chunk.outdated,

@@ -35,8 +35,9 @@ class Question:
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
     `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
     `sees_kept_question`: whether who asks may read the question of somebody else that a kept answer was given to.
-    `sparse_ratio`: the share of the passages' tokens that is read, 1 for all. `retrieval`: False for an answer from the
-    conversation alone. `id`: of its record and of its answer.
+    `relevance_threshold`: passages of less relevance are as if they had not been found. `sparse_ratio`: the share of
+    the passages' tokens that is read, 1 for all. `retrieval`: False for an answer from the conversation alone. `id`: of
+    its record and of its answer.
     """
 
     tenant_id: str
@@ -52,6 +53,7 @@ class Question:
     max_tokens: int | None = None
     history: tuple[Turn, ...] = ()
     document_ids: frozenset[str] | None = None
+    relevance_threshold: float = 0.0
     instructions: str = ""
     sampling: Sampling = GREEDY
     retrieval: bool = True

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,11 +14,11 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion
-from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMessage
+from openai.types.responses import Response, ResponseFileSearchToolCall, ResponseOutputMessage
 from openai.types.vector_stores import VectorStoreFile
 
 from ingest.parts import IngestParts
-from ragkv.answer.service import NOTHING, NOTHING_CHOSEN
+from ragkv.answer.service import NOTHING, NOTHING_CHOSEN, NOTHING_RELEVANT
 from ragkv.service.access.rate import RateLimit
 from tests.support.over_http import ADA, events_of, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
@@ -252,17 +253,22 @@ class TestChat:
 
 
 class TestPassages:
-    def test_they_come_best_first_everywhere(
-        self, client: OpenAI, service: OpenAIService, model: str, store: str, subtests: pytest.Subtests
-    ):
+    @pytest.fixture
+    def three(self, client: OpenAI, service: OpenAIService, store: str) -> str:
+        """A vector store with three files of one passage each."""
         for i, text in enumerate((ADA, BABBAGE, b"# Engines\n\nEngines were built in London.\n")):
             made = client.files.create(file=(f"{i}.md", text), purpose="assistants")
             client.vector_stores.files.create(store, file_id=made.id)
         service.read_all()
+        return store
+
+    def test_they_come_best_first_everywhere(
+        self, client: OpenAI, service: OpenAIService, model: str, three: str, subtests: pytest.Subtests
+    ):
         headers = {"Authorization": f"Bearer {service.key}"}
-        asked = {"question": ASKED, "collection": store}
-        named = {"model": model, "messages": QUESTION, "extra_body": {"vector_store_ids": [store]}}
-        tool = {"model": model, "input": ASKED, "tools": file_search(store), "include": ["file_search_call.results"]}
+        asked = {"question": ASKED, "collection": three}
+        named = {"model": model, "messages": QUESTION, "extra_body": {"vector_store_ids": [three]}}
+        tool = {"model": model, "input": ASKED, "tools": file_search(three), "include": ["file_search_call.results"]}
         found = service.http.post("/v1/search", json=asked, headers=headers).json()["passages"]
         streamed = service.http.post("/v1/ask", json=asked | {"stream": True}, headers=headers)
         response = client.responses.create(**tool)
@@ -282,6 +288,28 @@ class TestPassages:
                 assert [passage["chunk_id"] for passage in passages] == [passage["chunk_id"] for passage in found]
                 assert [passage["prompt_position"] for passage in passages] == [2, 1, 0], "the best stands last"
         assert [result.text for result in response.output[0].results] == [passage["text"] for passage in found]
+
+    def test_those_below_the_score_threshold_are_left_out(self, client: OpenAI, model: str, three: str):
+        def ranking(threshold: float, ranker: str = "auto") -> dict[str, Any]:
+            return {"ranking_options": {"ranker": ranker, "score_threshold": threshold}}
+
+        search = partial(client.vector_stores.search, three, query=ASKED)
+        every = list(search())
+        scores = [result.score for result in every]
+        assert len(set(scores)) == 3
+        assert scores == sorted(scores, reverse=True) and all(0 < score < 1 for score in scores)
+        assert list(search(**ranking(scores[1], "default-2024-11-15"))) == every[:2]
+        assert list(search(**ranking(1))) == []
+
+        def respond(threshold: float) -> Response:
+            tools = file_search(three, **ranking(threshold, "default-2024-11-15"))
+            return client.responses.create(model=model, input=ASKED, tools=tools, include=["file_search_call.results"])
+
+        response = respond(scores[1])
+        assert [result.score for result in response.output[0].results] == scores[:2]
+        assert len(response.ragkv["passages"]) == 2, "the prompt holds no others"
+        nothing = respond(1)
+        assert (nothing.output_text, nothing.ragkv["no_passages"]) == (NOTHING_RELEVANT, True)
 
 
 def file_search(store: str, **options: Any) -> list[dict[str, Any]]:

@@ -112,7 +112,8 @@ SEARCHES: list[tuple[str, Any]] = [
     ("max_num_results", 51),
     ("query", " "),
     ("query", []),
-    ("ranking_options", {"score_threshold": 0.5}),
+    ("ranking_options", {"score_threshold": 1.5}),
+    ("ranking_options", {"hybrid_search": {"embedding_weight": 1, "text_weight": 1}}),
     ("ranking_options", {"ranker": "none"}),
     ("rewrite_query", True),
 ]
@@ -210,16 +211,6 @@ def test_a_refusal_of_a_parameter_or_a_form_says_what_is_accepted(service: OpenA
     text = service.http.post("/v1/files", files={"file": (None, b"x"), "purpose": (None, "assistants")})
     assert text.json()["error"]["message"] == "'file': expected one file, sent with a file name"
     assert "empty: send JSON" in service.http.post("/v1/chat/completions").json()["error"]["message"]
-
-
-def test_a_threshold_of_scores_is_refused_for_what_it_is(service: OpenAIService, store: str):
-    ranking = {"ranking_options": {"score_threshold": 0.5}}
-    tools = [{"type": "file_search", "vector_store_ids": [store]} | ranking]
-    searched = service.http.post(f"/v1/vector_stores/{store}/search", json={"query": ASKED} | ranking)
-    for response in (searched, respond(service, tools=tools)):
-        message = response.json()["error"]["message"]
-        assert "Only 0 is supported: passages are not filtered by score" in message
-        assert "greedy" not in message
 
 
 def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):

@@ -88,7 +88,7 @@ class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def refuse_forced_tool(choice: "ToolChoice | None") -> None:
     """Check the choice of a tool. Raises BadParam for one that requires a function to be called."""
-    if choice not in (None, "auto", "none"):
+    if choice not in (None, "auto", "none", {}):
         raise BadParam(
             "tool_choice",
             "no function is called here: answers are text from documents. Set tool_choice to 'auto' or 'none', or omit it",

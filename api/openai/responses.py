@@ -67,7 +67,7 @@ class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message, or an output item of an earlier response, sent back unchanged."""
 
-    type: Annotated[Literal["message", "file_search_call"], "Type of the item."] = "message"
+    type: Annotated[Literal["message", "file_search_call"] | None, "Type of the item; `message` by default."] = None
     role: Annotated[Role | None, "Author of the message. Required for messages."] = None
     content: Annotated[str | list[InputText] | None, "Text of the message, or its text parts."] = None
     id: Ignored = None
@@ -133,8 +133,9 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
     ] = None
     include: (
         Annotated[
-            list[Literal["file_search_call.results"]],
-            "Additional output: `file_search_call.results` adds the passages to the file search.",
+            list[Literal["file_search_call.results", "reasoning.encrypted_content"]],
+            "Additional output: `file_search_call.results` adds the passages to the file search. The other has no effect: "
+            "there is no reasoning.",
             Meta(max_length=10),
         ]
         | None
@@ -184,7 +185,7 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
             return conversation_of([MessageText("user", self.input)], "input", self.instructions or "")
         messages = []
         for i, item in enumerate(self.input):
-            if item.type == "message":
+            if item.type != "file_search_call":
                 if item.role is None:
                     raise BadParam(f"input[{i}].role", "a message needs a role: user, assistant, system or developer")
                 messages.append(MessageText(item.role, item.text))
@@ -217,7 +218,7 @@ async def create(
     events = (await parts.loaded()).answerer.stream(question)
     draft = ResponseDraft.now(
         question,
-        with_results=bool(data.include),
+        with_results="file_search_call.results" in (data.include or ()),
         model=data.model,
         instructions=data.instructions,
         max_output_tokens=data.max_output_tokens,

@@ -46,7 +46,7 @@ class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     name: Annotated[
         StoreName | None, "Name of the vector store, unique within the tenant. A name is generated if it is omitted."
     ] = None
-    file_ids: Annotated[list[Id], "Ids of files to attach.", Meta(max_length=500)] = []
+    file_ids: Annotated[list[Id], "Ids of files to attach.", Meta(max_length=500)] | None = None
     chunking_strategy: Annotated[AutoChunking | None, "Chunking strategy; only `auto` is supported."] = None
     metadata: NoTags | None = None
     description: NotSupported = None
@@ -82,7 +82,7 @@ def create(
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
     name = data.name or f"vector store {new_id()[:8]}"
-    made_id = make_collection_of(caller.tenant_id, name, data.file_ids, intake)
+    made_id = make_collection_of(caller.tenant_id, name, data.file_ids or [], intake)
     note_made(request, made_id)
     return VectorStore.of(store_of(caller.tenant_id, made_id, database))
 

@@ -7,8 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import inspect
 
+from api.app import create_app
+from api.openai.errors import PATHS
 from api.openai.file_batches import MAX_FILES
+from api.openai.files import FileForm
 from ingest.parts import IngestParts
 from ragkv.engine.sampling import Sampling
 from tests.support.over_http import upload
@@ -65,7 +69,7 @@ RESPONSES: list[tuple[str, Any]] = [
     ("image", {"a": 1}),
     ("temperature", -1),
     ("conversation", "conv_1"),
-    ("include", ["reasoning.encrypted_content"]),
+    ("include", ["message.output_text.logprobs"]),
     ("input", []),
     ("input", [{"role": "assistant", "content": "Ada"}]),
     ("max_output_tokens", 0),
@@ -240,6 +244,90 @@ def test_what_has_no_effect_is_accepted_and_changes_neither_request_nor_answer(s
     assert [item.get("content") for item in answer.json()["output"]] == [
         item.get("content") for item in plain["output"]
     ]
+
+
+def test_null_is_the_same_as_omitting_a_field(service: OpenAIService, subtests: pytest.Subtests):
+    """In every body of OpenAI's clients, and every structure within."""
+    kinds = {kind.cls: kind for body in bodies_of(service) for kind in structures(inspect.type_info(body))}
+    assert len(kinds) > 20
+    for kind in kinds.values():
+        for field in kind.fields:
+            if not field.required:
+                with subtests.test(kind=kind.cls.__name__, field=field.name):
+                    assert field.default is None
+                    assert any(isinstance(one, inspect.NoneType) for one in alternatives(field.type))
+
+
+def test_what_is_empty_is_the_same_as_omitted(service: OpenAIService, store: str, subtests: pytest.Subtests):
+    """Lists, and objects without a required field. Others are refused by name, and a question must not go to `default`
+    because its list of stores is empty."""
+    search, files = (f"/v1/vector_stores/{store}/{way}" for way in ("search", "file_batches"))
+    chat(service)
+    plain = service.engine.latest
+    messages = [{"role": "user", "content": ASKED}]
+    for path, body in {
+        "/v1/chat/completions": {"model": service.model, "messages": messages},
+        "/v1/responses": {"model": service.model, "input": ASKED},
+        search: {"query": ASKED},
+        files: {"file_ids": ["0" * 32]},
+        "/v1/vector_stores": {"name": "default"},
+    }.items():
+        (annotation,) = (body for body, of_path in bodies_of(service).items() if of_path == path.replace(store, STORE))
+        fields = {field.name: field for field in inspect.type_info(annotation).fields if not field.required}
+        status = service.http.post(path, json=body).status_code
+        for name, empty in [(name, empty) for name, field in fields.items() for empty in empties(field.type)]:
+            if name not in {*body, "vector_store_ids"}:
+                with subtests.test(path=path, field=name, empty=empty):
+                    assert service.http.post(path, json=body | {name: empty}).status_code == status
+                    assert service.engine.latest == plain
+    assert_refused(chat(service, vector_store_ids=[]), "vector_store_ids")
+
+
+STORE = "{vector_store_id:str}"
+
+
+def bodies_of(service: OpenAIService) -> dict[Any, str]:
+    """The types of the JSON bodies of OpenAI's paths, each with the path."""
+    return {
+        handler.parsed_fn_signature.parameters["data"].annotation: route.path
+        for route in create_app(service.parts).routes
+        for handler in getattr(route, "route_handlers", ())
+        if route.path.startswith(PATHS) and "data" in handler.parsed_fn_signature.parameters
+        if handler.parsed_fn_signature.parameters["data"].annotation is not FileForm
+    }
+
+
+def alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from alternatives(one)
+    elif isinstance(kind, inspect.Metadata):
+        yield from alternatives(kind.type)
+    else:
+        yield kind
+
+
+def structures(kind: inspect.Type, above: tuple[type, ...] = ()) -> Iterator[inspect.StructType]:
+    """The structures of a type, and those of their fields; each once on the way down."""
+    for one in alternatives(kind):
+        if isinstance(one, inspect.ListType):
+            yield from structures(one.item_type, above)
+        elif isinstance(one, inspect.StructType) and one.cls not in above:
+            yield one
+            for field in one.fields:
+                yield from structures(field.type, (*above, one.cls))
+
+
+def empties(kind: inspect.Type) -> Iterator[Any]:
+    """The empty values that a field of this type may be sent."""
+    found = list(alternatives(kind))
+    if any(isinstance(one, inspect.ListType) for one in found):
+        yield []
+    objects = [one for one in found if isinstance(one, inspect.StructType)]
+    if any(isinstance(one, inspect.DictType) for one in found) or any(
+        one.tag is None and not any(field.required for field in one.fields) for one in objects
+    ):
+        yield {}
 
 
 def test_sampling_reaches_the_engine(service: OpenAIService):

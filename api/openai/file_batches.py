@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, get, post
+from litestar import Request, Response, Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
@@ -17,7 +17,7 @@ from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
 from api.openai.fields import PAGED, Attributes, AutoChunking, Id
 from api.openai.store_files import NewStoreFile, StatusFilter
-from api.openai.store_views import FileBatch, StoreFilePage, statuses_of
+from api.openai.store_views import FileBatch, StoreFilePage, polled, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.tenancy import CollectionRef
@@ -94,9 +94,9 @@ def show(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
     database: NamedDependency[Database],
-) -> FileBatch:
+) -> Response[FileBatch]:
     """Get a file batch with the progress of its files."""
-    return FileBatch.of(batch_of(store, batch_id, database))
+    return polled(FileBatch.of(batch_of(store, batch_id, database)))
 
 
 @post(

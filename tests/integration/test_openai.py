@@ -20,7 +20,8 @@ from openai.types.vector_stores import VectorStoreFile
 from ingest.parts import IngestParts
 from ragkv.answer.service import NOTHING, NOTHING_CHOSEN, NOTHING_RELEVANT
 from ragkv.service.access.rate import RateLimit
-from tests.support.over_http import ADA, events_of, upload, wait_until
+from ragkv.service.base.tables import CollectionRow
+from tests.support.over_http import ADA, assert_problem, events_of, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ANSWER = "Ada Lovelace wrote it."
@@ -102,11 +103,20 @@ def asking(service: OpenAIService, way: str, body: dict[str, Any]) -> Iterator[N
 
 class TestModels:
     def test_the_model_is_listed_alone_and_with_each_collection(self, client: OpenAI, model: str):
-        client.vector_stores.create(name="papers / 2024 @ home")
+        client.vector_stores.create(name="papers, 2024 @ home")
 
         listed = [one.id for one in client.models.list()]
-        assert {model, f"{model}@default", f"{model}@papers / 2024 @ home"} <= set(listed)
+        assert {model, f"{model}@default", f"{model}@papers, 2024 @ home"} <= set(listed)
         assert all(client.models.retrieve(one).id == one for one in listed)
+
+    def test_a_store_without_a_name_is_no_listed_model_but_answers(self, client: OpenAI, model: str):
+        unnamed = client.vector_stores.create()
+
+        assert f"{model}@{unnamed.name}" not in [one.id for one in client.models.list()]
+        named_by_id = client.chat.completions.create(model=f"{model}@{unnamed.id}", messages=QUESTION)
+        assert named_by_id.ragkv["vector_store_id"] == unnamed.id
+        client.vector_stores.update(unnamed.id, name="now named")
+        assert f"{model}@now named" in [one.id for one in client.models.list()]
 
     def test_what_is_not_there_is_not_found(self, client: OpenAI, model: str):
         for name in ("gpt-4o", f"{model}@nowhere"):
@@ -535,6 +545,20 @@ class TestVectorStores:
         with pytest.raises(openai.NotFoundError, match="read the list from its start"):
             client.vector_stores.list(before=store)
 
+    def test_a_name_that_no_path_could_hold_is_refused(self, client: OpenAI, service: OpenAIService, store: str):
+        """In the native API too. A store that has such a name from before keeps it, and other changes are made."""
+        for refused in (
+            partial(client.vector_stores.create, name="a/b"),
+            partial(client.vector_stores.update, store, name="a/b"),
+        ):
+            with pytest.raises(openai.BadRequestError, match="has a slash, so that paths could not name"):
+                refused()
+        headers = {"Authorization": f"Bearer {service.key}"}
+        assert_problem(service.http.post("/v1/collections", json={"name": "a/b"}, headers=headers), 422, "slash")
+        with service.parts.database.writing() as session:
+            session.get_one(CollectionRow, store).name = "a/b"
+        assert client.vector_stores.update(store, name="a/b").name == client.vector_stores.retrieve(store).name == "a/b"
+
     def test_it_may_begin_with_files_all_or_none(self, client: OpenAI, file: str):
         with pytest.raises(openai.NotFoundError):
             client.vector_stores.create(name="half", file_ids=[file, "0" * 32])
@@ -569,6 +593,24 @@ class TestFilesOfAVectorStore:
         assert (done.status, done.vector_store_id, done.usage_bytes) == ("completed", store, len(BABBAGE))
         assert done.attributes == {"draft": False}
         assert client.files.retrieve(done.id).filename == "b.md"
+
+    def test_clients_are_told_when_to_ask_again_while_files_are_read(
+        self, client: OpenAI, service: OpenAIService, store: str, file: str
+    ):
+        """openai-node waits 5 s otherwise."""
+        batch = client.vector_stores.file_batches.create(store, file_ids=[file])
+
+        def waits() -> list[str | None]:
+            files, batches = client.vector_stores.files, client.vector_stores.file_batches
+            shown = (
+                files.with_raw_response.retrieve(file, vector_store_id=store),
+                batches.with_raw_response.retrieve(batch.id, vector_store_id=store),
+            )
+            return [response.headers.get("openai-poll-after-ms") for response in shown]
+
+        assert waits() == ["500", "500"]
+        service.read_all()
+        assert waits() == [None, None]
 
     def test_a_file_is_shown_listed_changed_and_detached(self, client: OpenAI, store: str, read: str):
         files = client.vector_stores.files

@@ -217,6 +217,16 @@ def test_a_refusal_of_a_parameter_or_a_form_says_what_is_accepted(service: OpenA
     assert "empty: send JSON" in service.http.post("/v1/chat/completions").json()["error"]["message"]
 
 
+def test_functions_are_offered_beside_one_file_search(service: OpenAIService, store: str):
+    functions = [{"type": "function", "name": name, "parameters": {}} for name in "abc"]
+    search = {"type": "file_search", "vector_store_ids": [store]}
+    answer = respond(service, tools=[*functions, search])
+    assert (answer.status_code, answer.json()["ragkv"]["vector_store_id"]) == (200, store)
+    refused = respond(service, tools=[search, *functions, search])
+    assert_refused(refused, "tools")
+    assert "at most one file_search" in refused.json()["error"]["message"]
+
+
 def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):
     for response in (
         chat(service, model=f"{service.model}@nowhere"),

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from api.openai.fields import Outdated
-from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, UsageView
+from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, UsageView, Warnings
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.service.base.database import Database
@@ -50,6 +50,7 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
         CachedAnswer | None, "Cache entry that the answer was taken from; null if the answer was generated."
     ]
     no_passages: NoPassages
+    warnings: Warnings
 
 
 def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, StoreEntry]:
@@ -80,4 +81,5 @@ def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
         usage=view.usage,
         cached_answer=view.cached_answer,
         no_passages=view.no_passages,
+        warnings=view.warnings,
     )

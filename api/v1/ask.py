@@ -57,6 +57,7 @@ BODY_BYTES = 1024 * 1024
 
 OPTIONS = (
     "mode", "recompute_ratio", "block_size", "sparse_ratio", "top_k", "hops", "max_tokens", "answer_cache",
+    "retrieval",
 )  # fmt: skip
 """Fields of the body that a `Question` has too."""
 
@@ -72,6 +73,10 @@ PageBoxesPath = Annotated[
 
 NoPassages = Annotated[
     bool, "Whether there is nothing that the answer is from: no searchable document, or none that matches the filter."
+]
+
+Warnings = Annotated[
+    list[str], "Reasons in words why the answer may be worse or later than it could be; empty for most questions."
 ]
 
 Events = AsyncGenerator[Delta | Answer, None]
@@ -122,6 +127,7 @@ class AskBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=T
     top_k: TopK | None = None
     hops: Hops | None = None
     max_tokens: Annotated[int, "Maximum number of tokens of the answer.", Meta(ge=1, le=1_000_000)] | None = None
+    retrieval: Annotated[bool, "Whether passages are searched for. False: answer from the conversation alone."] = True
     answer_cache: Annotated[bool, "Whether the answer may come from the collection's answer cache."] = True
 
     def to_question(self, caller: Caller, ref: CollectionRef, document_ids: frozenset[str] | None) -> Question:
@@ -220,6 +226,7 @@ class AnswerView(msgspec.Struct, frozen=True):
         list[PassageView], "Passages that were found but, because of a `sparse_ratio`, not read; best first."
     ] = []
     no_passages: NoPassages = False
+    warnings: Warnings = []
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerView":
@@ -239,6 +246,7 @@ class AnswerView(msgspec.Struct, frozen=True):
             answer.cached_answer,
             [PassageView.of(passage) for passage in answer.omitted_passages],
             answer.no_passages,
+            list(answer.warnings),
         )
 
 

@@ -16,6 +16,15 @@ Origin = Literal["cached", "stitched", "recomputed", "computed"]
 KVSource = Literal["device", "host", "disk", "remote", "recomputed"]
 
 
+LONG_CHARACTERS = 1_500
+"""Questions have a few hundred characters. A framework's prompt with four passages has two thousand, and more."""
+_LONG_MESSAGE = (
+    "the message has {:,} characters: passages put into it are computed anew and disturb the search; ask the question "
+    "alone, or set retrieval to false"
+)
+_LONG_INSTRUCTIONS = "the instructions have {:,} characters, which are computed anew for each question: keep them short, without passages"
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One message of the conversation before the question."""
@@ -63,6 +72,14 @@ class Question:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", clean_question(self.text))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons why the answer may be worse or later than it could be, for those who ask."""
+        if not self.retrieval:
+            return ()
+        characters = ((len(self.text), _LONG_MESSAGE), (len(self.instructions), _LONG_INSTRUCTIONS))
+        return tuple(text.format(number) for number, text in characters if number > LONG_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +185,8 @@ class Delta:
 class Answer:
     """The whole answer, last event of every stream. `passages` are in the order of the prompt. `kv` says of each where
     its KV came from, `prompt_spans` of each token of the prompt; both are empty for an answer that was kept from an
-    earlier question. `omitted_passages`: those that were found and, in a sparse prompt, not read, best first. `id`: the
-    question's. `prompt_positions`: of the passages, once they are in another order."""
+    earlier question. `omitted_passages`: those that were found and, in a sparse prompt, not read, best first. `id` and
+    `warnings`: the question's. `prompt_positions`: of the passages, once they are in another order."""
 
     id: str
     text: str
@@ -182,6 +199,7 @@ class Answer:
     prompt_spans: tuple[PromptSpan, ...] = ()
     cached_answer: CachedAnswer | None = None
     omitted_passages: tuple[Passage, ...] = ()
+    warnings: tuple[str, ...] = ()
     prompt_positions: tuple[int, ...] = ()
 
     def best_first(self) -> "Answer":

@@ -150,6 +150,7 @@ class Answerer:
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
                 omitted_passages=prepared.omitted,
+                warnings=question.warnings,
             )
             self._incoming.cost.answered(report, first_at - handed_over)
             await self._keep_record(question, answer)
@@ -357,7 +358,8 @@ def messages_of(question: Question) -> list[tuple[str, str]]:
 
 def _without_passages(question: Question, text: str, took_ms: float) -> Answer:
     """The answer to a question that no passage was found for: no token ran through the model."""
-    return Answer(question.id, text, "stop", (), (), Timings.without_model(took_ms), NOTHING_RAN)
+    timings = Timings.without_model(took_ms)
+    return Answer(question.id, text, "stop", (), (), timings, NOTHING_RAN, warnings=question.warnings)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:

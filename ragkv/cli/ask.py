@@ -80,6 +80,8 @@ def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> No
         quote = " ".join(citation.quote.split())
         shown = quote if len(quote) <= _QUOTE_CHARACTERS else quote[: _QUOTE_CHARACTERS - 1] + "…"
         console.print(f"  {place(citation)}: {shown}", highlight=False, markup=False)
+    for warning in answer.warnings:
+        console.print(f"warning: {warning}", highlight=False, markup=False)
     console.print(summary(answer), highlight=False, markup=False)
 
 

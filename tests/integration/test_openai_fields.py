@@ -393,6 +393,42 @@ def test_without_retrieval_the_messages_alone_are_read(service: OpenAIService):
     assert chat(service, messages=messages).json()["ragkv"]["passages"] != []
 
 
+def test_pasted_passages_are_answered_with_a_warning(service: OpenAIService, subtests: pytest.Subtests):
+    pasted = f"{'Ada wrote the first program. ' * 60}{ASKED}"
+    warning = (
+        f"the message has {len(pasted):,} characters: passages put into it are computed anew and disturb the search; ask "
+        "the question alone, or set retrieval to false"
+    )
+    messages = [{"role": "user", "content": pasted}]
+
+    def facts(stream: str) -> Any:
+        """Those of the last event that has some."""
+        events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+        return [event.get("response", event)["ragkv"] for event in events if "ragkv" in event.get("response", event)][
+            -1
+        ]
+
+    def ask(**fields: Any) -> Any:
+        return service.http.post("/v1/ask", json={"question": pasted} | fields).json()
+
+    for way, answer in {
+        "chat": chat(service, messages=messages).json()["ragkv"],
+        "stream of chat": facts(chat(service, messages=messages, stream=True).text),
+        "response": respond(service, input=pasted).json()["ragkv"],
+        "stream of response": facts(respond(service, input=pasted, stream=True).text),
+        "ask": ask(),
+    }.items():
+        with subtests.test(way):
+            assert answer["warnings"] == [warning]
+            assert answer["passages"] != [], "answered as any other"
+    (about_system,) = respond(service, instructions=pasted).json()["ragkv"]["warnings"]
+    assert about_system.startswith(f"the instructions have {len(pasted):,} characters, which are computed anew")
+    assert chat(service).json()["ragkv"]["warnings"] == []
+    assert chat(service, messages=messages, retrieval=False).json()["ragkv"]["warnings"] == []
+    alone = ask(retrieval=False)
+    assert (alone["warnings"], alone["passages"], alone["no_passages"]) == ([], [], True)
+
+
 def test_a_question_that_nothing_was_found_for_is_answered_so(service: OpenAIService):
     empty = service.http.post("/v1/vector_stores", json={"name": "empty"}).json()["id"]
     latest = service.engine.latest

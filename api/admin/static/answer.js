@@ -56,6 +56,7 @@ export class Answer {
     this.text.replaceChildren(...withCitations(done, numberOf));
     this.below.replaceChildren(...[
       keptNote(done.cached_answer),
+      ...done.warnings.map((warning) => element("p", { class: "hint" }, `Note: ${warning}.`)),
       done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its token limit."),
       feedbackPart(done.id),
       sourceList(sources),

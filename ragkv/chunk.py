@@ -66,9 +66,13 @@ class Passage:
 
     @property
     def relevance(self) -> float:
-        """The score on a scale from 0 to 1, in the same order: 0.5 for what all rankings put first."""
-        score = max(self.score, 0.0)  # a cosine, of a question without words
-        return score / (1 + score)
+        return relevance_of(self.score)
+
+
+def relevance_of(score: float) -> float:
+    """The score on a scale from 0 to 1, in the same order: 0.5 for what all rankings put first."""
+    positive = max(score, 0.0)  # a question without words has cosines
+    return positive / (1 + positive)
 
 
 def prompt_text(title: str, text: str) -> str:

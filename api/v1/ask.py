@@ -24,6 +24,7 @@ from api.v1.passages import (
     Hops,
     PassageView,
     QuestionText,
+    ScoreThreshold,
     TopK,
     boxes_path,
     chosen_documents,
@@ -42,6 +43,7 @@ from ragkv.answer.question import (
     Usage,
     check_question_text,
 )
+from ragkv.chunk import relevance_of
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
@@ -126,6 +128,7 @@ class AskBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=T
     ) = None
     top_k: TopK | None = None
     hops: Hops | None = None
+    score_threshold: ScoreThreshold | None = None
     max_tokens: Annotated[int, "Maximum number of tokens of the answer.", Meta(ge=1, le=1_000_000)] | None = None
     retrieval: Annotated[bool, "Whether passages are searched for. False: answer from the conversation alone."] = True
     answer_cache: Annotated[bool, "Whether the answer may come from the collection's answer cache."] = True
@@ -136,6 +139,7 @@ class AskBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=T
             collection_id=ref.collection_id,
             text=self.question,
             document_ids=document_ids,
+            relevance_threshold=relevance_of(self.score_threshold or 0.0),
             policy=policy_name(self.policy),
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             sees_kept_question=caller.may("admin"),

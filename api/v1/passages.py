@@ -35,6 +35,9 @@ Filters = Annotated[
 
 DocumentIdList = Annotated[list[str], "Use only the documents with these ids.", Meta(max_length=1000)]
 TopK = Annotated[int, "Maximum number of passages.", Meta(ge=1, le=200)]
+ScoreThreshold = Annotated[
+    float, "Minimum `score` of passages; those of a lower one are as if they had not been found.", Meta(ge=0, le=1e6)
+]
 Hops = Annotated[
     int, "Number of retrieval hops: each hop searches with the passages of the previous one.", Meta(ge=1, le=8)
 ]

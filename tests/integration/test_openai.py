@@ -299,7 +299,9 @@ class TestPassages:
                 assert [passage["prompt_position"] for passage in passages] == [2, 1, 0], "the best stands last"
         assert [result.text for result in response.output[0].results] == [passage["text"] for passage in found]
 
-    def test_those_below_the_score_threshold_are_left_out(self, client: OpenAI, model: str, three: str):
+    def test_those_below_the_score_threshold_are_left_out(
+        self, client: OpenAI, service: OpenAIService, model: str, three: str
+    ):
         def ranking(threshold: float, ranker: str = "auto") -> dict[str, Any]:
             return {"ranking_options": {"ranker": ranker, "score_threshold": threshold}}
 
@@ -319,6 +321,17 @@ class TestPassages:
         assert [result.score for result in response.output[0].results] == scores[:2]
         assert len(response.ragkv["passages"]) == 2, "the prompt holds no others"
         nothing = respond(1)
+        asked, headers = {"question": ASKED, "collection": three}, {"Authorization": f"Bearer {service.key}"}
+        native = [
+            [
+                passage["score"]
+                for passage in service.http.post(f"/v1/{way}", json=body, headers=headers).json()["passages"]
+            ]
+            for way in ("search", "ask")
+            for body in (asked, asked | {"score_threshold": scores[1] / (1 - scores[1]) - 1e-9})
+        ]
+        assert [len(found) for found in native] == [3, 2, 3, 2]
+        assert [score / (1 + score) for score in native[0]] == scores
         assert (nothing.output_text, nothing.ragkv["no_passages"]) == (NOTHING_RELEVANT, True)
 
 

@@ -151,7 +151,13 @@ def create_app(
         openapi_config=openapi_config(),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
-        state=State({STATE: ConcurrencyLimits(parts.settings), FILES: parts.files, cors.STATE: cross_origin}),
+        state=State(
+            {
+                STATE: ConcurrencyLimits(parts.settings, draining),
+                FILES: parts.files,
+                cors.STATE: cross_origin,
+            }
+        ),
         logging_config=None,
     )
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)

@@ -64,6 +64,16 @@ class Passage:
     score: float
     hop: int
 
+    @property
+    def relevance(self) -> float:
+        return relevance_of(self.score)
+
+
+def relevance_of(score: float) -> float:
+    """The score on a scale from 0 to 1, in the same order: 0.5 for what all rankings put first."""
+    positive = max(score, 0.0)  # a question without words has cosines
+    return positive / (1 + positive)
+
 
 def prompt_text(title: str, text: str) -> str:
     """Text of a chunk in a prompt. No number, no position: its KV is the same in every prompt."""

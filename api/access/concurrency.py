@@ -1,15 +1,21 @@
-"""Limits on concurrent questions and uploads, per tenant and in total."""
+"""Limits on concurrent questions and uploads, per tenant and in total. Questions wait for their turn."""
 
-from collections import Counter
+import asyncio
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
+from litestar import Request
 from litestar.handlers import BaseRouteHandler
 
 from api.access.session import Connection
+from api.http.disconnect import unless_disconnected
+from api.http.draining import Draining
 from api.http.forms import BoundedFormRequest
 from api.http.observe import hold
-from ragkv.errors import Throttled
+from ragkv.errors import Throttled, Unavailable
+from ragkv.observe import metrics
 from ragkv.service.base.caller import Caller
 from ragkv.settings import Settings
 from ragkv.text import plural
@@ -19,17 +25,22 @@ STATE = "concurrency_limits"
 LARGE_BYTES = 1024 * 1024
 
 RETRY_AFTER_S = 2.0
+MOST_WAITING = 128
+"""Questions of a tenant that wait at once: a burst of a hundred. Their bodies, of at most 1 MiB, are in memory."""
+LONGEST_WAIT_S = 30.0
+"""Proxies give up on a response that has not begun after a minute: the other half of it is for the answer."""
 
 
 class ConcurrencyLimits:
     """The concurrent questions of each tenant, the concurrent uploads, and those of each tenant, each with a limit."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, draining: Draining) -> None:
         questions, uploads = settings.max_questions, settings.max_uploads
         share = -(-uploads // 2)
-        self._questions = Places(
+        self.questions = QueuedPlaces(
             questions,
             f"at most {plural(questions, 'question')} of a tenant at once: wait, or raise RAGKV_MAX_QUESTIONS",
+            draining,
         )
         self._uploads = Places(
             uploads, f"at most {plural(uploads, 'upload')} at once: wait, or raise RAGKV_MAX_UPLOADS"
@@ -38,11 +49,9 @@ class ConcurrencyLimits:
             share, f"at most {plural(share, 'upload')} of a tenant at once: wait, or raise RAGKV_MAX_UPLOADS"
         )
 
-    @contextmanager
-    def question(self, caller: Caller) -> Iterator[None]:
-        """A place for a question, for the length of the block. Raises Throttled."""
-        with self._questions.taken(caller.tenant_id):
-            yield
+    async def question(self, caller: Caller) -> AbstractContextManager[None]:
+        """A place for a question once it is its turn, for the length of the context. Raises Throttled, Unavailable."""
+        return await self.questions.take(caller.tenant_id)
 
     @contextmanager
     def upload(self, caller: Caller) -> Iterator[None]:
@@ -52,8 +61,20 @@ class ConcurrencyLimits:
 
 
 async def asking(connection: Connection, handler: BaseRouteHandler) -> None:
-    """A guard: takes a place for the caller's question, for the length of the request."""
-    hold(connection, limits_of(connection).question(connection.user))
+    """A guard: takes a place for the caller's question once it is its turn, for the length of the request. A client
+    that goes away meanwhile leaves the queue."""
+    caller, limits = connection.user, limits_of(connection)
+
+    async def take() -> None:
+        hold(connection, await limits.question(caller))
+
+    if limits.questions.has_free(caller.tenant_id):
+        await take()
+        return
+    assert isinstance(connection, Request)
+    request: Request[Any, Any, Any] = connection
+    await request.body()  # the end of a connection is heard behind it
+    await unless_disconnected(request, take())
 
 
 async def uploading(connection: Connection, handler: BaseRouteHandler) -> None:
@@ -104,3 +125,77 @@ class Places:
             self._taken[owner] -= 1
             if not self._taken[owner]:
                 del self._taken[owner]
+
+
+class QueuedPlaces:
+    """At most `limit` things of each owner at once, in this process; 0: no limit. Beyond it an owner's next ones wait,
+    first come, first served: MOST_WAITING at most, each for LONGEST_WAIT_S. For one event loop alone.
+
+    refusal: what those are told that wait no longer.
+    """
+
+    def __init__(self, limit: int, refusal: str, draining: Draining) -> None:
+        self._limit = limit
+        self._refusal = refusal
+        self._draining = draining
+        self._taken = Counter[str]()
+        self._waiting = defaultdict[str, deque[asyncio.Future[None]]](deque)
+
+    def has_free(self, owner: str) -> bool:
+        """Whether the owner's next one need not wait. Those that wait are handed their places: none is free then."""
+        return not self._limit or self._taken[owner] < self._limit
+
+    async def take(self, owner: str) -> AbstractContextManager[None]:
+        """Take one of the owner's places once it is its turn, until the context ends; to be entered at once.
+
+        Raises Throttled where too many wait, or for too long, and Unavailable once the service shuts down.
+        """
+        if self.has_free(owner):
+            self._taken[owner] += 1
+        else:
+            await self._turn(owner)
+        return self._held(owner)
+
+    @contextmanager
+    def _held(self, owner: str) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._release(owner)
+
+    async def _turn(self, owner: str) -> None:
+        """Wait until a place is handed over."""
+        queue = self._waiting[owner]
+        if len(queue) >= MOST_WAITING:
+            metrics.question_refused("full")
+            raise Throttled(f"{self._refusal}; {MOST_WAITING} more are waiting", RETRY_AFTER_S)
+        turn = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        stopping = asyncio.ensure_future(self._draining.wait_started(LONGEST_WAIT_S))
+        metrics.questions_waiting(1)
+        try:
+            await asyncio.wait({turn, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            if turn.done():  # the place was handed over just then
+                self._release(owner)
+            raise
+        finally:
+            metrics.questions_waiting(-1)
+            stopping.cancel()
+            if not turn.done():
+                queue.remove(turn)
+            if not self._waiting[owner]:
+                del self._waiting[owner]
+        if turn.done():
+            return
+        if stopping.result():
+            raise Unavailable("the service is shutting down: try again in a moment")
+        metrics.question_refused("late")
+        raise Throttled(f"{self._refusal}; none ended within {LONGEST_WAIT_S:.0f} s", RETRY_AFTER_S)
+
+    def _release(self, owner: str) -> None:
+        """Hand a place over to who has waited longest; with nobody waiting it is free."""
+        if self._waiting.get(owner):
+            self._waiting[owner].popleft().set_result(None)
+        else:
+            self._taken -= Counter((owner,))  # drops zeros

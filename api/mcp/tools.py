@@ -110,7 +110,7 @@ async def search(connection: Connection, arguments: SearchArguments, service: Se
 
 async def ask(connection: Connection, arguments: AskArguments, service: Service) -> AskResult:
     body = AskBody(question=arguments.question, collection=arguments.collection, filter=arguments.filter)
-    with limits_of(connection).question(connection.user):
+    with await limits_of(connection).question(connection.user):
         question = await asyncio.to_thread(question_of, connection.user, body, service.parts.database)
         parts = await service.parts.loaded()
         return AskResult.of(await whole_answer(parts.answerer.stream(question)))

@@ -109,8 +109,7 @@ class ChatBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=
     n: One = None
     response_format: Annotated[ChatFormat | None, "Format of the answer; text by default."] = None
     modalities: (
-        Annotated[list[Literal["text"]], "Types of output; only text is supported.", Meta(min_length=1, max_length=1)]
-        | None
+        Annotated[list[Literal["text"]], "Types of output; only text is supported.", Meta(max_length=1)] | None
     ) = None
     retrieval: Retrieval = None
     tools: Annotated[list[Tool], "Functions; none is called, the answer is text.", Meta(max_length=500)] | None = None
@@ -185,7 +184,7 @@ def chat_router() -> Router:
 def _question_of(caller: Caller, body: ChatBody, database: Database, settings: Settings) -> Question:
     refuse_switched_on(body, ("logprobs", "store"))
     refuse_forced_tool(body.tool_choice)
-    if body.stream_options is not None and not body.stream:
+    if body.stream_options not in (None, StreamOptions()) and not body.stream:
         raise BadParam("stream_options", "stream_options require `stream`: set it, or omit them")
     if body.stream_options is not None and body.stream_options.include_obfuscation:
         raise BadParam("stream_options.include_obfuscation", "obfuscation is not supported: omit it")

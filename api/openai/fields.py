@@ -23,9 +23,6 @@ Ignored = Annotated[str, Meta(max_length=1000, description="No effect on the ans
 Flag = Annotated[bool, Meta(description="No effect on the answer.")] | None
 Off = Annotated[bool, Meta(description="Only false is supported.")] | None
 """To be checked with `refuse_switched_on`."""
-NoThreshold = (
-    Annotated[float, Meta(ge=0, le=0, description="Only 0 is supported: passages are not filtered by score.")] | None
-)
 One = Annotated[Literal[1], Meta(description="Only 1 is supported.")] | None
 Retrieval = (
     Annotated[bool, "Not part of OpenAI's API: false answers from the messages alone. No passages, no citations."]
@@ -58,7 +55,8 @@ StoreIds = Annotated[
 ModelId = Annotated[str, "Id of the model, as listed by `/v1/models`. MODEL@COLLECTION answers from that collection."]
 Created = Annotated[int, "Time of creation in Unix seconds."]
 Score = Annotated[
-    float, "Relevance score, comparable only within one search. It is not a probability and may exceed 1."
+    float,
+    "Relevance from 0 to 1, comparable only within one search: 0.5 for what all rankings put first. No probability.",
 ]
 Outdated = Annotated[
     str | None,
@@ -90,7 +88,7 @@ class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def refuse_forced_tool(choice: "ToolChoice | None") -> None:
     """Check the choice of a tool. Raises BadParam for one that requires a function to be called."""
-    if choice not in (None, "auto", "none"):
+    if choice not in (None, "auto", "none", {}):
         raise BadParam(
             "tool_choice",
             "no function is called here: answers are text from documents. Set tool_choice to 'auto' or 'none', or omit it",

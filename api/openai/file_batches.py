@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, get, post
+from litestar import Request, Response, Router, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
@@ -17,7 +17,7 @@ from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
 from api.openai.fields import PAGED, Attributes, AutoChunking, Id
 from api.openai.store_files import NewStoreFile, StatusFilter
-from api.openai.store_views import FileBatch, StoreFilePage, statuses_of
+from api.openai.store_views import FileBatch, StoreFilePage, polled, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.tenancy import CollectionRef
@@ -36,27 +36,23 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Files to attach to a vector store: either `file_ids` or `files`."""
 
     file_ids: (
-        Annotated[
-            list[Id], "Ids of the files, which all get the same attributes.", Meta(min_length=1, max_length=MAX_FILES)
-        ]
-        | None
+        Annotated[list[Id], "Ids of the files, which all get the same attributes.", Meta(max_length=MAX_FILES)] | None
     ) = None
-    files: (
-        Annotated[list[NewStoreFile], "Files with attributes of their own.", Meta(min_length=1, max_length=MAX_FILES)]
-        | None
-    ) = None
+    files: Annotated[list[NewStoreFile], "Files with attributes of their own.", Meta(max_length=MAX_FILES)] | None = (
+        None
+    )
     attributes: Annotated[Attributes | None, "Attributes of all files in `file_ids`."] = None
     chunking_strategy: Annotated[AutoChunking | None, "Chunking strategy; only `auto` is supported."] = None
 
     def to_attach(self) -> list[Attach]:
         """The files to attach, each with its attributes. Raises BadParam for neither or both lists, and for attributes
         that would be ignored."""
-        if (self.files is None) == (self.file_ids is None):
+        if bool(self.files) == bool(self.file_ids):
             raise BadParam("file_ids", "set either `file_ids` or `files`")
-        if self.files is None:
+        if not self.files:
             attributes = None if self.attributes is None else dict(self.attributes)
             return [Attach(file_id, attributes) for file_id in self.file_ids or ()]
-        if self.attributes is not None:
+        if self.attributes:
             raise BadParam("attributes", "with `files`, set the attributes of each file")
         return [file.to_attach() for file in self.files]
 
@@ -98,9 +94,9 @@ def show(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
     database: NamedDependency[Database],
-) -> FileBatch:
+) -> Response[FileBatch]:
     """Get a file batch with the progress of its files."""
-    return FileBatch.of(batch_of(store, batch_id, database))
+    return polled(FileBatch.of(batch_of(store, batch_id, database)))
 
 
 @post(

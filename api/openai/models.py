@@ -11,6 +11,7 @@ from litestar.params import FromPath
 from api.access.auth import reading
 from api.openai.errors import NoSuchModel, errors
 from api.openai.fields import Created
+from api.openai.store_names import is_generated
 from ragkv.errors import NotFound
 from ragkv.models import public_name
 from ragkv.service.base.caller import Caller
@@ -45,9 +46,10 @@ def index(
     settings: NamedDependency[Settings],
     model_folder: NamedDependency[Path],
 ) -> ModelPage:
-    """List the served model, and MODEL@COLLECTION for each collection."""
+    """List the served model, and MODEL@COLLECTION for each collection that was given a name."""
     collections = all_pages(lambda cursor: list_collections(caller.tenant_id, MAX_PAGE, cursor, database))
-    return ModelPage(data=[_served(settings, model_folder), *(_with(view, settings) for view in collections)])
+    named = (view for view in collections if not is_generated(view.name))
+    return ModelPage(data=[_served(settings, model_folder), *(_with(view, settings) for view in named)])
 
 
 @get(

@@ -103,8 +103,6 @@ def question_about(
     sampling: Sampling,
     retrieval: bool | None,
     max_tokens: int | None,
-    top_k: int | None = None,
-    document_ids: frozenset[str] | None = None,
 ) -> Question:
     return Question(
         tenant_id=ref.tenant_id,
@@ -115,7 +113,5 @@ def question_about(
         sampling=sampling,
         retrieval=needs_retrieval(conversation, retrieval),
         max_tokens=max_tokens,
-        top_k=top_k,
-        document_ids=document_ids,
         sees_kept_question=caller.may("admin"),
     )

@@ -191,13 +191,13 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntr
     """The file search, passages best first."""
     results = None
     if draft.with_results:
-        best_first = sorted(answer.passages, key=lambda passage: passage.score, reverse=True)
+        best_first = answer.best_first().passages
         pairs = ((passage, sources.get(passage.chunk.document_id)) for passage in best_first)
         results = [
             FileSearchResult(
                 file_id=entry.file_id,
                 filename=entry.document.name,
-                score=passage.score,
+                score=passage.relevance,
                 text=passage.chunk.text,
                 attributes=attributes_of(entry.document.metadata),
                 outdated=passage.chunk.outdated,

@@ -1,6 +1,7 @@
 """/v1/responses: answers with the file_search tool, which every answer uses."""
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -42,7 +43,7 @@ from api.openai.questions import (
 )
 from api.openai.response_views import ResponseDraft, ResponseEventEncoder, ResponseObject, TextConfig, response_of
 from api.openai.sources import sources_of
-from api.openai.store_search import Ranking
+from api.openai.store_search import Ranking, threshold_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
 from api.v1.sampling import TemperatureFields
@@ -66,7 +67,7 @@ class InputText(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A message, or an output item of an earlier response, sent back unchanged."""
 
-    type: Annotated[Literal["message", "file_search_call"], "Type of the item."] = "message"
+    type: Annotated[Literal["message", "file_search_call"] | None, "Type of the item; `message` by default."] = None
     role: Annotated[Role | None, "Author of the message. Required for messages."] = None
     content: Annotated[str | list[InputText] | None, "Text of the message, or its text parts."] = None
     id: Ignored = None
@@ -96,7 +97,7 @@ class FileSearch(
     vector_store_ids: StoreIds
     max_num_results: Annotated[MaxResults | None, "Maximum number of passages."] = None
     filters: Annotated[FilterBody | None, "Use only files whose attributes match this filter."] = None
-    ranking_options: Annotated[Ranking | None, "Ranking options; only the defaults are supported."] = None
+    ranking_options: Annotated[Ranking | None, "Ranking options: the minimum score."] = None
 
 
 class ChosenTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,7 +185,7 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
             return conversation_of([MessageText("user", self.input)], "input", self.instructions or "")
         messages = []
         for i, item in enumerate(self.input):
-            if item.type == "message":
+            if item.type != "file_search_call":
                 if item.role is None:
                     raise BadParam(f"input[{i}].role", "a message needs a role: user, assistant, system or developer")
                 messages.append(MessageText(item.role, item.text))
@@ -243,12 +244,14 @@ def _question_of(caller: Caller, body: ResponseBody, database: Database, setting
     refuse_switched_on(body, ("background", "store"))
     conversation, tool = body.to_conversation(), body.tool
     ref = chosen_collection(caller, body.model, None if tool is None else tool.vector_store_ids, database, settings)
-    schema = schema_of(body.text.format, "text.format") if body.text else None
-    sampling = body.sampling(schema)
+    sampling = body.sampling(schema_of(body.text.format, "text.format") if body.text else None)
+    question = question_about(caller, ref, conversation, sampling, body.retrieval, body.max_output_tokens)
     if tool is None:
-        return question_about(caller, ref, conversation, sampling, body.retrieval, body.max_output_tokens)
+        return question
     attribute_filter = None if tool.filters is None else filter_of(tool.filters, "tools[0].filters")
-    document_ids = None if attribute_filter is None else documents_that_match(ref, attribute_filter, database)
-    return question_about(
-        caller, ref, conversation, sampling, body.retrieval, body.max_output_tokens, tool.max_num_results, document_ids
+    return replace(
+        question,
+        top_k=tool.max_num_results,
+        document_ids=None if attribute_filter is None else documents_that_match(ref, attribute_filter, database),
+        relevance_threshold=threshold_of(tool.ranking_options),
     )

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from api.openai.fields import Outdated
-from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, UsageView
+from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, UsageView, Warnings
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.service.base.database import Database
@@ -41,13 +41,16 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
         str, "Id of the answer, for feedback: also the last part of the id of the completion or response."
     ]
     vector_store_id: Annotated[str, "Id of the vector store that was searched."]
-    passages: Annotated[list[PassageView], "Passages of the prompt."]
+    passages: Annotated[
+        list[PassageView], "Passages of the prompt, best first; `prompt_position` is their order in the prompt."
+    ]
     timings: Annotated[Timings, "Durations of the answer."]
     usage: Annotated[UsageView, "Token counts by origin."]
     cached_answer: Annotated[
         CachedAnswer | None, "Cache entry that the answer was taken from; null if the answer was generated."
     ]
     no_passages: NoPassages
+    warnings: Warnings
 
 
 def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, StoreEntry]:
@@ -78,4 +81,5 @@ def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
         usage=view.usage,
         cached_answer=view.cached_answer,
         no_passages=view.no_passages,
+        warnings=view.warnings,
     )

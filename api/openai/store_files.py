@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Request, Router, delete, get, post
+from litestar import Request, Response, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
@@ -14,7 +14,7 @@ from api.access.auth import reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import PAGED, Attributes, AutoChunking, Id
-from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, statuses_of
+from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, polled, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.tenancy import CollectionRef
@@ -123,9 +123,9 @@ def show(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
     database: NamedDependency[Database],
-) -> StoreFile:
+) -> Response[StoreFile]:
     """Get a file of a vector store with the status of its ingestion."""
-    return StoreFile.of(entry_of(store, file_id, database))
+    return polled(StoreFile.of(entry_of(store, file_id, database)))
 
 
 @post(

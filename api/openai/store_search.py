@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from api.access.auth import reading
 from api.openai.errors import BadParam, errors
-from api.openai.fields import MaxResults, NoThreshold, Off, Outdated, Score, attributes_of, refuse_switched_on
+from api.openai.fields import MaxResults, NotSupported, Off, Outdated, Score, attributes_of, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
 from ragkv.answer.question import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
@@ -25,12 +25,22 @@ Query = Annotated[str, Meta(min_length=1, max_length=QUESTION_CHARACTERS, exampl
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Ranking options; only the defaults are supported."""
+    """Ranking options."""
 
-    ranker: Annotated[Literal["auto"] | None, "Ranker; only `auto` is supported."] = None
-    score_threshold: Annotated[
-        NoThreshold, "Minimum score. Only 0 is supported: passages are not filtered by score."
-    ] = None
+    ranker: (
+        Annotated[
+            str,
+            Meta(
+                pattern=r"^(auto|default[-_]\d{4}[-_]\d{2}[-_]\d{2})$",
+                description="`auto` or a name such as `default-2024-11-15`; no effect: the service has one ranker.",
+            ),
+        ]
+        | None
+    ) = None
+    score_threshold: (
+        Annotated[float, Meta(ge=0, le=1, description="Minimum score of passages, from 0 to 1.")] | None
+    ) = None
+    hybrid_search: NotSupported = None
 
 
 class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,7 +52,7 @@ class StoreSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     ]
     max_num_results: Annotated[MaxResults | None, "Maximum number of passages."] = None
     filters: Annotated[FilterBody | None, "Use only files whose attributes match this filter."] = None
-    ranking_options: Annotated[Ranking | None, "Ranking options; only the defaults are supported."] = None
+    ranking_options: Annotated[Ranking | None, "Ranking options: the minimum score."] = None
     rewrite_query: Off = None
 
     @property
@@ -112,7 +122,13 @@ async def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -
             other = best.get(passage.chunk.id)
             if other is None or other.score < passage.score:
                 best[passage.chunk.id] = passage
-    return sorted(best.values(), key=lambda passage: -passage.score)[:limit]
+    threshold = threshold_of(body.ranking_options)
+    ranked = sorted(best.values(), key=lambda passage: -passage.score)
+    return [passage for passage in ranked if passage.relevance >= threshold][:limit]
+
+
+def threshold_of(ranking: Ranking | None) -> float:
+    return (ranking.score_threshold if ranking else None) or 0.0
 
 
 def _page(tenant_id: str, queries: list[str], passages: list[Passage], database: Database) -> SearchPage:
@@ -122,7 +138,7 @@ def _page(tenant_id: str, queries: list[str], passages: list[Passage], database:
         SearchResult(
             file_id=entry.file_id,
             filename=entry.document.name,
-            score=passage.score,
+            score=passage.relevance,
             attributes=attributes_of(entry.document.metadata),
             content=[PassageText(passage.chunk.text)],
             outdated=passage.chunk.outdated,

@@ -1,9 +1,10 @@
 """Vector stores, their files and file batches in OpenAI's format."""
 
 from collections import Counter
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
+from litestar import Response
 
 from api.openai.fields import Created, Outdated, attributes_of, page_fields
 from ragkv.service.base.page import Page
@@ -13,6 +14,9 @@ from ragkv.service.files.file_batches import BatchProgress
 from ragkv.service.files.stores import Store
 
 FileStatus = Literal["in_progress", "completed", "cancelled", "failed"]
+
+POLL_AGAIN = {"openai-poll-after-ms": "500"}
+"""A small file is searchable in about a second."""
 
 STATUSES: dict[FileStatus, tuple[Status, ...]] = {
     "in_progress": UNREAD,
@@ -182,6 +186,14 @@ class FileBatch(msgspec.Struct, frozen=True, kw_only=True):
             status=status,
             file_counts=counts,
         )
+
+
+Polled = TypeVar("Polled", StoreFile, FileBatch)
+
+
+def polled(view: Polled) -> Response[Polled]:
+    """A response that tells OpenAI's clients when to ask again; openai-node waits 5 s otherwise."""
+    return Response(view, headers=dict(POLL_AGAIN) if view.status == "in_progress" else {})
 
 
 def statuses_of(name: FileStatus | None) -> tuple[Status, ...] | None:

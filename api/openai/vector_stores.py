@@ -17,10 +17,10 @@ from api.openai.errors import errors
 from api.openai.fields import PAGED, AutoChunking, Id, NotSupported
 from api.openai.file_batches import file_batches_router
 from api.openai.store_files import store_files_router
+from api.openai.store_names import generated_name
 from api.openai.store_search import search
 from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
 from api.v1.collections import delete_collection
-from ragkv.ids import new_id
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
@@ -46,7 +46,7 @@ class NewVectorStore(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     name: Annotated[
         StoreName | None, "Name of the vector store, unique within the tenant. A name is generated if it is omitted."
     ] = None
-    file_ids: Annotated[list[Id], "Ids of files to attach.", Meta(max_length=500)] = []
+    file_ids: Annotated[list[Id], "Ids of files to attach.", Meta(max_length=500)] | None = None
     chunking_strategy: Annotated[AutoChunking | None, "Chunking strategy; only `auto` is supported."] = None
     metadata: NoTags | None = None
     description: NotSupported = None
@@ -81,8 +81,7 @@ def create(
     intake: NamedDependency[Intake],
 ) -> VectorStore:
     """Create a vector store, which is a collection, and attach files to it."""
-    name = data.name or f"vector store {new_id()[:8]}"
-    made_id = make_collection_of(caller.tenant_id, name, data.file_ids, intake)
+    made_id = make_collection_of(caller.tenant_id, data.name or generated_name(), data.file_ids or [], intake)
     note_made(request, made_id)
     return VectorStore.of(store_of(caller.tenant_id, made_id, database))
 

@@ -163,6 +163,7 @@ PASSAGE = PassageView(
     score=1.93,
     hop=1,
     kv=PassageKV("host", 28, 4),
+    prompt_position=0,
     checksum=checksum_of(TEXT),
 )
 ANSWER_ID = "0d9f3b6a5e8c4217a94c1be07f62d835"

@@ -139,7 +139,7 @@ EXAMPLES: dict[Any, object] = {
         search_query=[QUESTION],
         data=[
             SearchResult(
-                file_id=FILE_ID, filename="ada.md", score=1.93, attributes=ATTRIBUTES, content=[PassageText(TEXT)]
+                file_id=FILE_ID, filename="ada.md", score=0.66, attributes=ATTRIBUTES, content=[PassageText(TEXT)]
             )
         ],
     ),

@@ -24,6 +24,7 @@ from api.v1.passages import (
     Hops,
     PassageView,
     QuestionText,
+    ScoreThreshold,
     TopK,
     boxes_path,
     chosen_documents,
@@ -42,6 +43,7 @@ from ragkv.answer.question import (
     Usage,
     check_question_text,
 )
+from ragkv.chunk import relevance_of
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
@@ -57,6 +59,7 @@ BODY_BYTES = 1024 * 1024
 
 OPTIONS = (
     "mode", "recompute_ratio", "block_size", "sparse_ratio", "top_k", "hops", "max_tokens", "answer_cache",
+    "retrieval",
 )  # fmt: skip
 """Fields of the body that a `Question` has too."""
 
@@ -72,6 +75,10 @@ PageBoxesPath = Annotated[
 
 NoPassages = Annotated[
     bool, "Whether there is nothing that the answer is from: no searchable document, or none that matches the filter."
+]
+
+Warnings = Annotated[
+    list[str], "Reasons in words why the answer may be worse or later than it could be; empty for most questions."
 ]
 
 Events = AsyncGenerator[Delta | Answer, None]
@@ -121,7 +128,9 @@ class AskBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=T
     ) = None
     top_k: TopK | None = None
     hops: Hops | None = None
+    score_threshold: ScoreThreshold | None = None
     max_tokens: Annotated[int, "Maximum number of tokens of the answer.", Meta(ge=1, le=1_000_000)] | None = None
+    retrieval: Annotated[bool, "Whether passages are searched for. False: answer from the conversation alone."] = True
     answer_cache: Annotated[bool, "Whether the answer may come from the collection's answer cache."] = True
 
     def to_question(self, caller: Caller, ref: CollectionRef, document_ids: frozenset[str] | None) -> Question:
@@ -130,6 +139,7 @@ class AskBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=T
             collection_id=ref.collection_id,
             text=self.question,
             document_ids=document_ids,
+            relevance_threshold=relevance_of(self.score_threshold or 0.0),
             policy=policy_name(self.policy),
             history=tuple(Turn(turn.role, turn.content) for turn in self.history),
             sees_kept_question=caller.may("admin"),
@@ -205,7 +215,9 @@ class AnswerView(msgspec.Struct, frozen=True):
     answer: Annotated[str, "Text of the answer."]
     finish_reason: Annotated[str, "`stop`: the answer is complete. `length`: it reached the maximum number of tokens."]
     citations: Annotated[list[CitationView], "Citations in the order of the answer."]
-    passages: Annotated[list[PassageView], "Passages of the prompt."]
+    passages: Annotated[
+        list[PassageView], "Passages of the prompt, best first; `prompt_position` is their order in the prompt."
+    ]
     timings: Annotated[Timings, "Durations of the answer."]
     usage: Annotated[UsageView, "Token counts of the question."]
     prompt_spans: Annotated[
@@ -218,11 +230,13 @@ class AnswerView(msgspec.Struct, frozen=True):
         list[PassageView], "Passages that were found but, because of a `sparse_ratio`, not read; best first."
     ] = []
     no_passages: NoPassages = False
+    warnings: Warnings = []
 
     @classmethod
     def of(cls, answer: Answer) -> "AnswerView":
+        answer = answer.best_first()
         kv = answer.kv or [None] * len(answer.passages)
-        passages = [PassageView.of(*pair) for pair in zip(answer.passages, kv, strict=True)]
+        passages = [PassageView.of(*facts) for facts in zip(answer.passages, kv, answer.prompt_positions, strict=True)]
         media_types = {passage.chunk.document_id: passage.chunk.media_type for passage in answer.passages}
         return cls(
             answer.id,
@@ -236,6 +250,7 @@ class AnswerView(msgspec.Struct, frozen=True):
             answer.cached_answer,
             [PassageView.of(passage) for passage in answer.omitted_passages],
             answer.no_passages,
+            list(answer.warnings),
         )
 
 

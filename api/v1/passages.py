@@ -35,6 +35,9 @@ Filters = Annotated[
 
 DocumentIdList = Annotated[list[str], "Use only the documents with these ids.", Meta(max_length=1000)]
 TopK = Annotated[int, "Maximum number of passages.", Meta(ge=1, le=200)]
+ScoreThreshold = Annotated[
+    float, "Minimum `score` of passages; those of a lower one are as if they had not been found.", Meta(ge=0, le=1e6)
+]
 Hops = Annotated[
     int, "Number of retrieval hops: each hop searches with the passages of the previous one.", Meta(ge=1, le=8)
 ]
@@ -59,6 +62,9 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
     score: Annotated[float, "Relevance score, comparable only within one search."]
     hop: Annotated[int, "Retrieval hop in which the passage was found, starting from 1."]
     kv: Annotated[PassageKV | None, "Origin of the passage's KV; null outside of answers."] = None
+    prompt_position: Annotated[
+        int | None, "Position among the passages of the prompt, starting from 0; null for passages outside of a prompt."
+    ] = None
     omitted_tokens: Annotated[
         int, "Number of tokens of the passage that are not in the prompt because of the collection's compression."
     ] = 0
@@ -70,7 +76,7 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
     outdated: Outdated = None
 
     @classmethod
-    def of(cls, passage: Passage, kv: PassageKV | None = None) -> "PassageView":
+    def of(cls, passage: Passage, kv: PassageKV | None = None, prompt_position: int | None = None) -> "PassageView":
         chunk = passage.chunk
         return cls(
             chunk_id=chunk.id,
@@ -84,6 +90,7 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
             score=passage.score,
             hop=passage.hop,
             kv=kv,
+            prompt_position=prompt_position,
             omitted_tokens=chunk.num_tokens - kv.tokens if kv else 0,
             checksum=checksum_of(chunk.text),
             outdated=chunk.outdated,

@@ -10,8 +10,18 @@ from litestar.params import JSONBody
 
 from api.access.auth import reading
 from api.http.errors import json_problems
-from api.v1.passages import DocumentIdList, Filters, Hops, PassageView, QuestionText, TopK, chosen_documents
+from api.v1.passages import (
+    DocumentIdList,
+    Filters,
+    Hops,
+    PassageView,
+    QuestionText,
+    ScoreThreshold,
+    TopK,
+    chosen_documents,
+)
 from ragkv.answer.question import check_question_text
+from ragkv.chunk import relevance_of
 from ragkv.retrieve.index import DocumentIds
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
@@ -31,6 +41,7 @@ class SearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     document_ids: DocumentIdList | None = None
     top_k: TopK | None = None
     hops: Hops | None = None
+    score_threshold: ScoreThreshold | None = None
 
 
 class SearchTimings(msgspec.Struct, frozen=True):
@@ -75,7 +86,8 @@ async def found_passages(caller: Caller, body: SearchBody, parts: Parts) -> list
     searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, document_ids)
     searcher = (await parts.loaded()).searcher
     passages = await searcher.search(ref.tenant_id, ref.collection_id, *searched)
-    return [PassageView.of(passage) for passage in passages]
+    least = relevance_of(body.score_threshold or 0.0)
+    return [PassageView.of(passage) for passage in passages if passage.relevance >= least]
 
 
 def _scope(caller: Caller, body: SearchBody, database: Database) -> tuple[CollectionRef, DocumentIds | None]:

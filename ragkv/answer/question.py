@@ -1,6 +1,6 @@
 """A question, its limits, and the events of its answer: values that all parts of the service share."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
@@ -14,6 +14,15 @@ from ragkv.text import clean_question
 PartKind = Literal["prefix", "passage", "question"]
 Origin = Literal["cached", "stitched", "recomputed", "computed"]
 KVSource = Literal["device", "host", "disk", "remote", "recomputed"]
+
+
+LONG_CHARACTERS = 1_500
+"""Questions have a few hundred characters. A framework's prompt with four passages has two thousand, and more."""
+_LONG_MESSAGE = (
+    "the message has {:,} characters: passages put into it are computed anew and disturb the search; ask the question "
+    "alone, or set retrieval to false"
+)
+_LONG_INSTRUCTIONS = "the instructions have {:,} characters, which are computed anew for each question: keep them short, without passages"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +44,9 @@ class Question:
     `instructions`: what the answer is to observe; it stands with the question, and nothing is searched for it.
     `answer_cache`: whether an earlier answer may serve, and this one later, where the collection keeps answers.
     `sees_kept_question`: whether who asks may read the question of somebody else that a kept answer was given to.
-    `sparse_ratio`: the share of the passages' tokens that is read, 1 for all. `retrieval`: False for an answer from the
-    conversation alone. `id`: of its record and of its answer.
+    `relevance_threshold`: passages of less relevance are as if they had not been found. `sparse_ratio`: the share of
+    the passages' tokens that is read, 1 for all. `retrieval`: False for an answer from the conversation alone. `id`: of
+    its record and of its answer.
     """
 
     tenant_id: str
@@ -52,6 +62,7 @@ class Question:
     max_tokens: int | None = None
     history: tuple[Turn, ...] = ()
     document_ids: frozenset[str] | None = None
+    relevance_threshold: float = 0.0
     instructions: str = ""
     sampling: Sampling = GREEDY
     retrieval: bool = True
@@ -61,6 +72,14 @@ class Question:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "text", clean_question(self.text))
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons why the answer may be worse or later than it could be, for those who ask."""
+        if not self.retrieval:
+            return ()
+        characters = ((len(self.text), _LONG_MESSAGE), (len(self.instructions), _LONG_INSTRUCTIONS))
+        return tuple(text.format(number) for number, text in characters if number > LONG_CHARACTERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +183,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The whole answer, last event of every stream. `kv` says of each passage where its KV came from, `prompt_spans` of
-    each token of the prompt; both are empty for an answer that was kept from an earlier question. `omitted_passages`:
-    those that were found and, in a sparse prompt, not read, best first. `id`: the question's."""
+    """The whole answer, last event of every stream. `passages` are in the order of the prompt. `kv` says of each where
+    its KV came from, `prompt_spans` of each token of the prompt; both are empty for an answer that was kept from an
+    earlier question. `omitted_passages`: those that were found and, in a sparse prompt, not read, best first. `id` and
+    `warnings`: the question's. `prompt_positions`: of the passages, once they are in another order."""
 
     id: str
     text: str
@@ -179,6 +199,24 @@ class Answer:
     prompt_spans: tuple[PromptSpan, ...] = ()
     cached_answer: CachedAnswer | None = None
     omitted_passages: tuple[Passage, ...] = ()
+    warnings: tuple[str, ...] = ()
+    prompt_positions: tuple[int, ...] = ()
+
+    def best_first(self) -> "Answer":
+        """The answer as it is shown: its passages best first, with their positions in the prompt. Of equal ones the
+        later comes first, as in the order that prompts have by default."""
+        positions = sorted(range(len(self.passages)), key=lambda i: (self.passages[i].score, i), reverse=True)
+        ranks = {position: rank for rank, position in enumerate(positions)}
+        return replace(
+            self,
+            passages=tuple(self.passages[i] for i in positions),
+            kv=tuple(self.kv[i] for i in positions) if self.kv else (),
+            prompt_spans=tuple(
+                span if span.passage is None else replace(span, passage=ranks[span.passage])
+                for span in self.prompt_spans
+            ),
+            prompt_positions=tuple(positions),
+        )
 
     @property
     def no_passages(self) -> bool:

@@ -37,6 +37,7 @@ from ragkv.threads import Threads
 
 NOTHING = "There is nothing to answer from: the collection has no searchable document; upload one first."
 NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter; loosen it, or upload one."
+NOTHING_RELEVANT = "There is nothing to answer from: no passage reaches the score threshold; lower it, or upload one."
 
 THREADS = 4
 """For all questions of a process. More would only take the interpreter from each other, and from the event loop."""
@@ -149,6 +150,7 @@ class Answerer:
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
                 omitted_passages=prepared.omitted,
+                warnings=question.warnings,
             )
             self._incoming.cost.answered(report, first_at - handed_over)
             await self._keep_record(question, answer)
@@ -253,10 +255,13 @@ class Answerer:
             (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
         with retrieval(question, *limits) as span:
-            passages = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
-            span.set_attribute("ragkv.passages", len(passages))
-        if not passages:
+            found = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
+            span.set_attribute("ragkv.passages", len(found))
+        if not found:
             raise NothingFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
+        passages = [passage for passage in found if passage.relevance >= question.relevance_threshold]
+        if not passages:
+            raise NothingFound(NOTHING_RELEVANT)
         return passages
 
     async def _vectors(self, question: Question, text: str, keys: KeyMaker) -> torch.Tensor | None:
@@ -353,7 +358,8 @@ def messages_of(question: Question) -> list[tuple[str, str]]:
 
 def _without_passages(question: Question, text: str, took_ms: float) -> Answer:
     """The answer to a question that no passage was found for: no token ran through the model."""
-    return Answer(question.id, text, "stop", (), (), Timings.without_model(took_ms), NOTHING_RAN)
+    timings = Timings.without_model(took_ms)
+    return Answer(question.id, text, "stop", (), (), timings, NOTHING_RAN, warnings=question.warnings)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:

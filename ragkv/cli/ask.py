@@ -80,19 +80,22 @@ def _finish(answer: Answer, stream: bool, as_json: bool, console: Console) -> No
         quote = " ".join(citation.quote.split())
         shown = quote if len(quote) <= _QUOTE_CHARACTERS else quote[: _QUOTE_CHARACTERS - 1] + "…"
         console.print(f"  {place(citation)}: {shown}", highlight=False, markup=False)
+    for warning in answer.warnings:
+        console.print(f"warning: {warning}", highlight=False, markup=False)
     console.print(summary(answer), highlight=False, markup=False)
 
 
 def as_builtins(answer: Answer) -> dict[str, object]:
-    """The answer in JSON's types, passages without their token ids."""
+    """The answer in JSON's types, passages best first, without their token ids."""
+    answer = answer.best_first()
     fields = msgspec.to_builtins(answer)
-    passages, omitted = (
-        [_passage(passage) for passage in group] for group in (answer.passages, answer.omitted_passages)
-    )
+    del fields["prompt_positions"]
+    passages = [_passage(*facts) for facts in zip(answer.passages, answer.prompt_positions, strict=True)]
+    omitted = [_passage(passage) for passage in answer.omitted_passages]
     return {"answer": fields.pop("text"), **fields, "passages": passages, "omitted_passages": omitted}
 
 
-def _passage(passage: Passage) -> dict[str, object]:
+def _passage(passage: Passage, prompt_position: int | None = None) -> dict[str, object]:
     return {
         "chunk_id": passage.chunk.id,
         "document_id": passage.chunk.document_id,
@@ -103,6 +106,7 @@ def _passage(passage: Passage) -> dict[str, object]:
         "end": passage.chunk.end,
         "score": passage.score,
         "hop": passage.hop,
+        "prompt_position": prompt_position,
         "text": passage.chunk.text,
         "outdated": passage.chunk.outdated,
     }

@@ -42,6 +42,8 @@ _in_flight = Gauge("ragkv_http_requests_in_flight", "HTTP requests that are bein
 _throttled = _counter("ragkv_http_requests_throttled", "HTTP requests that were answered with 429.")
 _unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was unavailable.")
 
+_waiting = Gauge("ragkv_questions_waiting", "Questions that wait for others of their tenant to end.", registry=OURS)
+_refused = _counter("ragkv_questions_refused", "Questions refused because too many of their tenant's ran.", "reason")
 _asks = _counter("ragkv_asks", "Questions, by outcome.", "mode", "outcome")
 _ttft = _seconds("ragkv_ttft_seconds", "Time from a question to the first token of its answer.", "mode")
 _engine_ttft = _seconds("ragkv_engine_ttft_seconds", "The engine's part of the time to the first token.", "mode")
@@ -85,6 +87,16 @@ def in_flight(change: int) -> None:
 
 def unchecked() -> None:
     _unchecked.inc()
+
+
+def questions_waiting(change: int) -> None:
+    """More or fewer questions wait for others of their tenant to end."""
+    _waiting.inc(change)
+
+
+def question_refused(reason: Literal["full", "late"]) -> None:
+    """A question was refused: full: too many waited already; late: it waited for too long."""
+    _refused.labels(reason).inc()
 
 
 def asked(mode: str, outcome: QuestionOutcome) -> None:

@@ -146,6 +146,7 @@ class TestIngestAndAsk:
             "prompt_spans",
             "cached_answer",
             "omitted_passages",
+            "warnings",
         }
         assert answer.keys() == keys
         assert answer["usage"].keys() == USAGE

@@ -488,7 +488,8 @@ class TestAskingOfSome:
         told = client.post("/v1/ask", json={"question": "Where?", "history": history}).json()
 
         assert told["usage"]["prompt"] > alone["usage"]["prompt"]
-        assert told["passages"][-1]["title"] == "Charles Babbage", "the best is last"
+        best, other = told["passages"]
+        assert (best["title"], best["prompt_position"], other["prompt_position"]) == ("Charles Babbage", 1, 0)
 
     def test_a_conversation_of_the_wrong_shape_is_refused(self, client: Client):
         for history in [[{"role": "system", "content": "x"}], [{"role": "user"}], "x", [[]], [{}] * 201]:

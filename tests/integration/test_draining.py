@@ -7,10 +7,12 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 import httpx
+import msgspec
 import pytest
 
 from api.app import create_app
@@ -18,6 +20,7 @@ from api.http.draining import Draining
 from api.http.server import Server, listen
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.observe import metrics
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.documents.documents import store_document
 from ragkv.service.parts import Parts
@@ -127,6 +130,20 @@ def test_meanwhile_readyz_says_so_and_nothing_new_is_answered(ready: Parts):
             assert_problem(response, 503, "shutting down")
             assert int(response.headers["retry-after"]) > 0
         assert service.worker.stopped.is_set()
+        assert "done" in "".join(pieces)
+
+
+def test_questions_that_wait_for_their_turn_are_refused(ready: Parts):
+    """They would not be finished in time; elsewhere they can begin at once."""
+    ready.settings = msgspec.structs.replace(ready.settings, max_questions=1)
+    with running(ready) as service, ExitStack() as streams, ThreadPoolExecutor() as threads:
+        pieces = streams.enter_context(asking(service))
+        next(pieces)
+        waiting = threads.submit(service.client.post, "/v1/ask", json=QUESTION)
+        wait_until(lambda: metrics.OURS.get_sample_value("ragkv_questions_waiting"))
+        service.signal()
+        assert_problem(waiting.result(5), 503, "shutting down")
+        assert int(waiting.result().headers["retry-after"]) > 0
         assert "done" in "".join(pieces)
 
 

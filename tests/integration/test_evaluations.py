@@ -309,8 +309,8 @@ def test_the_command_is_a_gate(parts: Parts, redis_server: object, ingest: Inges
         common = ["eval", "run", *url, "--kind", "retrieval", "--data", str(data)]
         passed = CliRunner().invoke(main, [*common, "--fail-under", "0", "--json", str(tmp_path / "run.json")])
         closed = CliRunner().invoke(main, [*common, "--fail-under", "0.5"])
-        client.post("/v1/collections", json={"name": "[/b]"})
-        start(client, collection="[/b]", kind="retrieval", source="given", questions=[{"question": QUESTION}])
+        client.post("/v1/collections", json={"name": "[b]"})
+        start(client, collection="[b]", kind="retrieval", source="given", questions=[{"question": QUESTION}])
         listed = CliRunner().invoke(main, ["eval", "runs", *url])
 
     assert passed.exit_code == 0, passed.output
@@ -318,4 +318,4 @@ def test_the_command_is_a_gate(parts: Parts, redis_server: object, ingest: Inges
     assert closed.exit_code == 1
     assert "recall at 5 0.000 is under 0.5" in closed.output
     assert listed.output.count("retrieval") == 3
-    assert "[/b]" in listed.output
+    assert "[b]" in listed.output

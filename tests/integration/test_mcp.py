@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from mcp.types import CallToolResult
 
+from api.access import concurrency
 from api.mcp.server import BODY_BYTES
 from ingest.parts import IngestParts
 from ragkv.service.data_sources.syncing import sync_next
@@ -365,6 +366,7 @@ class TestLimits:
     def test_questions_take_the_places_of_a_tenants_questions(
         self, service: OpenAIService, monkeypatch: pytest.MonkeyPatch
     ):
+        monkeypatch.setattr(concurrency, "MOST_WAITING", 0)
         service.engine.piece_s = 0.1
         most = service.parts.settings.max_questions
 
@@ -376,6 +378,8 @@ class TestLimits:
         assert 1 <= len(refused) <= 2
         assert all("RAGKV_MAX_QUESTIONS" in text for text in refused)
         assert not called(service, "ask", ASKED).is_error, "places are given back"
+        monkeypatch.undo()
+        assert not any(result.is_error for result in using(service, crowd)), "the others wait"
 
     @pytest.mark.parametrize("version", VERSIONS)
     def test_a_client_that_leaves_ends_its_answer(self, service: OpenAIService, version: str):

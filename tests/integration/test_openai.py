@@ -1,23 +1,27 @@
 """The unmodified `openai` client against the service, over a real connection, around an engine that echoes."""
 
+import asyncio
 import socket
 import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
 import openai
 import pytest
-from openai import OpenAI
-from openai.types.responses import ResponseFileSearchToolCall, ResponseOutputMessage
+from openai import AsyncOpenAI, OpenAI
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response, ResponseFileSearchToolCall, ResponseOutputMessage
 from openai.types.vector_stores import VectorStoreFile
 
 from ingest.parts import IngestParts
-from ragkv.answer.service import NOTHING, NOTHING_CHOSEN
+from ragkv.answer.service import NOTHING, NOTHING_CHOSEN, NOTHING_RELEVANT
 from ragkv.service.access.rate import RateLimit
-from tests.support.over_http import ADA, upload, wait_until
+from ragkv.service.base.tables import CollectionRow
+from tests.support.over_http import ADA, assert_problem, events_of, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
 
 ANSWER = "Ada Lovelace wrote it."
@@ -99,11 +103,20 @@ def asking(service: OpenAIService, way: str, body: dict[str, Any]) -> Iterator[N
 
 class TestModels:
     def test_the_model_is_listed_alone_and_with_each_collection(self, client: OpenAI, model: str):
-        client.vector_stores.create(name="papers / 2024 @ home")
+        client.vector_stores.create(name="papers, 2024 @ home")
 
         listed = [one.id for one in client.models.list()]
-        assert {model, f"{model}@default", f"{model}@papers / 2024 @ home"} <= set(listed)
+        assert {model, f"{model}@default", f"{model}@papers, 2024 @ home"} <= set(listed)
         assert all(client.models.retrieve(one).id == one for one in listed)
+
+    def test_a_store_without_a_name_is_no_listed_model_but_answers(self, client: OpenAI, model: str):
+        unnamed = client.vector_stores.create()
+
+        assert f"{model}@{unnamed.name}" not in [one.id for one in client.models.list()]
+        named_by_id = client.chat.completions.create(model=f"{model}@{unnamed.id}", messages=QUESTION)
+        assert named_by_id.ragkv["vector_store_id"] == unnamed.id
+        client.vector_stores.update(unnamed.id, name="now named")
+        assert f"{model}@now named" in [one.id for one in client.models.list()]
 
     def test_what_is_not_there_is_not_found(self, client: OpenAI, model: str):
         for name in ("gpt-4o", f"{model}@nowhere"):
@@ -227,12 +240,99 @@ class TestChat:
             wait_until(lambda: engine.running == 1)
         wait_until(lambda: engine.closed == closed + 1 and engine.running == 0)
 
+    def test_forty_calls_at_once_are_all_answered(self, client: OpenAI, service: OpenAIService, model: str):
+        """More than a tenant's concurrent questions: the others wait, without a retry of the client's."""
+        service.engine.piece_s = 0.1
+        calls = 40
+        assert service.parts.settings.max_questions < calls
+
+        async def ask() -> list[ChatCompletion]:
+            async with AsyncOpenAI(base_url=service.base_url, api_key=service.key, max_retries=0) as gathering:
+                create = gathering.chat.completions.create
+                return await asyncio.gather(*(create(model=model, messages=QUESTION) for _ in range(calls)))
+
+        answers = asyncio.run(ask())
+        assert [answer.choices[0].message.content for answer in answers] == [ANSWER] * calls
+
     def test_an_answer_from_an_empty_vector_store_says_so(self, client: OpenAI, model: str, store: str):
         answer = client.chat.completions.create(
             model=model, messages=QUESTION, extra_body={"vector_store_ids": [store]}
         )
         assert answer.choices[0].message.content == NOTHING
         assert answer.choices[0].finish_reason == "stop"
+
+
+class TestPassages:
+    @pytest.fixture
+    def three(self, client: OpenAI, service: OpenAIService, store: str) -> str:
+        """A vector store with three files of one passage each."""
+        for i, text in enumerate((ADA, BABBAGE, b"# Engines\n\nEngines were built in London.\n")):
+            made = client.files.create(file=(f"{i}.md", text), purpose="assistants")
+            client.vector_stores.files.create(store, file_id=made.id)
+        service.read_all()
+        return store
+
+    def test_they_come_best_first_everywhere(
+        self, client: OpenAI, service: OpenAIService, model: str, three: str, subtests: pytest.Subtests
+    ):
+        headers = {"Authorization": f"Bearer {service.key}"}
+        asked = {"question": ASKED, "collection": three}
+        named = {"model": model, "messages": QUESTION, "extra_body": {"vector_store_ids": [three]}}
+        tool = {"model": model, "input": ASKED, "tools": file_search(three), "include": ["file_search_call.results"]}
+        found = service.http.post("/v1/search", json=asked, headers=headers).json()["passages"]
+        streamed = service.http.post("/v1/ask", json=asked | {"stream": True}, headers=headers)
+        response = client.responses.create(**tool)
+
+        assert len(found) == 3
+        assert all(passage["prompt_position"] is None for passage in found)
+        for way, facts in {
+            "ask": service.http.post("/v1/ask", json=asked, headers=headers).json(),
+            "stream of ask": dict(events_of(streamed.text))["done"],
+            "chat": client.chat.completions.create(**named).ragkv,
+            "stream of chat": list(client.chat.completions.create(**named, stream=True))[-1].ragkv,
+            "response": response.ragkv,
+            "stream of response": list(client.responses.create(**tool, stream=True))[-1].response.ragkv,
+        }.items():
+            with subtests.test(way):
+                passages = facts["passages"]
+                assert [passage["chunk_id"] for passage in passages] == [passage["chunk_id"] for passage in found]
+                assert [passage["prompt_position"] for passage in passages] == [2, 1, 0], "the best stands last"
+        assert [result.text for result in response.output[0].results] == [passage["text"] for passage in found]
+
+    def test_those_below_the_score_threshold_are_left_out(
+        self, client: OpenAI, service: OpenAIService, model: str, three: str
+    ):
+        def ranking(threshold: float, ranker: str = "auto") -> dict[str, Any]:
+            return {"ranking_options": {"ranker": ranker, "score_threshold": threshold}}
+
+        search = partial(client.vector_stores.search, three, query=ASKED)
+        every = list(search())
+        scores = [result.score for result in every]
+        assert len(set(scores)) == 3
+        assert scores == sorted(scores, reverse=True) and all(0 < score < 1 for score in scores)
+        assert list(search(**ranking(scores[1], "default-2024-11-15"))) == every[:2]
+        assert list(search(**ranking(1))) == []
+
+        def respond(threshold: float) -> Response:
+            tools = file_search(three, **ranking(threshold, "default-2024-11-15"))
+            return client.responses.create(model=model, input=ASKED, tools=tools, include=["file_search_call.results"])
+
+        response = respond(scores[1])
+        assert [result.score for result in response.output[0].results] == scores[:2]
+        assert len(response.ragkv["passages"]) == 2, "the prompt holds no others"
+        nothing = respond(1)
+        asked, headers = {"question": ASKED, "collection": three}, {"Authorization": f"Bearer {service.key}"}
+        native = [
+            [
+                passage["score"]
+                for passage in service.http.post(f"/v1/{way}", json=body, headers=headers).json()["passages"]
+            ]
+            for way in ("search", "ask")
+            for body in (asked, asked | {"score_threshold": scores[1] / (1 - scores[1]) - 1e-9})
+        ]
+        assert [len(found) for found in native] == [3, 2, 3, 2]
+        assert [score / (1 + score) for score in native[0]] == scores
+        assert (nothing.output_text, nothing.ragkv["no_passages"]) == (NOTHING_RELEVANT, True)
 
 
 def file_search(store: str, **options: Any) -> list[dict[str, Any]]:
@@ -460,6 +560,20 @@ class TestVectorStores:
         with pytest.raises(openai.NotFoundError, match="read the list from its start"):
             client.vector_stores.list(before=store)
 
+    def test_a_name_that_no_path_could_hold_is_refused(self, client: OpenAI, service: OpenAIService, store: str):
+        """In the native API too. A store that has such a name from before keeps it, and other changes are made."""
+        for refused in (
+            partial(client.vector_stores.create, name="a/b"),
+            partial(client.vector_stores.update, store, name="a/b"),
+        ):
+            with pytest.raises(openai.BadRequestError, match="has a slash, so that paths could not name"):
+                refused()
+        headers = {"Authorization": f"Bearer {service.key}"}
+        assert_problem(service.http.post("/v1/collections", json={"name": "a/b"}, headers=headers), 422, "slash")
+        with service.parts.database.writing() as session:
+            session.get_one(CollectionRow, store).name = "a/b"
+        assert client.vector_stores.update(store, name="a/b").name == client.vector_stores.retrieve(store).name == "a/b"
+
     def test_it_may_begin_with_files_all_or_none(self, client: OpenAI, file: str):
         with pytest.raises(openai.NotFoundError):
             client.vector_stores.create(name="half", file_ids=[file, "0" * 32])
@@ -494,6 +608,24 @@ class TestFilesOfAVectorStore:
         assert (done.status, done.vector_store_id, done.usage_bytes) == ("completed", store, len(BABBAGE))
         assert done.attributes == {"draft": False}
         assert client.files.retrieve(done.id).filename == "b.md"
+
+    def test_clients_are_told_when_to_ask_again_while_files_are_read(
+        self, client: OpenAI, service: OpenAIService, store: str, file: str
+    ):
+        """openai-node waits 5 s otherwise."""
+        batch = client.vector_stores.file_batches.create(store, file_ids=[file])
+
+        def waits() -> list[str | None]:
+            files, batches = client.vector_stores.files, client.vector_stores.file_batches
+            shown = (
+                files.with_raw_response.retrieve(file, vector_store_id=store),
+                batches.with_raw_response.retrieve(batch.id, vector_store_id=store),
+            )
+            return [response.headers.get("openai-poll-after-ms") for response in shown]
+
+        assert waits() == ["500", "500"]
+        service.read_all()
+        assert waits() == [None, None]
 
     def test_a_file_is_shown_listed_changed_and_detached(self, client: OpenAI, store: str, read: str):
         files = client.vector_stores.files

@@ -7,8 +7,12 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import inspect
 
+from api.app import create_app
+from api.openai.errors import PATHS
 from api.openai.file_batches import MAX_FILES
+from api.openai.files import FileForm
 from ingest.parts import IngestParts
 from ragkv.engine.sampling import Sampling
 from tests.support.over_http import upload
@@ -112,7 +116,8 @@ SEARCHES: list[tuple[str, Any]] = [
     ("max_num_results", 51),
     ("query", " "),
     ("query", []),
-    ("ranking_options", {"score_threshold": 0.5}),
+    ("ranking_options", {"score_threshold": 1.5}),
+    ("ranking_options", {"hybrid_search": {"embedding_weight": 1, "text_weight": 1}}),
     ("ranking_options", {"ranker": "none"}),
     ("rewrite_query", True),
 ]
@@ -212,14 +217,14 @@ def test_a_refusal_of_a_parameter_or_a_form_says_what_is_accepted(service: OpenA
     assert "empty: send JSON" in service.http.post("/v1/chat/completions").json()["error"]["message"]
 
 
-def test_a_threshold_of_scores_is_refused_for_what_it_is(service: OpenAIService, store: str):
-    ranking = {"ranking_options": {"score_threshold": 0.5}}
-    tools = [{"type": "file_search", "vector_store_ids": [store]} | ranking]
-    searched = service.http.post(f"/v1/vector_stores/{store}/search", json={"query": ASKED} | ranking)
-    for response in (searched, respond(service, tools=tools)):
-        message = response.json()["error"]["message"]
-        assert "Only 0 is supported: passages are not filtered by score" in message
-        assert "greedy" not in message
+def test_functions_are_offered_beside_one_file_search(service: OpenAIService, store: str):
+    functions = [{"type": "function", "name": name, "parameters": {}} for name in "abc"]
+    search = {"type": "file_search", "vector_store_ids": [store]}
+    answer = respond(service, tools=[*functions, search])
+    assert (answer.status_code, answer.json()["ragkv"]["vector_store_id"]) == (200, store)
+    refused = respond(service, tools=[search, *functions, search])
+    assert_refused(refused, "tools")
+    assert "at most one file_search" in refused.json()["error"]["message"]
 
 
 def test_a_model_with_a_missing_collection_is_no_model(service: OpenAIService):
@@ -249,6 +254,90 @@ def test_what_has_no_effect_is_accepted_and_changes_neither_request_nor_answer(s
     assert [item.get("content") for item in answer.json()["output"]] == [
         item.get("content") for item in plain["output"]
     ]
+
+
+def test_null_is_the_same_as_omitting_a_field(service: OpenAIService, subtests: pytest.Subtests):
+    """In every body of OpenAI's clients, and every structure within."""
+    kinds = {kind.cls: kind for body in bodies_of(service) for kind in structures(inspect.type_info(body))}
+    assert len(kinds) > 20
+    for kind in kinds.values():
+        for field in kind.fields:
+            if not field.required:
+                with subtests.test(kind=kind.cls.__name__, field=field.name):
+                    assert field.default is None
+                    assert any(isinstance(one, inspect.NoneType) for one in alternatives(field.type))
+
+
+def test_what_is_empty_is_the_same_as_omitted(service: OpenAIService, store: str, subtests: pytest.Subtests):
+    """Lists, and objects without a required field. Others are refused by name, and a question must not go to `default`
+    because its list of stores is empty."""
+    search, files = (f"/v1/vector_stores/{store}/{way}" for way in ("search", "file_batches"))
+    chat(service)
+    plain = service.engine.latest
+    messages = [{"role": "user", "content": ASKED}]
+    for path, body in {
+        "/v1/chat/completions": {"model": service.model, "messages": messages},
+        "/v1/responses": {"model": service.model, "input": ASKED},
+        search: {"query": ASKED},
+        files: {"file_ids": ["0" * 32]},
+        "/v1/vector_stores": {"name": "default"},
+    }.items():
+        (annotation,) = (body for body, of_path in bodies_of(service).items() if of_path == path.replace(store, STORE))
+        fields = {field.name: field for field in inspect.type_info(annotation).fields if not field.required}
+        status = service.http.post(path, json=body).status_code
+        for name, empty in [(name, empty) for name, field in fields.items() for empty in empties(field.type)]:
+            if name not in {*body, "vector_store_ids"}:
+                with subtests.test(path=path, field=name, empty=empty):
+                    assert service.http.post(path, json=body | {name: empty}).status_code == status
+                    assert service.engine.latest == plain
+    assert_refused(chat(service, vector_store_ids=[]), "vector_store_ids")
+
+
+STORE = "{vector_store_id:str}"
+
+
+def bodies_of(service: OpenAIService) -> dict[Any, str]:
+    """The types of the JSON bodies of OpenAI's paths, each with the path."""
+    return {
+        handler.parsed_fn_signature.parameters["data"].annotation: route.path
+        for route in create_app(service.parts).routes
+        for handler in getattr(route, "route_handlers", ())
+        if route.path.startswith(PATHS) and "data" in handler.parsed_fn_signature.parameters
+        if handler.parsed_fn_signature.parameters["data"].annotation is not FileForm
+    }
+
+
+def alternatives(kind: inspect.Type) -> Iterator[inspect.Type]:
+    if isinstance(kind, inspect.UnionType):
+        for one in kind.types:
+            yield from alternatives(one)
+    elif isinstance(kind, inspect.Metadata):
+        yield from alternatives(kind.type)
+    else:
+        yield kind
+
+
+def structures(kind: inspect.Type, above: tuple[type, ...] = ()) -> Iterator[inspect.StructType]:
+    """The structures of a type, and those of their fields; each once on the way down."""
+    for one in alternatives(kind):
+        if isinstance(one, inspect.ListType):
+            yield from structures(one.item_type, above)
+        elif isinstance(one, inspect.StructType) and one.cls not in above:
+            yield one
+            for field in one.fields:
+                yield from structures(field.type, (*above, one.cls))
+
+
+def empties(kind: inspect.Type) -> Iterator[Any]:
+    """The empty values that a field of this type may be sent."""
+    found = list(alternatives(kind))
+    if any(isinstance(one, inspect.ListType) for one in found):
+        yield []
+    objects = [one for one in found if isinstance(one, inspect.StructType)]
+    if any(isinstance(one, inspect.DictType) for one in found) or any(
+        one.tag is None and not any(field.required for field in one.fields) for one in objects
+    ):
+        yield {}
 
 
 def test_sampling_reaches_the_engine(service: OpenAIService):
@@ -302,6 +391,42 @@ def test_without_retrieval_the_messages_alone_are_read(service: OpenAIService):
     assert chat(service, messages=title).json()["ragkv"]["passages"] == []
     assert respond(service, retrieval=False).json()["ragkv"]["passages"] == []
     assert chat(service, messages=messages).json()["ragkv"]["passages"] != []
+
+
+def test_pasted_passages_are_answered_with_a_warning(service: OpenAIService, subtests: pytest.Subtests):
+    pasted = f"{'Ada wrote the first program. ' * 60}{ASKED}"
+    warning = (
+        f"the message has {len(pasted):,} characters: passages put into it are computed anew and disturb the search; ask "
+        "the question alone, or set retrieval to false"
+    )
+    messages = [{"role": "user", "content": pasted}]
+
+    def facts(stream: str) -> Any:
+        """Those of the last event that has some."""
+        events = [json.loads(line[6:]) for line in stream.splitlines() if line.startswith("data: {")]
+        return [event.get("response", event)["ragkv"] for event in events if "ragkv" in event.get("response", event)][
+            -1
+        ]
+
+    def ask(**fields: Any) -> Any:
+        return service.http.post("/v1/ask", json={"question": pasted} | fields).json()
+
+    for way, answer in {
+        "chat": chat(service, messages=messages).json()["ragkv"],
+        "stream of chat": facts(chat(service, messages=messages, stream=True).text),
+        "response": respond(service, input=pasted).json()["ragkv"],
+        "stream of response": facts(respond(service, input=pasted, stream=True).text),
+        "ask": ask(),
+    }.items():
+        with subtests.test(way):
+            assert answer["warnings"] == [warning]
+            assert answer["passages"] != [], "answered as any other"
+    (about_system,) = respond(service, instructions=pasted).json()["ragkv"]["warnings"]
+    assert about_system.startswith(f"the instructions have {len(pasted):,} characters, which are computed anew")
+    assert chat(service).json()["ragkv"]["warnings"] == []
+    assert chat(service, messages=messages, retrieval=False).json()["ragkv"]["warnings"] == []
+    alone = ask(retrieval=False)
+    assert (alone["warnings"], alone["passages"], alone["no_passages"]) == ([], [], True)
 
 
 def test_a_question_that_nothing_was_found_for_is_answered_so(service: OpenAIService):

@@ -1,21 +1,27 @@
 """What one client, one key or one tenant may take of the service: the rest is there for the others."""
 
+import json
 import select
 import socket
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
 import msgspec
 import pytest
 
+from api.access import concurrency
 from api.access.admission import Refusals
 from api.access.tarpit import AT_ONCE
 from api.http.forms import FIELD_BYTES
 from api.http.server import TimedProtocol
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
 from ragkv.errors import Throttled
+from ragkv.observe import metrics
 from ragkv.service.access.rate import RateLimit
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.redis import connect
@@ -107,24 +113,55 @@ class TestQuestions:
     def settings(self, settings: Settings) -> Settings:
         return msgspec.structs.replace(settings, max_questions=1)
 
-    def test_a_tenant_has_so_many_questions_answered_at_once(
+    def test_a_tenant_has_so_many_questions_answered_at_once_and_the_next_wait(
         self, client: Client, parts: Parts, engine: EchoEngine, answerable: str
     ):
         owner, other = key_of(parts, "default"), key_of(parts, "other")
-        engine.piece_s = 0.5
-        answers: list[httpx.Response] = []
-        asking = threading.Thread(target=lambda: answers.append(client.post("/v1/ask", json=QUESTION, headers=owner)))
-        asking.start()
-        wait_until(lambda: engine.running)
+        engine.piece_s = 0.3
+        with ThreadPoolExecutor() as threads:
+            ask = partial(threads.submit, client.post, "/v1/ask", json=QUESTION, headers=owner)
+            answers = [ask() for _ in range(3)]
+            wait_until(lambda: waiting() == 2)
+            assert client.post("/v1/ask", json=QUESTION, headers=other).json()["no_passages"]
+        assert [answer.result().status_code for answer in answers] == [200] * 3
+        assert waiting() == 0
 
-        refused = client.post("/v1/ask", json=QUESTION, headers=owner)
+    def test_one_that_has_waited_for_long_is_refused(
+        self, client: Client, parts: Parts, engine: EchoEngine, answerable: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        owner = key_of(parts, "default")
+        engine.piece_s = 0.5
+        monkeypatch.setattr(concurrency, "LONGEST_WAIT_S", 0.1)
+        with ThreadPoolExecutor() as threads:
+            answer = threads.submit(client.post, "/v1/ask", json=QUESTION, headers=owner)
+            wait_until(lambda: engine.running)
+            refused = client.post("/v1/ask", json=QUESTION, headers=owner)
         assert_problem(refused, 429, "RAGKV_MAX_QUESTIONS")
         assert int(refused.headers["retry-after"]) > 0
-        assert client.post("/v1/ask", json=QUESTION, headers=other).json()["no_passages"]
-        asking.join()
-        assert answers[0].status_code == 200
+        assert answer.result().status_code == 200
         engine.piece_s = 0
         assert client.post("/v1/ask", json=QUESTION, headers=owner).status_code == 200
+
+    def test_a_client_that_goes_away_leaves_the_queue(
+        self, parts: Parts, engine: EchoEngine, ingest: IngestParts, redis_server: EmbeddedRedis
+    ):
+        engine.piece_s = 60
+        owner, body = key_of(parts, "default"), json.dumps(QUESTION).encode()
+        head = f"POST /v1/ask HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: {owner['authorization']}\r\n"
+        head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        with serving(parts) as served:
+            ingest_document(upload(served, headers=owner).json()["id"], ingest)
+            with opened(served, head.encode() + body):
+                wait_until(lambda: engine.running)
+                with opened(served, head.encode() + body):
+                    wait_until(lambda: waiting() == 1)
+                wait_until(lambda: waiting() == 0, 5)
+                assert engine.running == 1
+
+
+def waiting() -> float:
+    """Questions of this process that wait."""
+    return metrics.OURS.get_sample_value("ragkv_questions_waiting") or 0.0
 
 
 class TestForms:

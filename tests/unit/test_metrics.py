@@ -44,6 +44,8 @@ def exposed():
     metrics.in_flight(0)
     metrics.requested("POST", "/v1/ask", 429, 0.01)
     metrics.unchecked()
+    metrics.questions_waiting(0)
+    metrics.question_refused("late")
     metrics.asked("stitched", "answered")
     metrics.answered_in("stitched", ttft=250, engine_ttft=200, retrieve=30, plan=5, total=900)
     metrics.stitched_in(kv_load=8, recompute=40, tier="host")

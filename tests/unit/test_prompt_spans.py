@@ -1,13 +1,18 @@
 """Where every token of a prompt came from."""
 
+from dataclasses import replace
+
 from ragkv.answer.origins import prompt_spans
 from ragkv.answer.prompt import Prompt
-from ragkv.answer.question import PromptSpan
+from ragkv.answer.question import NOTHING_RAN, Answer, PassageKV, PromptSpan, Timings
+from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Report
 from ragkv.span import Span
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 
 PROMPT = Prompt(tuple(range(50)), Span(0, 10), (Span(10, 25), Span(25, 40)), Span(40, 50))
+SCORES = (("a", 0.1), ("b", 1.0), ("c", 3.0), ("d", 1.0))
+"""By the order of a prompt: of two equal ones the later is the better one."""
 PLACED = tuple(PlacedChunk(key, span) for key, span in zip("pab", (PROMPT.prefix, *PROMPT.chunks), strict=True))
 SELECTED_IN_ENGINE = StitchPlan(PLACED, selection=EngineSelection("question", 0.1, 4))
 
@@ -73,3 +78,19 @@ def test_spans_that_do_not_fit_the_numbers_are_not_believed():
     report = Report(stitched=36, recomputed=4, computed=10, recomputed_spans=(Span(0, 9),))
 
     assert drawn(SELECTED_IN_ENGINE, report)[0] == (0, 10, None)
+
+
+def test_an_answer_is_shown_with_its_best_passages_first_and_their_places_in_the_prompt():
+    passages = [Passage(Chunk(name, name, 0, name, "x", 0, 1, None, ()), score, 1) for name, score in SCORES]
+    kv = tuple(PassageKV("disk", i, 0) for i in range(len(SCORES)))
+    spans = tuple(PromptSpan(i, i + 1, "passage", None, i) for i in range(len(SCORES)))
+    around = (PromptSpan(0, 0, "prefix", None, None), *spans)
+    answer = Answer("id", "", "stop", (), tuple(passages), Timings(*[0.0] * 7), NOTHING_RAN, kv, around)
+
+    shown = answer.best_first()
+
+    assert [passage.chunk.id for passage in shown.passages] == ["c", "d", "b", "a"]
+    assert shown.prompt_positions == (2, 3, 1, 0)
+    assert [one.tokens for one in shown.kv] == [2, 3, 1, 0], "each with its own KV"
+    assert [(span.start, span.passage) for span in shown.prompt_spans] == [(0, None), (0, 3), (1, 2), (2, 0), (3, 1)]
+    assert replace(answer, kv=(), prompt_spans=()).best_first().kv == ()

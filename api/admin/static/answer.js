@@ -56,6 +56,7 @@ export class Answer {
     this.text.replaceChildren(...withCitations(done, numberOf));
     this.below.replaceChildren(...[
       keptNote(done.cached_answer),
+      ...done.warnings.map((warning) => element("p", { class: "hint" }, `Note: ${warning}.`)),
       done.finish_reason === "length" && element("p", { class: "hint" }, "The answer was cut off at its token limit."),
       feedbackPart(done.id),
       sourceList(sources),
@@ -96,14 +97,12 @@ export class Answer {
     this.clock = null;
   }
 
-  promptPart({ prompt_spans: spans, passages, usage }) {
+  promptPart({ prompt_spans: spans, usage }) {
     if (!spans.length) return null;
-    const ranks = ranksOf(passages);
-    const rankOf = (passage) => ranks[passage];
     return element(
       "section", {},
       element("h3", {}, `Prompt: ${plural(usage.prompt, "token")}`),
-      promptBar(spans, rankOf),
+      promptBar(spans),
       promptLegend(spans),
       usage.failed_chunks > 0 && element("p", { class: "hint" }, `${plural(usage.failed_chunks, "passage")} had no usable KV.`),
     );
@@ -181,23 +180,13 @@ function sourceList(sources) {
   return element("section", {}, element("h3", {}, "Sources"), element("ol", { class: "sources" }, ...items));
 }
 
-/** The rank of each passage of the prompt, 1 for the best. */
-function ranksOf(passages) {
-  const ranks = [];
-  const places = passages.map((_, place) => place).sort((one, other) => passages[other].score - passages[one].score);
-  places.forEach((place, i) => { ranks[place] = i + 1; });
-  return ranks;
-}
-
-/** All passages, best first, whatever their order in the prompt. */
+/** All passages, best first, as they come. */
 function passageList({ passages, omitted_passages: unread = [] }, mode) {
   if (!passages.length) return null;
-  const items = [];
-  ranksOf(passages).forEach((rank, place) => { items[rank - 1] = passageItem(passages[place], place, rank, mode); });
   return element(
     "details", { class: "passages" },
     element("summary", {}, plural(passages.length, "passage"), element("span", { class: "muted" }, unread.length ? ` read, ${number(unread.length)} more found; best first` : " best first")),
-    element("ol", {}, ...items),
+    element("ol", {}, ...passages.map((passage, i) => passageItem(passage, i, mode))),
     unread.length > 0 && element("p", { class: "hint" }, "Found, not read: ", ...listed(unread)),
   );
 }
@@ -209,10 +198,10 @@ function listed(passages) {
   ]);
 }
 
-function passageItem(passage, place, rank, mode) {
+function passageItem(passage, index, mode) {
   return element(
-    "li", { "data-passage": place },
-    element("span", { class: "rank" }, String(rank)),
+    "li", { "data-passage": index },
+    element("span", { class: "rank" }, String(index + 1)),
     element(
       "div", {},
       element("p", { class: "passage-head" }, element("a", { href: sourceUrl(passage), target: "_blank", rel: "noopener" }, placeOf(passage)), kvBadge(passage.kv, mode), omitted(passage)),

@@ -14,8 +14,8 @@ const HEIGHT = 30;
 const LABELS = 18;
 const ROOM = 3.5; // percent of the width that a number needs
 
-/** The spans of a prompt in order. Marks of passages have data-passage, the passage's index. */
-export function promptBar(spans, rankOf) {
+/** The spans of a prompt in order. Marks of passages have data-passage, the passage's index, and its rank, from 1. */
+export function promptBar(spans) {
   const total = spans.at(-1).end;
   const at = (token) => `${(token / total) * 100}%`;
   const bar = drawing("svg", {
@@ -25,7 +25,7 @@ export function promptBar(spans, rankOf) {
     const origin = span.origin ?? "unknown";
     bar.append(drawing("rect", {
       class: `of-${origin}`, x: at(span.start), width: at(span.end - span.start), y: 0, height: HEIGHT,
-      "data-tip": `${nameOf(span, rankOf)}\n${ORIGINS[origin]}: tokens ${number(span.start)} to ${number(span.end)}`,
+      "data-tip": `${nameOf(span)}\n${ORIGINS[origin]}: tokens ${number(span.start)} to ${number(span.end)}`,
       "data-passage": span.passage,
     }));
   }
@@ -33,7 +33,7 @@ export function promptBar(spans, rankOf) {
     if (part.start) bar.append(drawing("line", { class: "cut", x1: at(part.start), x2: at(part.start), y1: 0, y2: HEIGHT + 4 }));
     if (part.passage !== null && ((part.end - part.start) / total) * 100 > ROOM) {
       const middle = at((part.start + part.end) / 2);
-      bar.append(drawing("text", { x: middle, y: HEIGHT + 14, "data-passage": part.passage }, String(rankOf(part.passage))));
+      bar.append(drawing("text", { x: middle, y: HEIGHT + 14, "data-passage": part.passage }, String(part.passage + 1)));
     }
   }
   return bar;
@@ -103,9 +103,9 @@ function parts(spans) {
   return joined;
 }
 
-function nameOf(span, rankOf) {
+function nameOf(span) {
   if (span.kind === "prefix") return "Instructions";
-  return span.kind === "question" ? "Question" : `Passage ${rankOf(span.passage)}`;
+  return span.kind === "question" ? "Question" : `Passage ${span.passage + 1}`;
 }
 
 function inWords(spans, total) {

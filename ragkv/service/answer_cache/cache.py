@@ -129,6 +129,7 @@ class KeptAnswer:
             timings=Timings.without_model(took_ms),
             usage=NOTHING_RAN,
             cached_answer=CachedAnswer(earlier, self.similarity, age_s),
+            warnings=question.warnings,
         )
 
 

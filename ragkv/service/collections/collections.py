@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from ragkv.errors import Conflict, NotFound, Unavailable
+from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
 from ragkv.service.answer_cache.cache import CacheRule
 from ragkv.service.base.database import Database, advisory_lock
@@ -102,6 +102,7 @@ def make_collection(tenant_id: str, name: str, database: Database) -> Collection
 def insert_collection(session: "Session", tenant_id: str, name: str) -> str:
     """A new collection's id. Raises like `make_collection`."""
     cleaned = clean_name(name)
+    _refuse_slash(cleaned)
     advisory_lock(session, _names_of(tenant_id))
     _refuse_taken(session, tenant_id, cleaned)
     row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
@@ -168,6 +169,7 @@ def amend_collection(
         advisory_lock(session, _names_of(tenant_id))
         row = known_collection(session, collection_id, lock=True)
         if name is not None and (cleaned := clean_name(name)) != row.name:
+            _refuse_slash(cleaned)
             _refuse_default(row)
             _refuse_taken(session, tenant_id, cleaned)
             row.name = cleaned
@@ -250,6 +252,12 @@ def _next_batch(collection_id: str, database: Database) -> list[str]:
     return [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS] or [
         document_id for document_id, _ in sizes[:1]
     ]
+
+
+def _refuse_slash(name: str) -> None:
+    """Raise Rejected for a name that no path could hold. Collections that have such a name keep it."""
+    if "/" in name:
+        raise Rejected(f"the name {name!r} has a slash, so that paths could not name the collection: leave it out")
 
 
 def _refuse_default(row: CollectionRow) -> None:

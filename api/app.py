@@ -30,6 +30,7 @@ from api.http.turns import Turns
 from api.mcp.server import MCPServer, exchange
 from api.mcp.tools import Service
 from api.openai.chat import chat_router
+from api.openai.embeddings import embed
 from api.openai.errors import in_openai_form
 from api.openai.files import files_router
 from api.openai.models import models_router
@@ -115,6 +116,7 @@ def create_app(
             models_router(),
             chat_router(),
             responses_router(),
+            embed,
             files_router(parts.settings),
             vector_stores_router(),
             exchange,

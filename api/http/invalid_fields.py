@@ -45,7 +45,12 @@ def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
         return "the body is empty: send JSON"
     if _NO_FILE.match(message):
         return "expected one file, sent with a file name"
-    accepted = list(_alternatives(_type_of(field, request)))
+    return explained(message, _type_of(field, request))
+
+
+def explained(message: str, kind: inspect.Type) -> str:
+    """A validator's message about a value of this type, with the accepted values or the description of the field."""
+    accepted = list(_alternatives(kind))
     if message.startswith(("Invalid enum value", "Invalid value")) and (
         values := [repr(v) for kind in accepted for v in _values(kind)]
     ):
@@ -64,12 +69,21 @@ def _type_of(field: InvalidField, request: Request[Any, Any, Any]) -> inspect.Ty
     handler = request.route_handler
     dependencies = (dependency.parsed_fn_signature for dependency in handler.resolve_dependencies().values())
     signatures = (signature.parameters for signature in (handler.parsed_fn_signature, *dependencies))
-    kind = inspect.type_info(
-        next((signature[parameter].annotation for signature in signatures if parameter in signature), Any)
-    )
-    for step in _STEP.finditer(steps):
+    annotation = next((signature[parameter].annotation for signature in signatures if parameter in signature), Any)
+    return type_at(inspect.type_info(annotation), steps)
+
+
+def type_at(kind: inspect.Type, place: str) -> inspect.Type:
+    """The type of what is at a place in a value, such as `messages[0].role`."""
+    for step in _STEP.finditer(place):
         kind = inspect.UnionType(tuple(_members(kind, step[1])))
     return kind
+
+
+def field_names(kind: inspect.Type) -> list[str]:
+    """Names of the fields of a structure, or of each in a union."""
+    structures = (struct for struct in _alternatives(kind) if isinstance(struct, inspect.StructType))
+    return [field.encode_name for struct in structures for field in struct.fields]
 
 
 def _members(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:

@@ -61,6 +61,13 @@ class ListArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     cursor: Annotated[str, Meta(description="`next` of the previous page.")] | None = None
 
 
+class CollectionsArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A listing of collections."""
+
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Number of collections on a page.")] = 50
+    cursor: Annotated[str, Meta(description="`next` of the previous page.")] | None = None
+
+
 class AddArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A document: its name, and either `text` or `base64`."""
 

@@ -8,12 +8,15 @@ import msgspec
 
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, Citation
+from ragkv.service.base.page import Page
+from ragkv.service.base.status import Status
 from ragkv.service.data_sources.data_sources import DataSourceView, SourceFileView
 from ragkv.service.documents.cited import CitedPage, checksum_of
 from ragkv.service.documents.documents import DocumentView
-from ragkv.service.documents.listing import DocumentPage
 from ragkv.service.evaluations.outcome import EvaluationReport, EvaluationRun, MeasuredQuestion
+from ragkv.service.files.stores import Store
 from ragkv.service.questions.feedback import Feedback
+from ragkv.text import plural
 
 _SHOWN_QUESTIONS = 5
 
@@ -52,19 +55,19 @@ class FoundPassage(msgspec.Struct, frozen=True):
 
 
 class SearchResult(msgspec.Struct, frozen=True):
-    """Passages, the best first."""
+    """Passages, the best first. `note`: where there are documents, if the collection has none."""
 
     passages: list[FoundPassage]
+    note: str | None = None
 
     @classmethod
-    def of(cls, passages: Iterable[PassageView]) -> "SearchResult":
-        return cls(
-            [FoundPassage(*(getattr(passage, name) for name in FoundPassage.__struct_fields__)) for passage in passages]
-        )
+    def of(cls, passages: Iterable[PassageView], note: str | None) -> "SearchResult":
+        fields = FoundPassage.__struct_fields__
+        return cls([FoundPassage(*(getattr(passage, name) for name in fields)) for passage in passages], note)
 
     def as_text(self) -> str:
         if not self.passages:
-            return "No passages: the collection has no searchable documents, or none that match the filter."
+            return f"No passages: {self.note or 'no document matches the filter.'}"
         return "\n\n".join(
             f"[{number}] {_place(passage.title, passage.page_label, passage.document_id, passage.outdated)}\n{passage.text}"
             for number, passage in enumerate(self.passages, 1)
@@ -94,16 +97,18 @@ class CitedWords(msgspec.Struct, frozen=True):
 
 
 class AskResult(msgspec.Struct, frozen=True):
-    """An answer, and the places in documents that support it."""
+    """An answer, and the places in documents that support it. `note`: where there are documents, if the collection has
+    none."""
 
     answer_id: str
     answer: str
     finish_reason: str
     citations: tuple[CitedWords, ...]
+    note: str | None = None
 
     @classmethod
-    def of(cls, answer: Answer) -> "AskResult":
-        return cls(answer.id, answer.text, answer.finish_reason, tuple(map(CitedWords.of, answer.citations)))
+    def of(cls, answer: Answer, note: str | None) -> "AskResult":
+        return cls(answer.id, answer.text, answer.finish_reason, tuple(map(CitedWords.of, answer.citations)), note)
 
     def as_text(self) -> str:
         """The answer with a number behind every part that is supported, and the sources by number."""
@@ -120,21 +125,54 @@ class AskResult(msgspec.Struct, frozen=True):
         for end, number in sorted(set(behind), reverse=True):
             text = f"{text[:end]} [{number}]{text[end:]}"
         listed = ["", "Sources:", *sources] if sources else []
-        return "\n".join([text, *listed, "", f"Answer {self.answer_id}"])
+        return "\n".join([text, *filter(None, (self.note,)), *listed, "", f"Answer {self.answer_id}"])
 
 
-class ListResult(msgspec.Struct, frozen=True):
-    """Documents, newest first. `next` is the cursor of the next page."""
+class CollectionFacts(msgspec.Struct, frozen=True):
+    """A collection and the numbers of its documents: of all, of those that can be searched, and, among these, of those
+    whose KV is stored."""
 
-    documents: list[DocumentView]
+    id: str
+    name: str
+    documents: int
+    searchable: int
+    ready: int
+
+    @classmethod
+    def of(cls, store: Store) -> "CollectionFacts":
+        statuses = store.statuses
+        return cls(store.id, store.name, statuses.total(), store.num_searchable, statuses[Status.READY])
+
+
+class CollectionsResult(msgspec.Struct, frozen=True):
+    """Collections, newest first. `next` is the cursor of the next page."""
+
+    collections: list[CollectionFacts]
     next: str | None
 
     @classmethod
-    def of(cls, page: DocumentPage) -> "ListResult":
-        return cls(page.items, page.next)
+    def of(cls, page: Page[Store]) -> "CollectionsResult":
+        return cls(list(map(CollectionFacts.of, page.items)), page.items[-1].id if page.more else None)
 
     def as_text(self) -> str:
-        lines = [_line(document) for document in self.documents] or ["No documents."]
+        lines = [
+            f"{facts.name}: {plural(facts.documents, 'document')}, {facts.searchable} searchable, {facts.ready} ready"
+            for facts in self.collections
+        ]
+        return "\n".join([*lines, f"More collections: cursor {self.next}"] if self.next else lines)
+
+
+class ListResult(msgspec.Struct, frozen=True):
+    """Documents, newest first, and the names of their collections by id. `next` is the cursor of the next page."""
+
+    documents: list[DocumentView]
+    next: str | None
+    collections: dict[str, str]
+
+    def as_text(self) -> str:
+        names = self.collections
+        lines = [_line(document, names.get(document.collection_id)) for document in self.documents]
+        lines = lines or ["No documents."]
         return "\n".join([*lines, f"More documents: cursor {self.next}"] if self.next else lines)
 
 
@@ -213,9 +251,10 @@ def _place(title: str, page_label: str | None, document_id: str, outdated: str |
     return f"{', '.join(filter(None, (title, page_label)))} (document {document_id}){warning}"
 
 
-def _line(document: DocumentView) -> str:
+def _line(document: DocumentView, collection: str | None = None) -> str:
     problem = f": {document.outdated or document.error}" if document.outdated or document.error else ""
-    return f"{document.name} (document {document.id}): {document.status}, {document.chunks} chunks{problem}"
+    place = "" if collection is None else f", collection {collection}"
+    return f"{document.name} (document {document.id}{place}): {document.status}, {document.chunks} chunks{problem}"
 
 
 def _source_line(source: DataSourceView) -> str:

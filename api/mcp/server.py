@@ -38,7 +38,7 @@ from api.http.bodies import ADVICE
 from api.http.disconnect import unless_disconnected
 from api.http.errors import problem_of
 from api.mcp.results import Pictured
-from api.mcp.tools import TOOLS, Service, Tool
+from api.mcp.tools import COLLECTION, TOOLS, Service, Tool, collection_of
 from ragkv import __version__
 from ragkv.errors import TooLarge
 from ragkv.service.base.caller import Caller
@@ -50,8 +50,8 @@ MESSAGE_BYTES = 256 * 1024
 VERSION_HEADER = "mcp-protocol-version"
 INSTRUCTIONS = (
     "Documents of this service's collections, searched and cited by passage. `ask` answers from them with citations, "
-    "`search` returns the passages themselves. Show people the quoted sentences, and record with `rate_answer` what "
-    "they say about an answer."
+    "`search` returns the passages themselves, `list_collections` shows which collections there are. Show people the "
+    "quoted sentences, and record with `rate_answer` what they say about an answer."
 )
 
 
@@ -113,10 +113,11 @@ class MCPServer:
     async def _list_tools(
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
-        caller: Caller = _connection_of(context).user
-        return ListToolsResult(
-            tools=[self._on_the_wire[tool.name] for tool in TOOLS.values() if caller.may(tool.scope)]
-        )
+        connection = _connection_of(context)
+        caller: Caller = connection.user
+        tools = [tool for tool in TOOLS.values() if caller.may(tool.scope)]
+        collection = collection_of(connection)
+        return ListToolsResult(tools=[_with_default(self._on_the_wire[tool.name], tool, collection) for tool in tools])
 
     async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS.get(params.name)
@@ -216,6 +217,16 @@ def _described(tool: Tool) -> ToolOnTheWire:
             open_world_hint=False,
         ),
     )
+
+
+def _with_default(described: ToolOnTheWire, tool: Tool, collection: str | None) -> ToolOnTheWire:
+    """The description for connections whose address names a collection."""
+    if collection is None or not tool.takes_collection:
+        return described
+    schema = described.input_schema
+    argument = schema["properties"][COLLECTION] | {"default": collection}
+    schema = {**schema, "properties": schema["properties"] | {COLLECTION: argument}}
+    return described.model_copy(update={"input_schema": schema})
 
 
 def _schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:

@@ -3,22 +3,25 @@
 import asyncio
 import binascii
 from base64 import b64decode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
 
 import msgspec
+from msgspec import inspect
 
 from api.access.auditing import note_change
 from api.access.concurrency import is_large, limits_of
 from api.access.session import Connection
+from api.http.invalid_fields import explained, field_names, type_at
 from api.http.observe import note_made
 from api.mcp.arguments import (
     AddArguments,
     AddSourceArguments,
     AskArguments,
+    CollectionsArguments,
     EvaluationArguments,
     ListArguments,
     RateArguments,
@@ -30,6 +33,7 @@ from api.mcp.arguments import (
 from api.mcp.results import (
     AddResult,
     AskResult,
+    CollectionsResult,
     EvaluationResult,
     ListResult,
     Pictured,
@@ -43,9 +47,10 @@ from api.v1.ask import AskBody, question_of, whole_answer
 from api.v1.pages import PIXELS
 from api.v1.search import SearchBody, found_passages
 from ingest.page_views import PageViews
-from ragkv.errors import Forbidden, Rejected
+from ragkv.errors import Forbidden, NotFound, Rejected
 from ragkv.service.base.caller import Caller, KeyScope
 from ragkv.service.base.database import Database
+from ragkv.service.base.page import MAX_PAGE, PageRequest
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.data_sources.data_sources import (
     add_data_source,
@@ -57,13 +62,18 @@ from ragkv.service.data_sources.statements import FileStatus
 from ragkv.service.documents.cited import cited_page, cited_text
 from ragkv.service.documents.documents import accept_document, document_view
 from ragkv.service.documents.intake import Intake
-from ragkv.service.documents.listing import DocumentFilter, DocumentPage, list_documents
+from ragkv.service.documents.listing import DocumentFilter, list_documents
 from ragkv.service.evaluations.runs import RunRequest, report_of_run, start_run
+from ragkv.service.files.stores import Store, list_stores, names_of, store_of
 from ragkv.service.parts import Parts
 from ragkv.service.questions.feedback import give_feedback
+from ragkv.text import plural
 
 FAILED_FILES = 50
 """Failed files of a data source that are shown, in each of the two ways to fail."""
+COLLECTION = "collection"
+NAMED = 20
+"""Collections that an error names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +104,36 @@ class Tool:
         caller: Caller = connection.user
         if not caller.may(self.scope):
             raise Forbidden(f"this tool needs an API key with the scope {self.scope}")
+        if self.takes_collection and (collection := collection_of(connection)) is not None:
+            arguments = {COLLECTION: collection} | arguments
         try:
             values = msgspec.json.decode(msgspec.json.encode(arguments), type=self.arguments)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            raise Rejected(f"invalid arguments: {error}") from None
-        return await self.run(connection, values, service)
+            raise Rejected(f"invalid arguments: {_explained(error, self.arguments)}") from None
+        try:
+            return await self.run(connection, values, service)
+        except NotFound as error:
+            collection = getattr(values, COLLECTION, None)
+            instead = await asyncio.to_thread(_instead_of, collection, caller.tenant_id, service.parts.database)
+            raise NotFound(f"{error}{instead}") from None
+
+    @property
+    def takes_collection(self) -> bool:
+        return COLLECTION in self.arguments.__struct_fields__
+
+
+def collection_of(connection: Connection) -> str | None:
+    """The collection that a connection's address names, `/mcp?collection=NAME`: it takes the place of the default."""
+    return connection.query_params.get(COLLECTION) or None
 
 
 async def search(connection: Connection, arguments: SearchArguments, service: Service) -> SearchResult:
     body = SearchBody(
         question=arguments.question, collection=arguments.collection, filter=arguments.filter, top_k=arguments.top_k
     )
-    return SearchResult.of(await found_passages(connection.user, body, service.parts))
+    passages = await found_passages(connection.user, body, service.parts)
+    searched = (connection.user.tenant_id, arguments.collection, service.parts.database)
+    return SearchResult.of(passages, None if passages else await asyncio.to_thread(_elsewhere, *searched))
 
 
 async def ask(connection: Connection, arguments: AskArguments, service: Service) -> AskResult:
@@ -113,11 +141,21 @@ async def ask(connection: Connection, arguments: AskArguments, service: Service)
     with await limits_of(connection).question(connection.user):
         question = await asyncio.to_thread(question_of, connection.user, body, service.parts.database)
         parts = await service.parts.loaded()
-        return AskResult.of(await whole_answer(parts.answerer.stream(question)))
+        answer = await whole_answer(parts.answerer.stream(question))
+    searched = (connection.user.tenant_id, arguments.collection, service.parts.database)
+    return AskResult.of(answer, await asyncio.to_thread(_elsewhere, *searched) if answer.no_passages else None)
+
+
+async def list_all_collections(
+    connection: Connection, arguments: CollectionsArguments, service: Service
+) -> CollectionsResult:
+    page = PageRequest(arguments.limit, after=arguments.cursor)
+    stores = await asyncio.to_thread(list_stores, connection.user.tenant_id, page, service.parts.database)
+    return CollectionsResult.of(stores)
 
 
 async def list_some(connection: Connection, arguments: ListArguments, service: Service) -> ListResult:
-    return ListResult.of(await asyncio.to_thread(_page, connection.user, arguments, service.parts.database))
+    return await asyncio.to_thread(_page, connection.user, arguments, service.parts.database)
 
 
 async def add(connection: Connection, arguments: AddArguments, service: Service) -> AddResult:
@@ -203,6 +241,15 @@ TOOLS = {
             AskArguments,
             AskResult,
             ask,
+        ),
+        Tool(
+            "list_collections",
+            "List collections",
+            "List the collections and how many of their documents can be searched. Use it to choose a `collection`.",
+            "read",
+            CollectionsArguments,
+            CollectionsResult,
+            list_all_collections,
         ),
         Tool(
             "list_documents",
@@ -291,12 +338,53 @@ TOOLS = {
 }
 
 
-def _page(caller: Caller, arguments: ListArguments, database: Database) -> DocumentPage:
+def _explained(error: Exception, kind: type[msgspec.Struct]) -> str:
+    """A validator's message with the argument that it is about, and the accepted names or values."""
+    message, _, place = str(error).partition(" - at `$")
+    place = place.strip("`.")
+    at_place = type_at(inspect.type_info(kind), place)
+    if message.startswith("Object contains unknown field"):
+        message = f"{message}: use {', '.join(field_names(at_place))}"
+    return ": ".join(filter(None, (f"`{place}`" if place else "", explained(message, at_place))))
+
+
+def _instead_of(collection: str | None, tenant_id: str, database: Database) -> str:
+    """The tenant's collections, if there is none of that name."""
+    if collection is None:
+        return ""
+    try:
+        collection_ref(tenant_id, collection, database)
+    except NotFound:
+        stores = list_stores(tenant_id, PageRequest(NAMED), database)
+        return f"; there are {_joined(stores.items, stores.more)}"
+    return ""
+
+
+def _elsewhere(tenant_id: str, collection: str, database: Database) -> str | None:
+    """Collections of the tenant that have searchable documents, as a sentence; None if the searched one has some."""
+    if store_of(tenant_id, collection, database).num_searchable:
+        return None
+    stores = list_stores(tenant_id, PageRequest(MAX_PAGE), database)
+    searchable = [store for store in stores.items if store.num_searchable]
+    problem = f"the collection {collection!r} has no searchable documents"
+    if not searchable:
+        return f"{problem}, nor has any other: add some, or see list_documents for those that are being read."
+    return f"{problem}; these have: {_joined(searchable[:NAMED], stores.more or len(searchable) > NAMED)}."
+
+
+def _joined(stores: Sequence[Store], more: bool) -> str:
+    names = [f"{store.name!r} ({plural(store.num_searchable, 'searchable document')})" for store in stores]
+    return ", ".join([*names, "and others (list_collections)"] if more else names)
+
+
+def _page(caller: Caller, arguments: ListArguments, database: Database) -> ListResult:
     ref = None if arguments.collection is None else collection_ref(caller.tenant_id, arguments.collection, database)
     criteria = DocumentFilter(
         caller.tenant_id, None if ref is None else ref.collection_id, arguments.status, arguments.name
     )
-    return list_documents(criteria, arguments.limit, arguments.cursor, database)
+    page = list_documents(criteria, arguments.limit, arguments.cursor, database)
+    names = names_of((document.collection_id for document in page.items), database)
+    return ListResult(page.items, page.next, names)
 
 
 def _add(caller: Caller, arguments: AddArguments, database: Database, intake: Intake) -> AddResult:

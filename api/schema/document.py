@@ -52,6 +52,7 @@ TAGS = {
     "openai: models": "List the models of the OpenAI-compatible API: the served model, and MODEL@COLLECTION for each collection.",
     "openai: chat": "Create chat completions, answered from the documents of a collection.",
     "openai: responses": "Create responses with file search.",
+    "openai: embeddings": "Embed texts with the encoder that finds passages.",
     "openai: files": "Upload files, to be attached to vector stores.",
     "openai: vector stores": "Manage vector stores, which are collections, and their files.",
 }

@@ -12,6 +12,7 @@ from litestar.response import ServerSentEventMessage
 
 from api.openai.chat import ChatBody
 from api.openai.chat_views import ChatCompletion, ChunkEncoder, Heading, completion_of
+from api.openai.embeddings import Embedding, Embeddings, EmbeddingsBody, EmbeddingUsage
 from api.openai.errors import ErrorBody, facts_of_status
 from api.openai.file_batches import NewFileBatch
 from api.openai.files import FileDeleted, FileForm, FileObject, FilePage
@@ -53,6 +54,7 @@ from ragkv.service.files.stores import Store
 from ragkv.service.files.uploads import FileView
 
 MODEL = "SmolLM2-135M-Instruct"
+ENCODER = "all-MiniLM-L6-v2"
 MODEL_WITH_COLLECTION = f"{MODEL}{AT}{COLLECTION.name}"
 FILE_ID = "8d41c6e2b7f34a0d9c5e1f20a7b36d94"
 BATCH_ID = "e6b0f3a95c2d4178b4d97a1c08f25e63"
@@ -117,6 +119,12 @@ EXAMPLES: dict[Any, object] = {
         "include": ["file_search_call.results"],
     },
     ResponseObject: response_of(DRAFT, ANSWERED, SOURCES),
+    EmbeddingsBody: {"model": ENCODER, "input": [QUESTION]},
+    Embeddings: Embeddings(
+        data=[Embedding(index=0, embedding=[0.0312, -0.0741, 0.0119])],
+        model=ENCODER,
+        usage=EmbeddingUsage(prompt_tokens=8, total_tokens=8),
+    ),
     FileForm: {"file": "(the bytes of ada.md)", "purpose": PURPOSE},
     FileObject: FILE,
     FilePage: FilePage(data=[FILE], has_more=False, first_id=FILE_ID, last_id=FILE_ID),

@@ -157,8 +157,7 @@ def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> I
 
 
 AHEAD_TOKENS = 16_384
-"""Tokens of the batches that are announced, the one under way and those behind it: a turn's, or what a question could
-wait for."""
+"""Tokens of the batches that are announced, the one under way and those behind it: what a question could wait for."""
 FORGETTING = 0.7
 """Weight of the rate measured before, at each batch."""
 

@@ -37,6 +37,10 @@ class TextEncoder(Protocol):
         """[len(texts), dim] float32 rows of unit length."""
         ...
 
+    def count_tokens(self, texts: list[str]) -> int:
+        """Tokens of the texts that `encode` reads: what fits the model's window."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -87,6 +91,10 @@ class Encoder:
                 done += len(batch)
                 progress(done, len(texts))
         return vectors
+
+    def count_tokens(self, texts: list[str]) -> int:
+        with self._lock:
+            return int(self._model.preprocess(texts)["attention_mask"].sum())
 
     def close(self) -> None:
         """There is nothing to close."""

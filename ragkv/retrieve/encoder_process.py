@@ -10,10 +10,12 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ NICENESS = 10
 """Who only asks for a list does not wait for the encoder."""
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class EncoderProcess:
@@ -46,10 +50,17 @@ class EncoderProcess:
 
     def encode(self, texts: list[str]) -> NDArray[np.float32]:
         """[len(texts), dim] float32 rows of unit length. Raises Unavailable if the process dies of it."""
+        return self._in_process(_encode, texts)
+
+    def count_tokens(self, texts: list[str]) -> int:
+        """Tokens that `encode` reads. Raises Unavailable likewise."""
+        return self._in_process(_count_tokens, texts)
+
+    def _in_process(self, work: Callable[[Path, list[str]], T], texts: list[str]) -> T:
         for _ in range(TRIES):
             pool = self._pool
             with suppress(BrokenProcessPool):
-                return pool.submit(_encode, self._folder, texts).result()
+                return pool.submit(work, self._folder, texts).result()
             with self._lock:  # several threads may find the same pool broken; one of them replaces it
                 if self._pool is pool:
                     log.error("the encoder's process died and will be started again")
@@ -86,3 +97,8 @@ def _load(folder: Path) -> int:
 def _encode(folder: Path, texts: list[str]) -> NDArray[np.float32]:
     _load(folder)
     return _loaded[folder].encode(texts)
+
+
+def _count_tokens(folder: Path, texts: list[str]) -> int:
+    _load(folder)
+    return _loaded[folder].count_tokens(texts)

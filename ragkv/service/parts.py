@@ -526,6 +526,11 @@ class Parts:
         return Threads("retrieval", RETRIEVAL_THREADS)
 
     @cached_property
+    def embedding(self) -> Threads:
+        """A thread for embeddings that are asked for: the encoder serves a search after one piece of them at most."""
+        return Threads("embedding", 1)
+
+    @cached_property
     def engine(self) -> "Engine":
         if self._given_engine is not None:
             return self._given_engine

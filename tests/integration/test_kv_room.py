@@ -11,6 +11,7 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document, take_next, work_on
+from ingest.turn import BatchSize
 from ragkv.errors import Conflict, OutOfSpace
 from ragkv.ids import utc_now
 from ragkv.service.base.status import Status
@@ -167,7 +168,8 @@ class TestQuotas:
         self, parts: Parts, ingest: IngestParts, other: CollectionRef, monkeypatch: pytest.MonkeyPatch
     ):
         """A worker takes them in turns, and what it computes for one never costs the other more than its share."""
-        monkeypatch.setattr("ingest.turn.TURN_TOKENS", 300)
+        for name in ("LOOK_SECONDS", "TURN_SECONDS"):
+            monkeypatch.setattr(f"ingest.turn.{name}", 0.001)
         setting(parts, prefill_batch_tokens=200)
         whole = ready(parts, ingest, parts.default_collection, "Whole", 60)
         limit = kept(parts, parts.default_collection) * 6 // 5
@@ -187,6 +189,7 @@ class TestQuotas:
         ready(parts, ingest, parts.default_collection, "Large", 60)
         limit = kept(parts, parts.default_collection)
         setting(parts, max_kv_bytes=limit, prefill_batch_tokens=100_000)
+        ingest.batch_size = BatchSize(100_000)
         ready(parts, ingest, other, "As large", 60)
 
         assert kept(parts, other) > limit // 8

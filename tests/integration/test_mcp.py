@@ -29,6 +29,7 @@ ASKED = {"question": "Who wrote the first program?"}
 TOOLS = [
     "search",
     "ask",
+    "list_collections",
     "list_documents",
     "add_document",
     "read_page",
@@ -58,20 +59,22 @@ def quick(service: OpenAIService) -> None:
 
 
 @asynccontextmanager
-async def connected(service: OpenAIService, key: str | None = None, mode: str = "auto") -> AsyncIterator[Client]:
+async def connected(
+    service: OpenAIService, key: str | None = None, mode: str = "auto", path: str = "/mcp"
+) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {key or service.key}"}
     async with (
         httpx2.AsyncClient(headers=headers, timeout=30) as http,
-        Client(streamable_http_client(f"{service.http.base_url}/mcp", http_client=http), mode=mode) as client,
+        Client(streamable_http_client(f"{service.http.base_url}{path}", http_client=http), mode=mode) as client,
     ):
         yield client
 
 
-def using(
-    service: OpenAIService, use: Callable[[Client], Awaitable[Any]], key: str | None = None, mode: str = "auto"
-) -> Any:
+def using(service: OpenAIService, use: Callable[[Client], Awaitable[Any]], **options: str | None) -> Any:
+    """options: of `connected`."""
+
     async def run() -> Any:
-        async with connected(service, key, mode) as client:
+        async with connected(service, **options) as client:
             return await use(client)
 
     return asyncio.run(run())
@@ -271,7 +274,13 @@ def test_a_tool_says_what_is_wrong(service: OpenAIService, subtests: pytest.Subt
         ("search", {"question": "?" * 10_001}, "shorten it"),
         ("search", ASKED | {"top_k": 51}, "`int` <= 50"),
         ("ask", ASKED | {"collection": "nowhere"}, "there is no collection 'nowhere'"),
-        ("ask", ASKED | {"mode": "full"}, "unknown field `mode`"),
+        ("ask", ASKED | {"mode": "full"}, "unknown field `mode`: use question, collection, filter"),
+        ("search", {"query": "x"}, "`query`: use question, collection, filter, top_k"),
+        ("search", ASKED | {"top_k": "3"}, "`top_k`: Expected `int | null`, got `str`. Number of passages."),
+        ("list_documents", {"status": "done"}, "`status`: Invalid enum value 'done': use 'accepted', 'parsing', "),
+        ("list_documents", {"collection": "nowhere"}, "nowhere'; there are 'default' ("),
+        ("list_collections", {"limit": 201}, "`limit`: Expected `int` <= 200"),
+        ("list_collections", {"cursor": "x"}, "no collection 'x'"),
         ("list_documents", {"cursor": "x"}, "cursor"),
         ("add_document", {"name": "a.md"}, "either `text` or `base64`"),
         ("add_document", {"name": "a.md", "text": "a", "base64": "YQ=="}, "either `text` or `base64`"),
@@ -311,6 +320,83 @@ def test_a_lone_surrogate_is_refused(service: OpenAIService):
     assert sent.status_code == 400 or sent.json()["result"]["isError"]
 
 
+class TestCollections:
+    """One with a document, one with a document that is not read yet, and the empty `default`."""
+
+    @pytest.fixture(scope="class")
+    def key(self, service: OpenAIService) -> str:
+        key = service.key_of("librarian", "admin")
+        for name in ("papers", "drafts"):
+            assert service.http.post("/v1/collections", json={"name": name}, headers=_headers(key)).status_code == 201
+            sent = {"name": f"{name}.md", "text": f"# {name}\n\nThe kestrel of {name} hovers.\n", "collection": name}
+            assert not called(service, "add_document", sent, key=key).is_error
+            if name == "papers":
+                service.read_all()
+        return key
+
+    def test_collections_are_listed_with_their_documents_page_by_page(self, service: OpenAIService, key: str):
+        listed = called(service, "list_collections", {}, key=key)
+        facts = {facts["name"]: facts for facts in listed.structured_content["collections"]}
+        counts = {name: [facts[name][count] for count in ("documents", "searchable", "ready")] for name in facts}
+        assert counts == {"drafts": [1, 0, 0], "papers": [1, 1, 1], "default": [0, 0, 0]}
+        assert "papers: 1 document, 1 searchable, 1 ready" in text_of(listed)
+
+        names, cursor = list[str](), None
+        for _ in range(3):
+            page = called(service, "list_collections", {"limit": 1, "cursor": cursor}, key=key).structured_content
+            names += [facts["name"] for facts in page["collections"]]
+            cursor = page["next"]
+        assert (names, cursor) == (["drafts", "papers", "default"], None)
+
+    def test_documents_are_listed_with_the_names_of_their_collections(self, service: OpenAIService, key: str):
+        listed = called(service, "list_documents", {}, key=key)
+        assert ", collection papers): ready" in text_of(listed) and ", collection drafts): accepted" in text_of(listed)
+        assert set(listed.structured_content["collections"].values()) == {"papers", "drafts"}
+
+    @pytest.mark.parametrize("tool", ["search", "ask"])
+    def test_a_question_to_an_empty_collection_is_told_which_have_documents(
+        self, service: OpenAIService, key: str, tool: str
+    ):
+        """Those that can be searched, of this tenant."""
+        for collection in ("default", "drafts"):
+            result = called(service, tool, ASKED | {"collection": collection}, key=key)
+            assert not result.is_error
+            assert "these have: 'papers' (1 searchable document)." in text_of(result)
+            assert "papers" in result.structured_content["note"]
+        nothing = called(service, tool, ASKED | {"collection": "papers", "filter": {"year": 1}}, key=key)
+        assert nothing.structured_content["note"] is None, "the filter is what matches nothing"
+        stranger = called(service, tool, ASKED, key=service.key_of("newcomer", "read"))
+        assert "nor has any other" in text_of(stranger) and "papers" not in text_of(stranger)
+
+    def test_a_connection_may_name_its_collection(self, service: OpenAIService, key: str):
+        """It is the default of every tool, as the schemas say; an argument comes first."""
+        here: dict[str, Any] = {"key": key, "path": "/mcp?collection=papers"}
+        (passage,) = called(service, "search", {"question": "kestrel"}, **here).structured_content["passages"]
+        assert "papers" in passage["text"]
+        listed = called(service, "list_documents", {}, **here).structured_content
+        assert list(listed["collections"].values()) == ["papers"]
+        everything = called(service, "list_documents", {"collection": None}, **here).structured_content
+        assert len(everything["documents"]) == 2
+        elsewhere = called(service, "search", {"question": "kestrel", "collection": "default"}, **here)
+        assert elsewhere.structured_content["passages"] == []
+
+        for path, default in (
+            ("/mcp?collection=papers", "papers"),
+            ("/mcp", "default"),
+            ("/mcp?collection=", "default"),
+        ):
+            tools = using(service, lambda client: client.list_tools(), key=key, path=path).tools
+            schema = next(tool.input_schema for tool in tools if tool.name == "search")
+            assert schema["properties"]["collection"]["default"] == default
+
+    def test_an_unknown_collection_of_a_connection_is_refused_with_those_there_are(
+        self, service: OpenAIService, key: str
+    ):
+        result = called(service, "search", ASKED, key=key, path="/mcp?collection=nowhere")
+        assert result.is_error
+        assert "no collection 'nowhere'; there are 'drafts' (0 searchable documents), 'papers'" in text_of(result)
+
+
 class TestKeys:
     def test_without_a_key_or_with_a_wrong_one_nothing_is_told(self, service: OpenAIService):
         for headers in ({}, {"Authorization": "Bearer rk_wrong"}):
@@ -322,7 +408,9 @@ class TestKeys:
         key = service.key_of("default", "read")
 
         shown = using(service, lambda client: client.list_tools(), key=key).tools
-        assert [tool.name for tool in shown] == ["search", "ask", "list_documents", "read_page", "rate_answer"]
+        assert [tool.name for tool in shown] == [
+            *("search", "ask", "list_collections", "list_documents", "read_page", "rate_answer")
+        ]
         assert [tool.name for tool in shown if not tool.annotations.read_only_hint] == ["rate_answer"]
         for tool, given in (("add_data_source", {"location": "/srv"}), ("data_sources", {}), ("start_evaluation", {})):
             assert "scope admin" in text_of(called(service, tool, given, key=key))

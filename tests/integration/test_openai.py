@@ -864,7 +864,7 @@ class TestErrors:
 
     def test_ways_that_are_not_there_say_so_in_the_same_form(self, client: OpenAI):
         with pytest.raises(openai.NotFoundError) as raised:
-            client.embeddings.create(model="x", input="y", encoding_format="float")
+            client.completions.create(model="x", prompt="y")
         assert raised.value.type == "invalid_request_error"
         with pytest.raises(openai.NotFoundError):
             client.responses.retrieve("resp_1")

@@ -30,6 +30,7 @@ from ragkv.service.documents.changes import Queued, retry_failed
 from ragkv.service.documents.documents import accept_document, document_view, store_document
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import requeue_stuck, stuck_ids
+from ragkv.service.documents.turn_statements import Others
 from ragkv.service.kv_admin.usage import rebuild_evicted
 from ragkv.service.parts import Parts
 from tests.integration.filled import add_documents
@@ -96,27 +97,50 @@ class TestOrder:
         assert {Lease.take_next(database, owner).document_id for owner in ("one", "two")} == set(ids)
         assert Lease.take_next(database, "three") is None
 
-    def test_a_turn_ends_for_another_tenant_and_for_what_cannot_be_searched_but_not_for_kv(self, database: Database):
+    def test_a_small_document_overtakes_the_kv_of_all_tenants_unless_kv_is_due(self, database: Database):
+        (mine,) = add(database, "a", status=Status.SEARCHABLE)
+        (other,) = add(database, "b", status=Status.SEARCHABLE)
+        small = add(database, "a", 2)
+
+        assert turns(database, 1) == small[:1]
+        due = Lease.take_next(database, "worker", kv_is_due=True)
+        assert due.document_id in {mine, other}
+        assert turns(database, 2)[0] == small[1]
+
+    def test_tenants_take_turns_at_kv_also_while_one_of_them_uploads(self, database: Database):
+        mine, other = (add(database, name, 2, Status.SEARCHABLE) for name in "ab")
+        uploads = add(database, "a", 4)
+        taken = []
+        for _ in range(4):
+            taken.append(Lease.take_next(database, "worker", kv_is_due=True).document_id)
+            assert turns(database, 1)[0] in uploads
+
+        assert [sum(one in taken[start : start + 2] for one in mine) for start in (0, 2)] == [1, 1]
+        assert set(taken) == {*mine, *other}
+
+    def test_a_turn_of_kv_ends_for_what_cannot_be_searched_and_for_another_tenants_kv(self, database: Database):
         (mine,) = add(database, "a", status=Status.SEARCHABLE)
         lease = Lease.take(database, mine, "worker")
         add(database, "a", status=Status.SEARCHABLE)
-        assert not lease.others_wait()
+        assert lease.others_wait() is Others.NONE
 
         (other,) = add(database, "b", status=Status.SEARCHABLE)
-        assert lease.others_wait()
+        assert lease.others_wait() is Others.LACK_KV
         Lease.take(database, other, "another worker")
-        assert not lease.others_wait()
+        assert lease.others_wait() is Others.NONE
         add(database, "a")
-        assert lease.others_wait()
+        assert lease.others_wait() is Others.UNREAD
 
-    def test_the_turn_of_a_document_that_cannot_be_searched_ends_for_other_tenants_alone(self, database: Database):
+    def test_a_turn_of_reading_ends_for_other_tenants_and_for_kv(self, database: Database):
         (mine,) = add(database, "a", status=Status.PARSING)
         lease = Lease.take(database, mine, "worker")
         add(database, "a")
-        assert not lease.others_wait()
+        assert lease.others_wait() is Others.NONE
 
+        add(database, "a", status=Status.SEARCHABLE)
+        assert lease.others_wait() is Others.LACK_KV
         add(database, "b")
-        assert lease.others_wait()
+        assert lease.others_wait() is Others.UNREAD
 
 
 def text(name: str, paragraphs: int = 1) -> io.BytesIO:
@@ -129,11 +153,18 @@ def status(parts: Parts, tenant: str, document_id: str) -> Status:
     return document_view(ensure_collection(parts.database, tenant).tenant_id, document_id, parts.database).status
 
 
+def shorten(monkeypatch: pytest.MonkeyPatch, **constants: float) -> None:
+    """Turns of milliseconds: a batch each."""
+    for name, value in ({"LOOK_SECONDS": 0.001} | constants).items():
+        monkeypatch.setattr(turn, name, value)
+
+
 class TestWorker:
-    def test_a_pile_of_one_tenant_delays_anothers_document_by_two_turns(
-        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis
+    def test_documents_become_searchable_before_kv_is_computed_and_a_pile_delays_another_tenant_by_one(
+        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ):
-        """One turn makes a document searchable, one keeps its KV; through the queue, by the worker's task."""
+        """Of either kind; through the queue, by the worker's task."""
+        monkeypatch.setattr(turn, "KV_SHARE", 0)
         pile = [
             accept_document(parts.default_collection, f"{n}.md", text(f"Pile {n}"), parts.intake).document_id
             for n in range(6)
@@ -144,9 +175,10 @@ class TestWorker:
 
         work(parts, ingest, messages=2)
         assert status(parts, "other", mine) is Status.SEARCHABLE
+        work(parts, ingest, messages=5)
+        assert {status(parts, "default", one) for one in pile} == {Status.SEARCHABLE}
         work(parts, ingest, messages=2)
         assert status(parts, "other", mine) is Status.READY
-        assert Status.READY not in {status(parts, "default", one) for one in pile}, "they become searchable first"
 
         work(parts, ingest)
         assert {status(parts, "default", one) for one in pile} == {Status.READY}
@@ -156,7 +188,7 @@ class TestWorker:
         self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ):
         """The pages that were read stay, and no attempt is counted."""
-        monkeypatch.setattr(turn, "TURN_SECONDS", 0)
+        shorten(monkeypatch, KV_SHARE=0, READING_SECONDS=0)
         parts.settings = msgspec.structs.replace(parts.settings, kv_when=KVWhen.NEVER)
         body = scanned_pdf([picture(DRAGON), picture(GEESE), picture(DRAGON)])
         scan = store_document(parts.default_collection, "scan.pdf", io.BytesIO(body), parts.intake).document_id
@@ -186,7 +218,7 @@ class TestWorker:
         self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ):
         """What was computed stays, and no attempt is counted."""
-        monkeypatch.setattr(turn, "TURN_TOKENS", 1)
+        shorten(monkeypatch, TURN_SECONDS=0)
         parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
         ingest.counters = parts.worker_counters
         large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
@@ -205,6 +237,53 @@ class TestWorker:
             tokens = sum(session.get_one(DocumentRow, one).num_tokens for one in (large, small))
         counted = {field: amount for field, amount in parts.worker_counters.read().items() if "tokens:" in field}
         assert counted == {"tokens:computed": tokens, "tokens:reused": 0}, "each token once"
+
+    def test_a_small_file_is_searchable_after_the_batch_of_kv_under_way(
+        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+    ):
+        shorten(monkeypatch)
+        parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
+        small, stored_at = list[str](), list[int]()
+
+        def watch(stage: str, done: int, total: int) -> None:
+            if stage == "prefill" and done and not small:
+                small.append(
+                    store_document(parts.default_collection, "small.md", text("Small"), parts.intake).document_id
+                )
+            if stage == "prefill":
+                stored_at.append(done)
+
+        lease = take_next(ingest)
+        assert work_on(lease, ingest, watch, lease.others_wait) is IngestOutcome.YIELDED
+        assert len(stored_at) == 2, "at once: after the first report and that of one batch"
+
+        lease = take_next(ingest)
+        assert lease.document_id == small[0]
+        work_on(lease, ingest, watch, lease.others_wait)
+        work(parts, ingest, messages=0)
+        assert status(parts, "default", small[0]) in {Status.SEARCHABLE, Status.READY}
+        assert status(parts, "default", large) is Status.SEARCHABLE
+
+    def test_kv_goes_on_while_small_files_keep_coming(
+        self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Also while there is always one that waits."""
+        shorten(monkeypatch)
+        parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
+        turns_of_large = 0
+        for n in range(200):
+            for part in range(2):
+                store_document(parts.default_collection, f"{n}-{part}.md", text(f"Small {n} {part}"), parts.intake)
+            lease = take_next(ingest)
+            turns_of_large += lease.document_id == large
+            work_on(lease, ingest, others_wait=lease.others_wait)
+            if status(parts, "default", large) is Status.READY:
+                break
+
+        assert status(parts, "default", large) is Status.READY
+        assert turns_of_large > 2, "not in one turn"
 
     def test_alone_a_document_is_read_in_one_turn(self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis):
         accepted = accept_document(parts.default_collection, "mine.md", text("Mine"), parts.intake).document_id

@@ -61,6 +61,7 @@ ENVIRONMENT = (
     "bench/tiers/command.py",
     "api/command.py",
     "api/worker_process.py",
+    "workers/__init__.py",  # tells OpenMP how to wait, for which torch has no other way
     "workers/alive.py",
     "workers/app.py",
 )

@@ -41,6 +41,7 @@ def test_it_encodes_as_the_encoder_does(apart: EncoderProcess):
 
     assert apart.dim == here.dim
     np.testing.assert_allclose(apart.encode(TEXTS), here.encode(TEXTS), atol=1e-5)
+    assert apart.count_tokens(TEXTS) == here.count_tokens(TEXTS) > len(TEXTS)
 
 
 def test_many_threads_may_use_it_and_a_process_that_was_killed_is_started_again(apart: EncoderProcess):

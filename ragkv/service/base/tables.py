@@ -21,7 +21,7 @@ def _by_value(kind: type[StrEnum]) -> Enum:
 
 class TenantRow(Base):
     """The owner of collections. `secret` keys the names of its KV;
-    `served_at`: the last time a worker took a document.
+    `served_at`, `kv_served_at`: the last time a worker took a document to be read, and one that only lacked KV.
     `question_log_days`: days for which texts of questions are kept, 0 for none; None where the service's setting
     applies."""
 
@@ -32,6 +32,7 @@ class TenantRow(Base):
     secret: Mapped[bytes] = mapped_column(LargeBinary(32))
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     served_at: Mapped[datetime | None]
+    kv_served_at: Mapped[datetime | None]
     question_log_days: Mapped[int | None]
 
 

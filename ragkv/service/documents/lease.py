@@ -37,7 +37,7 @@ from ragkv.service.documents.job_statements import (
     open_kind,
 )
 from ragkv.service.documents.statements import NOT_REPLACED, claim, held
-from ragkv.service.documents.turn_statements import next_waiting, others_wait, served, tenants_by_turn
+from ragkv.service.documents.turn_statements import Others, next_waiting, others_wait, served, tenants_by_turn
 from ragkv.service.kv_admin.entry_statements import (
     forget_entries,
     keep_entries,
@@ -86,18 +86,19 @@ class Lease:
             return session.scalars(tenants_by_turn(now_of(session)).limit(1)).first() is not None
 
     @classmethod
-    def take_next(cls, database: Database, owner: str) -> "Lease | None":
-        """A hold on the document whose turn it is. None when none waits."""
+    def take_next(cls, database: Database, owner: str, *, kv_is_due: bool = False) -> "Lease | None":
+        """A hold on the document whose turn it is; with `kv_is_due`, one that only lacks KV, if any waits. None when
+        none waits."""
         with database.writing() as session:
             moment = now_of(session)
-            document_id = next_waiting(session, moment)
-            if document_id is None or not _claimed(session, document_id, owner, moment):
+            turn = next_waiting(session, moment, kv_is_due=kv_is_due)
+            if turn is None or not _claimed(session, turn[0], owner, moment):
                 return None
-            session.execute(served(document_id, moment), execution_options={"synchronize_session": False})
-        return cls(database, document_id, owner)
+            session.execute(served(*turn, moment), execution_options={"synchronize_session": False})
+        return cls(database, turn[0], owner)
 
-    def others_wait(self) -> bool:
-        """Whether other documents wait whose turn comes before more of this one."""
+    def others_wait(self) -> Others:
+        """Other documents that wait and come before more of this one."""
         with self.database.reading() as session:
             document = self._row(session)
             return others_wait(session, document.tenant_id, document.status, now_of(session))

@@ -1,45 +1,61 @@
 """Turns of the queue: which waiting document a worker takes next.
 
-Tenants take turns, the one that was served least recently first. Of its documents those that cannot be searched yet
-come before those that only lack KV, each by age. The database decides: a message in the queue only wakes a worker.
+Documents that cannot be searched yet come before those that only lack KV, or, once the share of KV is due, after them.
+Of each kind tenants take turns, the one that was served least recently first, and of a tenant's documents the oldest is
+first. The database decides: a message in the queue only wakes a worker.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
+from enum import Enum
 
 from sqlalchemy import Select, Update, exists, select, update
 from sqlalchemy.orm import Session
 
-from ragkv.service.base.status import UNREAD, Status
+from ragkv.service.base.status import UNFINISHED, UNREAD, Status
 from ragkv.service.base.tables import DocumentRow, TenantRow
 from ragkv.service.documents.statements import waiting
 
 BEGUN_FIRST = tuple(reversed(UNREAD))
+LACKS_KV = (Status.SEARCHABLE,)
 
 
-def next_waiting(session: Session, moment: datetime) -> str | None:
-    """The document whose turn it is. On PostgreSQL its row is locked, and rows that are locked are passed over."""
-    for tenant_id in session.scalars(tenants_by_turn(moment)).all():
-        for status in (*BEGUN_FIRST, Status.SEARCHABLE):
-            oldest = oldest_waiting(tenant_id, status, moment).with_for_update(skip_locked=True)
-            if (document_id := session.scalar(oldest)) is not None:
-                return document_id
+class Others(Enum):
+    """Documents that wait and come before more of the one that is worked on: none, some whose KV is missing, or some
+    that cannot be searched yet."""
+
+    NONE = "none"
+    LACK_KV = "lack_kv"
+    UNREAD = "unread"
+
+
+def next_waiting(session: Session, moment: datetime, *, kv_is_due: bool = False) -> tuple[str, Status] | None:
+    """(id, status) of the document whose turn it is. On PostgreSQL its row is locked, and rows that are locked are
+    passed over."""
+    for kind in (LACKS_KV, BEGUN_FIRST) if kv_is_due else (BEGUN_FIRST, LACKS_KV):
+        for tenant_id in session.scalars(tenants_by_turn(moment, kind)).all():
+            for status in kind:
+                oldest = oldest_waiting(tenant_id, status, moment).with_for_update(skip_locked=True)
+                if (document_id := session.scalar(oldest)) is not None:
+                    return document_id, status
     return None
 
 
-def others_wait(session: Session, tenant_id: str, status: Status, moment: datetime) -> bool:
-    """Whether a document waits that comes before more of this tenant's document with that status, which has just been
-    served: another tenant's, or one of this tenant's that cannot be searched yet if this one can."""
-    tenants = session.scalars(tenants_by_turn(moment)).all()
-    unread = BEGUN_FIRST if status not in UNREAD else ()
-    mine = (oldest_waiting(tenant_id, earlier, moment) for earlier in unread)
-    return any(other != tenant_id for other in tenants) or any(session.scalar(oldest) is not None for oldest in mine)
+def others_wait(session: Session, tenant_id: str, status: Status, moment: datetime) -> Others:
+    """Documents that come before more of this tenant's document with that status: those of the other kind, and of its
+    kind those of other tenants."""
+    for kind, answer in ((BEGUN_FIRST, Others.UNREAD), (LACKS_KV, Others.LACK_KV)):
+        tenants = session.scalars(tenants_by_turn(moment, kind).limit(2)).all()
+        if any(status not in kind or waiting_id != tenant_id for waiting_id in tenants):
+            return answer
+    return Others.NONE
 
 
-def tenants_by_turn(moment: datetime) -> Select[str]:
-    """Ids of the tenants that have waiting documents, first the one that was served least recently."""
-    has_some = exists().where(DocumentRow.tenant_id == TenantRow.id, waiting(moment))
-    turns = (TenantRow.served_at.asc().nulls_first(), TenantRow.id)
-    return select(TenantRow.id).where(has_some).order_by(*turns)
+def tenants_by_turn(moment: datetime, kind: Sequence[Status] = UNFINISHED) -> Select[str]:
+    """Ids of the tenants that have waiting documents of a kind, first the one that was served least recently."""
+    has_some = exists().where(DocumentRow.tenant_id == TenantRow.id, DocumentRow.status.in_(kind), waiting(moment))
+    served_at = TenantRow.kv_served_at if kind == LACKS_KV else TenantRow.served_at
+    return select(TenantRow.id).where(has_some).order_by(served_at.asc().nulls_first(), TenantRow.id)
 
 
 def oldest_waiting(tenant_id: str, status: Status, moment: datetime) -> Select[str]:
@@ -48,7 +64,8 @@ def oldest_waiting(tenant_id: str, status: Status, moment: datetime) -> Select[s
     return select(DocumentRow.id).where(*mine, waiting(moment)).order_by(DocumentRow.created_at).limit(1)
 
 
-def served(document_id: str, moment: datetime) -> Update:
-    """The document's tenant has had its turn."""
+def served(document_id: str, status: Status, moment: datetime) -> Update:
+    """The tenant of a document with this status has had its turn, of that kind."""
     owner = select(DocumentRow.tenant_id).where(DocumentRow.id == document_id).scalar_subquery()
-    return update(TenantRow).where(TenantRow.id == owner).values(served_at=moment)
+    column = TenantRow.kv_served_at if status in LACKS_KV else TenantRow.served_at
+    return update(TenantRow).where(TenantRow.id == owner).values({column: moment})

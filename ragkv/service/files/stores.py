@@ -1,7 +1,7 @@
 """Collections with the progress of their files."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
-from ragkv.service.base.status import Status
+from ragkv.service.base.status import ANSWERING, Status
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.base.tenants import collection_ref, find_collection
 from ragkv.service.files.statements import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
@@ -27,6 +27,17 @@ class Store:
     created_at: datetime
     statuses: Counter[Status]
     num_bytes: int
+
+    @property
+    def num_searchable(self) -> int:
+        return sum(self.statuses[status] for status in ANSWERING)
+
+
+def names_of(collection_ids: Iterable[str], database: Database) -> dict[str, str]:
+    """Names of collections by id, of those that are there."""
+    with database.reading() as session:
+        rows = (session.get(CollectionRow, collection_id) for collection_id in set(collection_ids))
+        return {row.id: row.name for row in rows if row is not None}
 
 
 def store_of(tenant_id: str, collection: str, database: Database) -> Store:

@@ -18,7 +18,7 @@ export PYTHONUNBUFFERED := 1
 unexport PYTHONDONTWRITEBYTECODE
 export VLLM_LOGGING_LEVEL ?= ERROR
 
-.PHONY: help setup browser demo test test-fast test-long test-versions soak chaos serve check lint types imports format map bench load env lock licences licences-gpu sbom audit clean
+.PHONY: help setup browser demo test test-fast test-long test-clients test-versions soak chaos serve check lint types imports format map bench load env lock licences licences-gpu sbom audit clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -64,6 +64,19 @@ test-fast: setup ## Unit tests: no engine started
 
 test-long: setup ## The long forms of tests, minutes each
 	$(BIN)/python -m pytest -m long
+
+# Two environments, because some clients need openai below 3. Open WebUI is 2.4 GB: it comes with OPEN_WEBUI=1.
+CLIENTS := tests/clients
+define install_clients
+	$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(VENV)-$(1)
+	$(BIN)/uv pip install --quiet --python $(VENV)-$(1)/bin/python $(3) -r $(CLIENTS)/$(2).txt
+endef
+test-clients: setup browser ## Clients of OpenAI's API and of MCP as they come (OPEN_WEBUI=1: its page too); needs npm and the internet
+	$(call install_clients,clients,requirements)
+	$(call install_clients,clients-openai2,requirements-openai2)
+	$(if $(OPEN_WEBUI),$(call install_clients,open-webui,requirements-open-webui,--find-links $${PIP_FIND_LINKS:-$(TORCH_WHEELS)}))
+	npm install --prefix $(CLIENTS) --no-package-lock --silent
+	$(BIN)/python -m pytest -p no:xdist -m long $(CLIENTS)
 
 # A copy of .venv in links, with another vLLM in it.
 OTHER_VLLM ?= 0.31.0
@@ -142,4 +155,4 @@ audit: setup ## Known vulnerabilities of the locked versions; needs the internet
 	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt docs/kubernetes/router.txt,-r $(list))
 
 clean: ## Remove everything that was made here, data included
-	rm -rf $(VENV) .ragkv .cache bench-ttft.json sbom-*.json
+	rm -rf $(VENV) $(VENV)-clients* $(VENV)-open-webui $(CLIENTS)/node_modules .ragkv .cache bench-ttft.json sbom-*.json

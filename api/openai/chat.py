@@ -169,7 +169,8 @@ async def complete(
     Set `stream` for a stream of `chat.completion.chunk` objects, ended by `data: [DONE]`.
     """
     question = await asyncio.to_thread(_question_of, caller, data, parts.database, parts.settings)
-    events, heading = (await parts.loaded()).answerer.stream(question), Heading.now(data.model, question)
+    events = (await parts.loaded()).answerer.stream(question)
+    heading = Heading.now(data.model, question, parts.settings.public_url)
     find_sources = partial(sources_of, caller.tenant_id, database=parts.database)
     if data.stream:
         return await streamed(events, request, ChunkEncoder(heading, with_usage=data.wants_usage), find_sources)

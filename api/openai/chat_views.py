@@ -14,6 +14,7 @@ from api.openai.fields import Created
 from api.openai.sources import AnswerFacts, FileCitation, citations_of, facts_of
 from api.openai.streaming import Messages, Sources
 from ragkv.answer.question import Answer, Question, Usage
+from ragkv.service.documents.cited import checksum_of
 
 FinishReason = Literal["stop", "length"]
 LAST = ServerSentEventMessage(data="[DONE]", sep="\n")
@@ -43,10 +44,29 @@ class CompletionUsage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class URLCitation(msgspec.Struct, frozen=True, kw_only=True):
+    """A citation in OpenAI's form: a place in a document supports characters [start_index, end_index) of the answer."""
+
+    start_index: Annotated[int, "Offset of the first supported character in the answer."]
+    end_index: Annotated[int, "Offset after the last supported character in the answer."]
+    title: Annotated[str, "Name of the cited file, with its page, slide or sheet."]
+    url: Annotated[
+        str, "Page of the dashboard with the cited words marked: a path, after RAGKV_PUBLIC_URL where that is set."
+    ]
+
+
+class URLAnnotation(msgspec.Struct, frozen=True, kw_only=True):
+    """A citation, as clients that know nothing of `citations` read it."""
+
+    url_citation: Annotated[URLCitation, "The cited place."]
+    type: Literal["url_citation"] = "url_citation"
+
+
 class AnswerMessage(msgspec.Struct, frozen=True, kw_only=True):
     """The answer with its citations."""
 
     content: Annotated[str, "Text of the answer."]
+    annotations: Annotated[list[URLAnnotation], "The citations in OpenAI's form."]
     citations: Annotated[list[FileCitation], "Citations in the order of the answer."]
     role: Literal["assistant"] = "assistant"
     refusal: Annotated[None, "Always null."] = None
@@ -76,10 +96,11 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChunkDelta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The new part of the message. `citations` come with the last chunk."""
+    """The new part of the message. `annotations` and `citations` come with the last chunk."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    annotations: list[URLAnnotation] | UnsetType = UNSET
     citations: list[FileCitation] | UnsetType = UNSET
 
 
@@ -106,20 +127,24 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """Fields that a completion and all its chunks share, and the collection."""
+    """Fields that a completion and all its chunks share, the collection, and the dashboard's origin for links to it."""
 
     id: str
     created: int
     model: str
     collection_id: str
+    public_url: str = ""
 
     @classmethod
-    def now(cls, model: str, question: Question) -> "Heading":
-        return cls(f"chatcmpl-{question.id}", int(time.time()), model, question.collection_id)
+    def now(cls, model: str, question: Question, public_url: str | None) -> "Heading":
+        origin = (public_url or "").rstrip("/")
+        return cls(f"chatcmpl-{question.id}", int(time.time()), model, question.collection_id, origin)
 
 
 def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCompletion:
-    message = AnswerMessage(content=answer.text, citations=citations_of(answer, sources))
+    citations = citations_of(answer, sources)
+    annotations = [annotation_of(citation, heading.public_url) for citation in citations]
+    message = AnswerMessage(content=answer.text, annotations=annotations, citations=citations)
     return ChatCompletion(
         id=heading.id,
         created=heading.created,
@@ -127,6 +152,19 @@ def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCom
         choices=[Choice(message=message, finish_reason=finish_reason_of(answer))],
         usage=CompletionUsage.of(answer.usage),
         ragkv=facts_of(answer, heading.collection_id),
+    )
+
+
+def annotation_of(citation: FileCitation, public_url: str) -> URLAnnotation:
+    """The citation with a link to its place in the dashboard."""
+    place = f"{citation.start}-{citation.end}-{checksum_of(citation.quote)}"
+    return URLAnnotation(
+        url_citation=URLCitation(
+            start_index=citation.answer_start,
+            end_index=citation.answer_end,
+            title=", ".join(filter(None, (citation.filename, citation.page_label))),
+            url=f"{public_url}/admin/documents/{citation.document_id}?at={place}",
+        )
     )
 
 
@@ -149,7 +187,9 @@ class ChunkEncoder:
         yield _event(self._chunk(ChunkDelta(content=text)))
 
     def finish(self, answer: Answer, sources: Sources) -> Messages:
-        last = self._chunk(ChunkDelta(citations=citations_of(answer, sources)), finish_reason_of(answer))
+        message = completion_of(self._heading, answer, sources).choices[0].message
+        delta = ChunkDelta(annotations=message.annotations, citations=message.citations)
+        last = self._chunk(delta, finish_reason_of(answer))
         yield _event(msgspec.structs.replace(last, ragkv=facts_of(answer, self._heading.collection_id)))
         if self._with_usage:
             usage = CompletionUsage.of(answer.usage)

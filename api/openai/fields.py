@@ -91,7 +91,8 @@ def refuse_forced_tool(choice: "ToolChoice | None") -> None:
     if choice not in (None, "auto", "none", {}):
         raise BadParam(
             "tool_choice",
-            "no function is called here: answers are text from documents. Set tool_choice to 'auto' or 'none', or omit it",
+            "no function is called here: answers are text from documents. Set tool_choice to 'auto' or 'none'; for an "
+            "answer in the form of a schema use response_format, in responses text.format",
         )
 
 

@@ -14,6 +14,7 @@ import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
 from openai.types.chat import ChatCompletion
+from openai.types.chat.chat_completion_message import Annotation as ChatAnnotation
 from openai.types.responses import Response, ResponseFileSearchToolCall, ResponseOutputMessage
 from openai.types.vector_stores import VectorStoreFile
 
@@ -138,6 +139,10 @@ class TestChat:
         assert completion.usage.prompt_tokens_details.cached_tokens == 0
         citation = completion.choices[0].message.citations[0]
         assert (citation["file_id"], citation["filename"]) == (read, "ada.md")
+        annotation = completion.choices[0].message.annotations[0]
+        assert isinstance(annotation, ChatAnnotation)
+        assert (annotation.type, annotation.url_citation.title) == ("url_citation", "ada.md")
+        assert annotation.url_citation.end_index == citation["answer_end"]
         assert completion.ragkv["vector_store_id"] == store
         assert completion.ragkv["timings"]["ttft_ms"] > 0
 
@@ -156,9 +161,34 @@ class TestChat:
         assert "".join(chunk.choices[0].delta.content for chunk in pieces) == ANSWER
         assert last.choices[0].finish_reason == "stop"
         assert last.choices[0].delta.citations[0]["file_id"] == read
+        assert last.choices[0].delta.annotations[0]["url_citation"]["title"] == "ada.md"
         assert last.ragkv["timings"]["total_ms"] > 0
         assert (usage.choices, usage.usage.completion_tokens) == ([], 4)
         assert len({chunk.id for chunk in (*pieces, last, usage)}) == 1
+
+    def test_an_annotation_leads_to_the_cited_words_in_the_dashboard(
+        self, client: OpenAI, service: OpenAIService, model: str, store: str, read: str
+    ):
+        message = client.chat.completions.create(model=f"{model}@{store}", messages=QUESTION).choices[0].message
+        citation = message.citations[0]
+        url = message.annotations[0].url_citation.url
+        page = service.http.get(url, headers={"Authorization": f"Bearer {service.key}"})
+
+        assert url.startswith(f"/admin/documents/{citation['document_id']}?at={citation['start']}-{citation['end']}-")
+        assert page.status_code == 200
+        assert "The cited words are no longer here" not in page.text
+        assert f">{citation['quote']}</mark>" in page.text
+        gone = service.http.get(url[:-8] + "00000000", headers={"Authorization": f"Bearer {service.key}"})
+        assert "The cited words are no longer here" in gone.text
+
+    def test_an_annotation_is_an_address_where_browsers_have_one(
+        self, client: OpenAI, service: OpenAIService, model: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        settings = msgspec.structs.replace(service.parts.settings, public_url="https://rag.example.com/")
+        monkeypatch.setattr(service.parts, "settings", settings)
+        message = client.chat.completions.create(model=model, messages=QUESTION).choices[0].message
+
+        assert message.annotations[0].url_citation.url.startswith("https://rag.example.com/admin/documents/")
 
     def test_the_clients_own_helper_puts_a_stream_together(self, client: OpenAI, model: str):
         with client.chat.completions.stream(model=model, messages=QUESTION) as stream:

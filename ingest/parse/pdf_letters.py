@@ -193,7 +193,7 @@ def _turn(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> Turn:
 
 
 def with_raised(letters: Iterable[Letter]) -> Iterator[Letter]:
-    """The letters with a sign before each raised or lowered number that follows a digit (`ingest.parse.raised`). A
+    """The letters with a sign before each raised or lowered number that follows a digit (`ingest.parse.marks`). A
     line does not end beside one."""
     preceding: Letter | None = None
     for letter in letters:

@@ -10,12 +10,11 @@ from operator import itemgetter
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import code_page
 from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
+from ingest.parse.marks import SIGNS, Run, text_of
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
-from ingest.parse.raised import SIGNS
 from ingest.parse.rows import shortened
-from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 

@@ -16,6 +16,7 @@ from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
 from ingest.parse.rows import shortened
 from ingest.parse.sniff import Format
+from ingest.parse.spans import Below, Beside
 from ragkv.errors import Rejected
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{3,5}) ?")
@@ -386,7 +387,7 @@ class _Reader:
 
 
 def _rows(table: list[list[_Cell]]) -> Iterator[list[str]]:
-    """Rows by column: a cell that spans columns stands in the first of them, one that spans rows in each."""
+    """Rows by column, with cells that span columns or rows as `spans.Columns` gives them."""
     grid: list[int] = []
     for right in sorted({cell.right for row in table for cell in row if cell.right is not None}):
         if not grid or right - grid[-1] > _SAME_EDGE:
@@ -396,8 +397,8 @@ def _rows(table: list[list[_Cell]]) -> Iterator[list[str]]:
         line: list[str] = []
         for cell in row:
             is_repeated = cell.is_merged and not cell.words and len(line) < len(above)
-            line.append(shortened(above[len(line)]) if is_repeated else cell.words)
+            line.append(Below(shortened(above[len(line)])) if is_repeated else cell.words)
             if cell.right is not None and len(grid) <= _MAX_COLUMNS:
-                line += [""] * (bisect_right(grid, cell.right) - len(line))
+                line += [Beside(line[-1])] * (bisect_right(grid, cell.right) - len(line))
         yield line
         above = line

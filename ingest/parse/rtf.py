@@ -52,7 +52,7 @@ _STARRED = ("shpinst", "picprop", "do", "shppict", "formfield", "ffl", "nesttabl
 """Groups that old readers skip, and that hold text or what is said of it."""
 _SYMBOL = re.compile("[\x20-\xff\uf020-\uf0ff]")
 _MARGINS = re.compile(r"(?:header|footer)[lrf]?")
-_RAISED = {"super": SIGNS["sup"], "sub": SIGNS["sub"]}
+_RAISED = {"super": SIGNS["sup"], "up": SIGNS["sup"], "sub": SIGNS["sub"], "dn": SIGNS["sub"]}
 _UNDEFINED = 25
 _SAME_EDGE, _MAX_COLUMNS = 60, 200  # twips; columns
 
@@ -296,7 +296,7 @@ class _Reader:
     def _format(self, word: str, *, is_on: bool) -> None:
         group = self._group
         match word:
-            case "super" | "sub":
+            case "super" | "sub" | "up" | "dn":
                 group.look = replace(group.look, sign=_RAISED[word] if is_on else "")
             case "nosupersub":
                 group.look = replace(group.look, sign="")

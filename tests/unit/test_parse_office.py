@@ -393,6 +393,7 @@ def test_rtf_of_other_code_pages_is_read(number: int, encoding: str, words: str)
     ("source", "text"),
     [
         (rb"1.5 x 10{\super 6}, 45\super 1\nosupersub  million, 1010{\sub 2}", "1.5 x 10^6, 45^1 million, 1010_2"),
+        (rb"It is 320\up6 1\up0 , and 1010{\dn4 2}", "It is 320^1, and 1010_2"),
         (rb"10{\rtlch\fs20\super\insrsid12 1}{\super\insrsid7 2} 10{\super -3}", "10^12 10^-3"),
         (rb"10{\super\u8722?3}, 7\super0 8{\super\plain 9}", "10^−3, 789"),
         (rb"m\fs24{\super 2} 1{\super st} 8\par {\super 7} 8\tab\super 7", "m2 1st 8\n7 8\t7"),

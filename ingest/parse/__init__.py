@@ -91,8 +91,11 @@ def _read(name: str, body: bytes, ocr: OCR, omissions: Omissions) -> Parsed:
         parsed = _READERS[format_](body, _fallback_title(name), omissions)
     parsed = leave_out_encoded(parsed, omissions)
     if not any(map(str.isalnum, parsed.text)):
-        has_encoded = omissions.left_out.encoded_chars
-        raise Rejected("it contains no text but files written as base64" if has_encoded else "it contains no text")
+        left = omissions.left_out
+        beside = (
+            " but hidden words" if left.hidden_words else " but files written as base64" if left.encoded_chars else ""
+        )
+        raise Rejected(f"it contains no text{beside}")
     if reason := noise_in(parsed.text):
         raise Rejected(reason)
     if len(parsed.text) > MAX_TEXT_CHARS:

@@ -168,6 +168,20 @@ def test_raised_and_struck_words_of_slides_are_marked(source: str, line: str):
     assert parse("a.pptx", pptx([body])).text == f"Slide 1\n\n{line}"
 
 
+def test_items_of_slides_have_the_numbers_that_are_shown():
+    def item(words: str, kind: str, more: str = "", level: int = 0) -> str:
+        numbering = f'<a:buAutoNum type="{kind}" {more}/>' if kind else ""
+        return runs(words).replace("<a:p>", f'<a:p><a:pPr lvl="{level}">{numbering}</a:pPr>')
+
+    items = (
+        item("one", "arabicPeriod") + item("inner", "alphaLcParenR", level=1) + item("more", "alphaLcParenR", level=1)
+        + item("two", "arabicPeriod") + item("inner", "alphaLcParenR", level=1) + item("apart", "")
+        + item("four", "romanUcParenBoth", 'startAt="4"') + item("five", "romanUcParenBoth", 'startAt="4"')
+    )  # fmt: skip
+    lines = "1. one\na) inner\nb) more\n2. two\na) inner\napart\n(IV) four\n(V) five"
+    assert parse("a.pptx", pptx([shape("x").replace(runs("x"), items)])).text == f"Slide 1\n\n{lines}"
+
+
 def named(part: str, properties: str) -> str:
     """A shape, picture or group with what it says of itself."""
     start, end = part.split(">", 1)

@@ -6,6 +6,7 @@ from pathlib import PurePosixPath
 
 from ingest.parse.delimited import read_delimited, read_tabs
 from ingest.parse.docx import read_docx
+from ingest.parse.encoded import leave_out_encoded
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
 from ingest.parse.image import read_image
@@ -88,9 +89,13 @@ def _read(name: str, body: bytes, ocr: OCR, omissions: Omissions) -> Parsed:
         parsed = reader(body, _fallback_title(name), ocr, omissions)
     else:
         parsed = _READERS[format_](body, _fallback_title(name), omissions)
+    parsed = leave_out_encoded(parsed, omissions)
     if not any(map(str.isalnum, parsed.text)):
-        has_encoded = omissions.left_out.encoded_chars
-        raise Rejected("it contains no text but files written as base64" if has_encoded else "it contains no text")
+        left = omissions.left_out
+        beside = (
+            " but hidden words" if left.hidden_words else " but files written as base64" if left.encoded_chars else ""
+        )
+        raise Rejected(f"it contains no text{beside}")
     if reason := noise_in(parsed.text):
         raise Rejected(reason)
     if len(parsed.text) > MAX_TEXT_CHARS:

@@ -1,9 +1,15 @@
 """Leave out pictures and other files that stand in a text as base64 or in `data:` addresses."""
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import merge
+from itertools import accumulate, chain
 
 from ingest.parse.encoding import decode
 from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Parsed
 from ragkv.text import scrub, tidy
 
 _LEAST_CHARS = 1_000
@@ -20,6 +26,8 @@ _DATA_ADDRESS = re.compile(
 )
 _LONG_WORD = re.compile(rf"(?<![A-Za-z0-9+/_=-]){_CHARS}{{60,}}+(?:[ \t]*[ \n][ \t]*{_CHARS}{{60,}}+)*+")
 _LAST_LINE = re.compile(rf"[ \t]*[ \n][ \t]*({_CHARS}{{2,59}}={{0,2}})(?![^\s\"'<])")
+_AS_RUN = bytes(ord("A") if re.match(_CHARS, chr(byte)) else ord(" ") for byte in range(256))
+_RUN = b"A" * 60
 _PADDING = re.compile("={1,2}")
 _LAST_LINE_GROUP = 4
 
@@ -32,30 +40,54 @@ def read_source(body: bytes, omissions: Omissions) -> str:
 def without_encoded(text: str, omissions: Omissions) -> str:
     """The text without `data:` addresses and runs of base64, on one line or broken into many; both are counted. Words,
     hashes and keys of a few hundred characters stay."""
-    return _without_runs(_DATA_ADDRESS.sub(lambda match: _left_out(match[0], omissions), text), omissions)
+    places = list(_places(text))
+    omissions.encoded(sum(end - start for start, end in places))
+    edges = [0, *chain.from_iterable(places), len(text)]
+    return "".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)) if places else text
 
 
-def _left_out(encoded: str, omissions: Omissions) -> str:
-    omissions.encoded(len(encoded))
-    return ""
+def leave_out_encoded(parsed: Parsed, omissions: Omissions) -> Parsed:
+    """The document without them, whatever its format."""
+    places = list(_places(parsed.text))
+    if not places:
+        return parsed
+    ends = [end for _, end in places]
+    lengths = [*accumulate((end - start for start, end in places), initial=0)]
+
+    def moved(place: int) -> int:
+        number = bisect_right(ends, place)
+        inside = max(0, place - places[number][0]) if number < len(places) else 0
+        return place - lengths[number] - inside
+
+    return replace(
+        parsed,
+        text=without_encoded(parsed.text, omissions),
+        pages=tuple(replace(page, start=moved(page.start), end=moved(page.end)) for page in parsed.pages),
+        sections=tuple(replace(part, start=moved(part.start), body=moved(part.body)) for part in parsed.sections),
+    )
 
 
-def _without_runs(text: str, omissions: Omissions) -> str:
-    pieces: list[str] = []
-    end = 0
-    for match in _LONG_WORD.finditer(text):
-        if match.end() - match.start() >= _LEAST_CHARS and _is_base64(match[0]):
-            pieces.append(text[end : match.start()])
-            end = _end_of_run(text, match.end())
-            omissions.encoded(end - match.start())
-    return "".join([*pieces, text[end:]])
+def _places(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where encoded files stand in a text."""
+    plain = text.encode("ascii", "replace")  # searched first: the expressions take twenty times as long
+    addresses = (match.span() for match in _DATA_ADDRESS.finditer(text if b"data:" in plain.lower() else ""))
+    words = _LONG_WORD.finditer(text if _RUN in plain.translate(_AS_RUN) else "")
+    runs = ((match.start(), _end_of_run(text, match.end())) for match in words if _is_base64(match))
+    last = 0
+    for start, end in merge(addresses, runs):
+        if start >= last:
+            yield start, end
+            last = end
 
 
-def _is_base64(run: str) -> bool:
-    """Whether small letters, capitals and digits are mixed, as in no word of a language, sequence or ruler."""
-    sample = run[:_SAMPLE_CHARS]
+def _is_base64(run: re.Match[str]) -> bool:
+    """Whether it is long enough, and small letters, capitals and digits are mixed, as in no word of a language,
+    sequence or ruler."""
+    sample = run[0][:_SAMPLE_CHARS]
     least = len(sample) * _LEAST_OF_EACH
-    return all(sum(map(of_kind, sample)) >= least for of_kind in (str.islower, str.isupper, str.isdigit))
+    return len(run[0]) >= _LEAST_CHARS and all(
+        sum(map(of_kind, sample)) >= least for of_kind in (str.islower, str.isupper, str.isdigit)
+    )
 
 
 def _end_of_run(text: str, end: int) -> int:

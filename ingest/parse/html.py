@@ -18,14 +18,12 @@ from ingest.parse.forms import write_forms
 from ingest.parse.headings import TAGS as HEADINGS
 from ingest.parse.headings import mark_headings, unmark
 from ingest.parse.list_items import number_items, start_item
+from ingest.parse.marks import STRUCK_TAGS, mark_struck, sign_raised_numbers
 from ingest.parse.mathml import write_formulas
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, leading_title, one_line
 from ingest.parse.pictures import write_descriptions
-from ingest.parse.raised import sign_raised_numbers
 from ingest.parse.sniff import Format
-from ingest.parse.struck import TAGS as STRUCK
-from ingest.parse.struck import mark_struck
 from ingest.parse.styles import Sheet, Style, Styles
 from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
@@ -153,7 +151,7 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
             continue
         if element.text and any(outer[-1]):
             element.text = omissions.hidden(element.text)
-        if style.is_struck or element.tag in STRUCK:
+        if style.is_struck or element.tag in STRUCK_TAGS:
             struck.add(element)
         if style.numbering:
             element.set("type", style.numbering)

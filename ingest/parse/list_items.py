@@ -1,25 +1,17 @@
 """Numbers of the items in HTML lists, written as the page shows them: `3.`, `c.` or `iii.` before the item."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from inscriptis.model.html_document_state import HtmlDocumentState
 from inscriptis.model.tag.list_tag import li_start_handler
 from lxml.etree import _Element
 
-from ingest.parse.numerals import letters, roman
+from ingest.parse.numerals import OF_HTML
 
 _LABEL = "label"
 _INTEGER = re.compile(r"[ \t\r\n\f]*([+-]?[0-9]{1,9})(?![0-9])")
 _BY_LETTER = {"a": "lower-alpha", "A": "upper-alpha", "i": "lower-roman", "I": "upper-roman", "1": "decimal"}
-_NUMERALS: Mapping[str, Callable[[int], str]] = {
-    "decimal": str,
-    "decimal-leading-zero": lambda number: f"{number:02}",
-    **dict.fromkeys(("lower-alpha", "lower-latin"), letters),
-    **dict.fromkeys(("upper-alpha", "upper-latin"), lambda number: letters(number).upper()),
-    "lower-roman": roman,
-    "upper-roman": lambda number: roman(number).upper(),
-}
 _BULLETS = ("disc", "circle", "square", "none")
 
 
@@ -33,7 +25,7 @@ def number_items(tree: _Element) -> None:
         if _integer(item, "value") is None:
             item.attrib.pop("value", None)  # the renderer would fail on one that is no number
     for list_ in tree.iter("ol", "ul"):
-        if list_.tag == "ol" or _type(list_) in _NUMERALS:
+        if list_.tag == "ol" or _type(list_) in OF_HTML:
             _number_items(list_)
 
 
@@ -54,7 +46,7 @@ def _number_items(list_: _Element) -> None:
         number = number if value is None else value
         type_ = _type(item) or _type(list_)
         if _LABEL not in item.attrib:
-            item.set(_LABEL, "*" if type_ in _BULLETS else f"{_NUMERALS.get(type_, str)(number)}.")
+            item.set(_LABEL, "*" if type_ in _BULLETS else f"{OF_HTML.get(type_, str)(number)}.")
         number += -1 if is_reversed else 1
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lxml.etree import QName, SubElement, _Element
 
-from ingest.parse.word_numerals import numeral
+from ingest.parse.numerals import OF_WORD
 from ingest.parse.word_styles import is_on
 
 _MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
@@ -84,7 +84,7 @@ class _List:
             if depth not in levels:
                 return ""
             kind = "decimal" if level.is_legal else levels[depth].kind
-            return numeral(self._numbers.get(depth, levels[depth].start), kind)
+            return OF_WORD.get(kind, str)(self._numbers.get(depth, levels[depth].start))
 
         words = " ".join(_PLACE.sub(number_of, level.text).split())
         return f"{words}{level.gap}" if words else ""

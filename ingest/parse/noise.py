@@ -18,11 +18,13 @@ def noise_in(text: str) -> str:
     visible = "".join(_sample(text).split())
     if len(visible) < _LEAST_CHARS:
         return ""
-    if len(_UNREADABLE.findall(visible)) > len(visible) * _MOST_UNREADABLE:
+    counts = Counter(visible)
+    if sum(n for c, n in counts.items() if _UNREADABLE.match(c)) > len(visible) * _MOST_UNREADABLE:
         return "most of its characters cannot be read: save it again with its fonts, or as UTF-8"
-    if sum(c.isalnum() or c > "\x7f" for c in visible) < len(visible) * _LEAST_ALPHANUMERIC:  # emoji are words, too
+    num_in_words = sum(n for c, n in counts.items() if c.isalnum() or c > "\x7f")  # emoji are words, too
+    if num_in_words < len(visible) * _LEAST_ALPHANUMERIC:
         return "it holds signs and almost no words"
-    if len(visible) >= _LEAST_ENCODED and visible.isascii() and _bits(visible) > _MOST_BITS:
+    if len(visible) >= _LEAST_ENCODED and visible.isascii() and _bits(counts) > _MOST_BITS:
         num_in_words = sum(map(len, _WORD.findall(visible)))
         if num_in_words < len(visible) * _LEAST_WORDS:
             return "it is encoded or encrypted: decode it and upload the result"
@@ -36,6 +38,7 @@ def _sample(text: str) -> str:
     return " ".join(text[start : start + _SLICE_CHARS] for start in starts)
 
 
-def _bits(text: str) -> float:
+def _bits(counts: Counter[str]) -> float:
     """The entropy of a character."""
-    return -sum(count / len(text) * log2(count / len(text)) for count in Counter(text).values())
+    total = counts.total()
+    return -sum(count / total * log2(count / total) for count in counts.values())

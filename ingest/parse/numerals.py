@@ -1,7 +1,28 @@
-"""Numbers as letters and Roman numerals."""
+"""Numbers of list items as letters, Roman numerals and other signs: those of Word (ECMA-376 part 1, 17.18.59) and of
+HTML."""
 
-from string import ascii_lowercase
+from collections.abc import Callable, Mapping
+from functools import partial
+from string import ascii_lowercase, ascii_uppercase
 
+_ALPHABETS = {
+    "lowerLetter": ascii_lowercase,
+    "upperLetter": ascii_uppercase,
+    "russianLower": "абвгдежзиклмнопрстуфхцчшщыэюя",
+    "russianUpper": "АБВГДЕЖЗИКЛМНОПРСТУФХЦЧШЩЫЭЮЯ",
+    "arabicAlpha": "أبتثجحخدذرزسشصضطظعغفقكلمنهوي",
+    "hebrew2": "אבגדהוזחטיכלמנסעפצקרשת",
+    "ganada": "가나다라마바사아자차카타파하",
+    "aiueoFullWidth": "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロワヲン",
+    "irohaFullWidth": "イロハニホヘトチリヌルヲワカヨタレソツネナラムウヰノオクヤマケフコエテアサキユメミシヱヒモセスン",
+    "ideographTraditional": "甲乙丙丁戊己庚辛壬癸",
+    "thaiLetters": "กขคงจฉชซฌญฎฏฐฑฒณดตถทธนบปผฝพฟภมยรลวศษสหฬอฮ",
+}
+_MAX_REPEATS = 10
+_HAN, _MAX_COUNTED = "〇一二三四五六七八九", 99
+_MAX_ENCLOSED = 20
+_ORDINALS = {1: "st", 2: "nd", 3: "rd"}
+_TEENS = (11, 12, 13)
 _ROMAN = (
     (1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"),
     (9, "ix"), (5, "v"), (4, "iv"), (1, "i"),
@@ -9,8 +30,7 @@ _ROMAN = (
 _LARGEST_ROMAN = 3_999
 
 
-def roman(number: int) -> str:
-    """The number in Roman numerals, in small letters, or in digits where they have none for it."""
+def _roman(number: int) -> str:
     if not 0 < number <= _LARGEST_ROMAN:
         return str(number)
     numeral = ""
@@ -20,8 +40,8 @@ def roman(number: int) -> str:
     return numeral
 
 
-def letters(number: int) -> str:
-    """The number as letters: a, b, ... z, aa, ab, ...; in digits where it is not above 0."""
+def _letters(number: int) -> str:
+    """The number as letters: a, b, ... z, aa, ab, ..."""
     if number <= 0:
         return str(number)
     word = ""
@@ -29,3 +49,48 @@ def letters(number: int) -> str:
         number, place = divmod(number - 1, len(ascii_lowercase))
         word = ascii_lowercase[place] + word
     return word
+
+
+def _repeated(alphabet: str, number: int) -> str:
+    """The letter; after the last one, each twice, then three times."""
+    repeats, place = divmod(number - 1, len(alphabet))
+    return alphabet[place] * (repeats + 1) if 0 <= repeats < _MAX_REPEATS else str(number)
+
+
+def _counted(number: int) -> str:
+    tens, ones = divmod(number, 10)
+    if not 0 < number <= _MAX_COUNTED:
+        return str(number)
+    return f"{_HAN[tens] if tens > 1 else ''}{'十' if tens else ''}{_HAN[ones] if ones else ''}"
+
+
+def _enclosed(first: str, number: int) -> str:
+    return chr(ord(first) + number - 1) if 0 < number <= _MAX_ENCLOSED else str(number)
+
+
+_Numerals = Mapping[str, Callable[[int], str]]
+"""Functions that write a number, by the names of kinds. Where a kind has no sign for a number, it is in digits."""
+
+OF_WORD: _Numerals = {
+    **{kind: partial(_repeated, alphabet) for kind, alphabet in _ALPHABETS.items()},
+    **dict.fromkeys(
+        ("chineseCounting", "chineseCountingThousand", "taiwaneseCountingThousand", "japaneseCounting"), _counted
+    ),
+    "lowerRoman": _roman,
+    "upperRoman": lambda number: _roman(number).upper(),
+    "decimalZero": lambda number: f"{number:02}",
+    "decimalEnclosedCircle": partial(_enclosed, "①"),
+    "decimalEnclosedParen": partial(_enclosed, "⑴"),
+    "decimalEnclosedFullstop": partial(_enclosed, "⒈"),
+    "ideographDigital": lambda number: "".join(_HAN[int(digit)] for digit in str(number)),
+    "ordinal": lambda number: f"{number}{'th' if number % 100 in _TEENS else _ORDINALS.get(number % 10, 'th')}",
+    "none": lambda number: "",
+}
+OF_HTML: _Numerals = {
+    "decimal": str,
+    "decimal-leading-zero": OF_WORD["decimalZero"],
+    **dict.fromkeys(("lower-alpha", "lower-latin"), _letters),
+    **dict.fromkeys(("upper-alpha", "upper-latin"), lambda number: _letters(number).upper()),
+    "lower-roman": OF_WORD["lowerRoman"],
+    "upper-roman": OF_WORD["upperRoman"],
+}

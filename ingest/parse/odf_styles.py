@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from lxml.etree import _Element
 
-from ingest.parse.raised import SIGNS
+from ingest.parse.marks import SIGNS
 
 _URN = "urn:oasis:names:tc:opendocument:xmlns"
 TABLE, TEXT, DRAW, STYLE, PRESENTATION = (
@@ -22,7 +22,7 @@ _READ = (*_LINES, _POSITION, *_HIDING)
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """sign: of raised or lowered text, one of `raised.SIGNS`."""
+    """sign: of raised or lowered text, one of `marks.SIGNS`."""
 
     is_hidden: bool = False
     is_struck: bool = False

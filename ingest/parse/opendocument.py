@@ -8,10 +8,11 @@ from ingest.parse.archive import CheckPages, opened
 from ingest.parse.composer import Composer
 from ingest.parse.grid import MAX_CELLS, Grid
 from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.marks import Run, text_of
 from ingest.parse.odf_styles import DRAW, PRESENTATION, STYLE, TABLE, TEXT, Look, Styles
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed, one_line
-from ingest.parse.runs import Run, text_of
+from ingest.parse.pictures import described
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, span_of
 from ragkv.errors import Rejected, TooLarge
@@ -39,9 +40,9 @@ class _CheckCells(CheckPages):
 
 
 def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """Headings, paragraphs, lists, notes and tables; slides and sheets are pages; words of page headers that stand
-    there alone come last. Pictures, comments, deleted text, tables of contents and all that is hidden are left out; a
-    hidden slide is an empty page."""
+    """Headings, paragraphs, lists, notes, tables and descriptions of pictures; slides and sheets are pages; words of
+    page headers that stand there alone come last. Comments, deleted text, tables of contents and all that is hidden are
+    left out; a hidden slide is an empty page."""
     composer = Composer()
     with opened(body, "OpenDocument file", _CheckCells()) as archive:
         if b"encryption-data" in archive.read("META-INF/manifest.xml"):
@@ -56,6 +57,9 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
             else None
         )
         styles = archive.xml("styles.xml") if "styles.xml" in archive.paths else None
+    for image in document.iter(f"{DRAW}image"):
+        frame = image.getparent()
+        image.text = described(frame.findtext("{*}desc") or frame.findtext("{*}title"))
     parts = [document] if styles is None else [styles, document]
     reader = _Reader(composer, Styles(parts), omissions)
     reader.add_all(content)
@@ -90,7 +94,7 @@ class _Reader:
                     self._composer.heading(
                         self._words(element), int(level) if level.isdecimal() and len(level) == 1 else 1
                     )
-                case "p":
+                case "p" | "image":
                     self._composer.block(self._words(element))
                 case "list":
                     self._composer.block("\n".join(self._items(element)))

@@ -45,7 +45,8 @@ def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -
     with PDFIUM, opened(body) as document:
         page_texts, pictures = _page_texts(document, omissions)
         if pictures and ocr.refusal and not any(page_texts):
-            raise Unsupported(f"it has no text layer: {ocr.refusal}")
+            layer = "its text layer is hidden" if omissions.left_out.hidden_words else "it has no text layer"
+            raise Unsupported(f"{layer}: {ocr.refusal}")
         scans = [] if ocr.refusal else _read_pictures(document, pictures, page_texts, ocr)
         title = _title(lambda: document.get_metadata_value("Title"))
         bookmarks = list(_bookmarks(document))

@@ -108,14 +108,11 @@ def _are_prose(columns: Sequence[Sequence[Sequence[Segment]]]) -> bool:
         height = median(box.height for box in boxes)
         if len(column) < _LEAST_ROWS or words < _LEAST_WORDS or median(map(_width, boxes)) < _PROSE * height:
             return False
-        going_on = sum(_goes_on(row[0].letters[0].character) for row in column)
+        starts = [row[0].letters[0].character for row in column]
+        going_on = sum(start.isalpha() and not start.isupper() for start in starts)
         if going_on < _LEAST_GOING_ON * (len(column) - 1):
             return False
     return True
-
-
-def _goes_on(character: str) -> bool:
-    return character.isalpha() and not character.isupper()
 
 
 def _width(box: Box) -> float:

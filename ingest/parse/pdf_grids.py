@@ -12,10 +12,11 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
 from ingest.parse.pdf_letters import Box, Point, Turn
+from ingest.parse.pdf_objects import MAX_OBJECTS, PATH, Drawn
 
 TOLERANCE = 3.0
 """Points between lines that are one, and between lines that meet."""
-_MAX_OBJECTS, _MAX_SEGMENTS, _MAX_PAIRS = 20_000, 6_000, 20_000
+_MAX_SEGMENTS, _MAX_PAIRS = 6_000, 20_000
 """Limits of one page: on one with more no table is looked for."""
 _SHORTEST = 6.0
 _LEAST_ROWS, _LEAST_COLUMNS = 3, 2
@@ -124,11 +125,11 @@ def _meet(line: Line, other: Line) -> bool:
     )
 
 
-def ruled(page: pdfium.PdfPage, turn: Turn) -> tuple[list[Line], list[Line]]:
+def ruled(objects: Sequence[Drawn], turn: Turn) -> tuple[list[Line], list[Line]]:
     """The lines across and down that the paths of the upright page draw, those in one line joined."""
     across: list[Line] = []
     down: list[Line] = []
-    for start, end in chain.from_iterable(map(_segments, _paths(page))):
+    for start, end in chain.from_iterable(map(_segments, _paths(objects))):
         (x1, y1), (x2, y2) = turn.point(*start), turn.point(*end)
         if abs(x1 - x2) >= _SHORTEST and abs(y1 - y2) < 1:
             across.append(Line(y1, min(x1, x2), max(x1, x2)))
@@ -162,13 +163,13 @@ def _at_one_place(lines: list[Line]) -> Iterator[list[Line]]:
         yield group
 
 
-def _paths(page: pdfium.PdfPage) -> list[pdfium.PdfObject]:
+def _paths(objects: Sequence[Drawn]) -> list[pdfium_raw.FPDF_PAGEOBJECT]:
     """Paths that the page draws by itself, not by forms within it; none if there are too many."""
-    if pdfium_raw.FPDFPage_CountObjects(page) > _MAX_OBJECTS:
+    if len(objects) >= MAX_OBJECTS:
         return []
     paths, left = [], _MAX_SEGMENTS
     fill, stroke = c_int(), c_int()
-    for path in page.get_objects(filter=[pdfium_raw.FPDF_PAGEOBJ_PATH], max_depth=1):
+    for path in (drawn.item for drawn in objects if drawn.kind == PATH and not drawn.depth):
         left -= pdfium_raw.FPDFPath_CountSegments(path)
         if left < 0:
             return []
@@ -178,17 +179,19 @@ def _paths(page: pdfium.PdfPage) -> list[pdfium.PdfObject]:
     return paths
 
 
-def _segments(drawn: pdfium.PdfObject) -> Iterator[tuple[Point, Point]]:
+def _segments(path: pdfium_raw.FPDF_PAGEOBJECT) -> Iterator[tuple[Point, Point]]:
     """The straight parts of a path."""
-    matrix = drawn.get_matrix()
+    matrix = pdfium_raw.FS_MATRIX()
+    pdfium_raw.FPDFPageObj_GetMatrix(path, byref(matrix))
+    to_page = pdfium.PdfMatrix.from_raw(matrix)
     begun = None
     points: list[Point] = []
     x, y = c_float(), c_float()
-    for number in range(pdfium_raw.FPDFPath_CountSegments(drawn)):
-        segment = pdfium_raw.FPDFPath_GetPathSegment(drawn, number)
+    for number in range(pdfium_raw.FPDFPath_CountSegments(path)):
+        segment = pdfium_raw.FPDFPath_GetPathSegment(path, number)
         kind = pdfium_raw.FPDFPathSegment_GetType(segment)
         pdfium_raw.FPDFPathSegment_GetPoint(segment, byref(x), byref(y))
-        point = matrix.on_point(x.value, y.value)
+        point = to_page.on_point(x.value, y.value)
         if kind == pdfium_raw.FPDF_SEGMENT_LINETO:
             points.append(point)
         else:  # a curve ends the line, too

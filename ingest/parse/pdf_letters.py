@@ -5,11 +5,12 @@ of a row, is letters without a place; what is moved or left out moves or loses l
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from ctypes import byref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from ctypes import c_float
 from dataclasses import dataclass, replace
+from functools import partial
 from math import pi
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
@@ -53,6 +54,15 @@ class Box(NamedTuple):
         """Whether the middle of the other lies inside."""
         return self.left <= (other.left + other.right) / 2 <= self.right and self.bottom <= other.middle <= self.top
 
+    def encloses(self, other: "Box") -> bool:
+        """Whether no part of the other lies outside."""
+        return (
+            self.left <= other.left
+            and self.bottom <= other.bottom
+            and other.right <= self.right
+            and other.top <= self.top
+        )
+
     def is_beside(self, other: "Box") -> bool:
         """Whether both stand on one line."""
         shared = min(self.top, other.top) - max(self.bottom, other.bottom)
@@ -60,8 +70,11 @@ class Box(NamedTuple):
 
     def goes_on_with(self, other: "Box") -> bool:
         """Whether the other is the next one on its line, without a wide gap."""
+        left, bottom, _, top = other
         wide = _WIDE * (self.top - self.bottom)
-        return -wide <= other.left - self.right < wide and (self.is_level(other) or self.is_beside(other))
+        if not -wide <= left - self.right < wide:
+            return False
+        return (bottom == self.bottom and top == self.top) or self.is_level(other) or self.is_beside(other)
 
 
 class Letter(NamedTuple):
@@ -130,29 +143,46 @@ def around(boxes: Iterable[Box]) -> Box:
     return Box(min(lefts), min(bottoms), max(rights), max(tops))
 
 
+_box = cast("Callable[[tuple[float, ...]], Box]", partial(tuple.__new__, Box))
+_letter = cast("Callable[[tuple[str, int, Box, str]], Letter]", partial(tuple.__new__, Letter))
+"""The constructors without a Python call for each of the thousands of letters of a page."""
+
+
 def letters_of(text_page: pdfium.PdfTextPage) -> tuple[list[Letter], Turn]:
     """The letters of a page, and how they were turned. Half a surrogate pair is kept: PDFium counts it, too."""
     text = text_page.get_text_range(errors="surrogatepass")
-    places: list[tuple[str, int, str]] = []
+    characters: list[str] = []
+    places: list[int] = []
+    gaps: list[str] = []
     index, gap = 0, ""
     for character in text:
         if character.isspace():
             gap += character
         else:
-            places.append((character, index, gap))
+            characters.append(character)
+            places.append(index)
+            gaps.append(gap)
             gap = ""
         index += 2 if character > "\uffff" else 1
-    chars = [index for _, index, _ in places]
+    chars = places
     if index != len(text) or index != text_page.count_chars():
-        chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index) for index in chars]
+        chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, place) for place in places]
     turn = _turn(text_page, chars)
-    rect, letters = pdfium_raw.FS_RECTF(), []
-    reference = byref(rect)
-    for (character, index, gap), char in zip(places, chars, strict=True):
-        pdfium_raw.FPDFText_GetLooseCharBox(text_page, char, reference)
-        box = Box(rect.left, rect.bottom, rect.right, rect.top)
-        letters.append(Letter(character, index, turn.box(*box) if turn.quarters else box, gap))
-    return letters, turn
+    boxes = _boxes(text_page, chars)
+    if turn.quarters:
+        boxes = (turn.box(*box) for box in boxes)
+    return list(map(_letter, zip(characters, places, boxes, gaps, strict=True))), turn
+
+
+def _boxes(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> Iterator[Box]:
+    """The boxes of characters: written into one array, as there are thousands on a page."""
+    rects = (pdfium_raw.FS_RECTF * len(chars))()
+    raw_page = text_page.raw
+    for char, rect in zip(chars, rects, strict=True):
+        pdfium_raw.FPDFText_GetLooseCharBox(raw_page, char, rect)
+    sides = (c_float * (4 * len(chars))).from_buffer(rects)[:]
+    lefts, tops, rights, bottoms = (sides[side::4] for side in range(4))
+    return map(_box, zip(lefts, bottoms, rights, tops, strict=True))
 
 
 def _turn(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> Turn:
@@ -163,7 +193,7 @@ def _turn(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> Turn:
 
 
 def with_raised(letters: Iterable[Letter]) -> Iterator[Letter]:
-    """The letters with a sign before each raised or lowered number that follows a digit (`ingest.parse.raised`). A
+    """The letters with a sign before each raised or lowered number that follows a digit (`ingest.parse.marks`). A
     line does not end beside one."""
     preceding: Letter | None = None
     for letter in letters:

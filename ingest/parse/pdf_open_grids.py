@@ -8,8 +8,9 @@ lines has three columns, one of them of numbers: other words side by side are mo
 
 from bisect import bisect
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
+from operator import itemgetter
 from statistics import median
 
 from ingest.parse.pdf_grids import TOLERANCE, Grid, Line
@@ -46,12 +47,11 @@ def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[B
 def unruled_grids(letters: Sequence[Letter]) -> Iterator[Grid]:
     """The grids of tables without lines."""
     rows = _rows([letter.box for letter in letters]) if len(letters) <= _MAX_LETTERS else []
-    digits = {letter.box for letter in letters if letter.character.isdigit()}
     begin = 0
     while begin < len(rows):
         last = _end_of_table(rows, begin)
         table = rows[begin:last]
-        if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, digits):
+        if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, letters):
             boxes = [box for row in table for box in row]
             xs = [min(box.left for box in boxes) - 1, *_white(boxes), max(box.right for box in boxes) + 1]
             top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
@@ -89,8 +89,9 @@ def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
     return most
 
 
-def _has_numbers(table: Sequence[Sequence[Box]], digits: Container[Box]) -> bool:
+def _has_numbers(table: Sequence[Sequence[Box]], page: Sequence[Letter]) -> bool:
     """Whether below a label without a digit each row has a number: at least half of its letters are digits."""
+    digits = {letter.box for letter in page if letter.character.isdigit()}
     xs = _white([box for row in table for box in row])
     letters = [Counter(bisect(xs, box.left) for box in row) for row in table]
     header, *body = (Counter(bisect(xs, box.left) for box in row if box in digits) for row in table)
@@ -158,11 +159,12 @@ def _parting(above: Sequence[Box], row: Sequence[Box]) -> float:
 def _rows(letters: Sequence[Box]) -> list[list[Box]]:
     """Lines of text, from the top down."""
     rows: list[list[Box]] = []
-    for box in sorted(letters, key=lambda box: -box.middle):
-        if rows and box.top > rows[-1][0].middle:
-            rows[-1].append(box)
+    level = (list(boxes) for _, boxes in groupby(letters, key=itemgetter(1, 3)))  # most of a line is
+    for boxes in sorted(level, key=lambda boxes: -boxes[0].middle):
+        if rows and boxes[0].top > rows[-1][0].middle:
+            rows[-1] += boxes
         else:
-            rows.append([box])
+            rows.append(boxes)
     return rows
 
 

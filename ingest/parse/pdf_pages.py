@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 
 import pypdfium2 as pdfium
-import pypdfium2.raw as pdfium_raw
 
 from ingest.parse.omissions import Omissions
 from ingest.parse.pdf_columns import in_reading_order
@@ -16,6 +15,7 @@ from ingest.parse.pdf_forms import Field, with_fields
 from ingest.parse.pdf_grids import Grid, ruled
 from ingest.parse.pdf_hidden import shown
 from ingest.parse.pdf_letters import Box, Letter, letters_of, segments_of, with_raised
+from ingest.parse.pdf_objects import objects_of
 from ingest.parse.pdf_running import REACH, Edges, edges_of, without_running
 from ingest.parse.pdf_tables import Labels, ruled_grids, with_tables
 
@@ -46,12 +46,13 @@ def drawn_page(page: pdfium.PdfPage, number: int, fields: Sequence[Field], omiss
     """A page as it is drawn, with the fields that were drawn onto it."""
     with closing(page.get_textpage()) as text_page:
         read, turn = letters_of(text_page)
-        letters = with_fields(list(with_raised(shown(page, text_page, read, turn, omissions))), fields, turn)
+        objects = objects_of(page)
+        letters = with_fields(list(with_raised(shown(text_page, read, objects, turn, omissions))), fields, turn)
     box = turn.box(*page.get_bbox())
-    grids = ruled_grids(*ruled(page, turn), letters) if letters else []
+    grids = ruled_grids(*ruled(objects, turn), letters) if letters else []
     edges = edges_of(letters, box, [grid.box for grid in grids])
     has_words = any(letter.character.isalnum() for letter in letters)
-    is_picture = not has_words and pdfium_raw.FPDFPage_CountObjects(page) > 0
+    is_picture = bool(objects) and not has_words
     return DrawnPage(number, letters, box, grids, edges, is_picture)
 
 

@@ -39,8 +39,9 @@ class Edge(NamedTuple):
 def edges_of(letters: Sequence[Letter], page: Box, tables: Sequence[Box]) -> list[list[list[Edge]]]:
     """The lines at the top of a page and at its bottom but for those of tables, each from the outermost on."""
     depth = _MARGIN * (page.top - page.bottom)
-    top = [letter for letter in letters if letter.box.middle > page.top - depth]
-    bottom = [letter for letter in letters if letter.box.middle < page.bottom + depth]
+    high, low = page.top - depth, page.bottom + depth
+    top = [letter for letter in letters if letter.box.bottom + letter.box.top > 2 * high]
+    bottom = [letter for letter in letters if letter.box.bottom + letter.box.top < 2 * low]
     margins = []
     for inside, step in ((top, 1), (bottom, -1)):
         segments = [s for s in segments_of(inside) if not any(table.holds(s.box) for table in tables)]

@@ -196,6 +196,9 @@ def _joined(cells: Iterable[list[Letter]], gap: str) -> Iterator[Letter]:
 
 
 def _segments(letters: Sequence[Letter], tables: Sequence[Segment], inside: dict[int, int]) -> Iterator[Segment]:
+    if not tables:
+        yield from segments_of(letters)
+        return
     words: list[Letter] = []
     written: set[int] = set()
     follows = False

@@ -10,13 +10,13 @@ from operator import itemgetter
 from ingest.parse.composer import Composer
 from ingest.parse.encoding import code_page
 from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
+from ingest.parse.marks import SIGNS, Run, text_of
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
-from ingest.parse.raised import SIGNS
 from ingest.parse.rows import shortened
-from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
+from ingest.parse.spans import Below, Beside
 from ragkv.errors import Rejected
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{3,5}) ?")
@@ -52,7 +52,7 @@ _STARRED = ("shpinst", "picprop", "do", "shppict", "formfield", "ffl", "nesttabl
 """Groups that old readers skip, and that hold text or what is said of it."""
 _SYMBOL = re.compile("[\x20-\xff\uf020-\uf0ff]")
 _MARGINS = re.compile(r"(?:header|footer)[lrf]?")
-_RAISED = {"super": SIGNS["sup"], "sub": SIGNS["sub"]}
+_RAISED = {"super": SIGNS["sup"], "up": SIGNS["sup"], "sub": SIGNS["sub"], "dn": SIGNS["sub"]}
 _UNDEFINED = 25
 _SAME_EDGE, _MAX_COLUMNS = 60, 200  # twips; columns
 
@@ -296,7 +296,7 @@ class _Reader:
     def _format(self, word: str, *, is_on: bool) -> None:
         group = self._group
         match word:
-            case "super" | "sub":
+            case "super" | "sub" | "up" | "dn":
                 group.look = replace(group.look, sign=_RAISED[word] if is_on else "")
             case "nosupersub":
                 group.look = replace(group.look, sign="")
@@ -387,7 +387,7 @@ class _Reader:
 
 
 def _rows(table: list[list[_Cell]]) -> Iterator[list[str]]:
-    """Rows by column: a cell that spans columns stands in the first of them, one that spans rows in each."""
+    """Rows by column, with cells that span columns or rows as `spans.Columns` gives them."""
     grid: list[int] = []
     for right in sorted({cell.right for row in table for cell in row if cell.right is not None}):
         if not grid or right - grid[-1] > _SAME_EDGE:
@@ -397,8 +397,8 @@ def _rows(table: list[list[_Cell]]) -> Iterator[list[str]]:
         line: list[str] = []
         for cell in row:
             is_repeated = cell.is_merged and not cell.words and len(line) < len(above)
-            line.append(shortened(above[len(line)]) if is_repeated else cell.words)
+            line.append(Below(shortened(above[len(line)])) if is_repeated else cell.words)
             if cell.right is not None and len(grid) <= _MAX_COLUMNS:
-                line += [""] * (bisect_right(grid, cell.right) - len(line))
+                line += [Beside(line[-1])] * (bisect_right(grid, cell.right) - len(line))
         yield line
         above = line

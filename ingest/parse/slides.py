@@ -9,11 +9,11 @@ from ingest.parse.archive import Archive, opened
 from ingest.parse.charts import read_chart
 from ingest.parse.composer import Composer
 from ingest.parse.equations import emptied_equations
+from ingest.parse.marks import SIGNS, Run, text_of
+from ingest.parse.numerals import OF_HTML
 from ingest.parse.omissions import Omissions
 from ingest.parse.parsed import Parsed
 from ingest.parse.pictures import described
-from ingest.parse.raised import SIGNS
-from ingest.parse.runs import Run, text_of
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, span_of
 from ragkv.errors import Rejected
@@ -23,6 +23,13 @@ _TITLES = ("title", "ctrTitle")
 _MARGINS = ("ftr", "hdr")
 _FURNITURE = (*_MARGINS, "dt", "sldNum", "sldImg")
 _TRUE, _FALSE, _STRUCK = ("1", "true"), ("0", "false"), ("sngStrike", "dblStrike")
+_NUMBERED = re.compile("(arabic|alphaLc|alphaUc|romanLc|romanUc)(Plain|Period|ParenR|ParenBoth)")
+_NUMERALS = {
+    "arabic": "decimal", "alphaLc": "lower-alpha", "alphaUc": "upper-alpha", "romanLc": "lower-roman",
+    "romanUc": "upper-roman",
+}  # fmt: skip
+_MAX_LEVEL = 8
+_AROUND = {"Plain": "{} ", "Period": "{}. ", "ParenR": "{}) ", "ParenBoth": "({}) "}
 _TOOL_TITLE = re.compile(r"((microsoft )?powerpoint\b.*|slide \d+|presentation\d*|title)?", re.IGNORECASE)
 
 
@@ -157,8 +164,26 @@ def _rows(table: _Element) -> Iterator[list[str]]:
 
 
 def _words(element: _Element) -> str:
-    """Paragraphs, one a line."""
-    return "\n".join(filter(None, (text_of(_runs(paragraph)) for paragraph in element.iter("{*}p"))))
+    """Paragraphs, one a line, those of numbered lists with their numbers."""
+    counts: dict[tuple[_Element, int], tuple[str, int]] = {}
+    lines = ((paragraph, text_of(_runs(paragraph))) for paragraph in element.iter("{*}p"))
+    return "\n".join(f"{_number(paragraph, counts)}{words}" for paragraph, words in lines if words)
+
+
+def _number(paragraph: _Element, counts: dict[tuple[_Element, int], tuple[str, int]]) -> str:
+    """The number of an item that is numbered automatically. `counts`: of the levels so far, how they are numbered, and
+    the last number."""
+    body, numbering = paragraph.getparent(), paragraph.find("{*}pPr/{*}buAutoNum")
+    level = 0 if (properties := paragraph.find("{*}pPr")) is None else min(span_of(properties, "lvl", 0), _MAX_LEVEL)
+    for key in [key for key in counts if key[0] is not body or key[1] > level]:
+        del counts[key]
+    match = None if numbering is None else _NUMBERED.fullmatch(numbering.get("type", ""))
+    kind, number = counts.pop((body, level), ("", 0))
+    if match is None:
+        return ""
+    number = number + 1 if kind == match[0] else span_of(numbering, "startAt")
+    counts[body, level] = match[0], number
+    return _AROUND[match[2]].format(OF_HTML[_NUMERALS[match[1]]](number))
 
 
 def _runs(paragraph: _Element) -> Iterator[Run]:

@@ -121,7 +121,8 @@ def _with_fields(paragraph: _Element) -> str:
     """The words of a paragraph, with a sign for each page number."""
     pieces: list[str] = []
     instruction, is_result = "", False
-    numbers = {text for node in paragraph.iter("{*}smartTag") if _shows_page(node) for text in node.iter("{*}t")}
+    fields = (node for node in paragraph.iter("{*}smartTag") if PAGE_NUMBER.search(value_of(node, "instr")))
+    numbers = {text for node in fields for text in node.iter("{*}t")}
     for node in paragraph.iter("{*}t", "{*}tab", "{*}instrText", "{*}fldChar"):
         match QName(node).localname:
             case "t":
@@ -134,10 +135,6 @@ def _with_fields(paragraph: _Element) -> str:
                 is_result = value_of(node, "fldCharType") == "separate" and bool(PAGE_NUMBER.search(instruction))
                 instruction = "" if value_of(node, "fldCharType") == "begin" else instruction
     return "".join(pieces)
-
-
-def _shows_page(field: _Element) -> bool:
-    return bool(PAGE_NUMBER.search(value_of(field, "instr")))
 
 
 def _choose_alternatives(root: _Element) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from lxml.etree import QName, _Element
 
 _MAX_LINKS = 10  # from a style to those that it is based on
-_OFF = ("0", "false", "off")
+_OFF, _DEFAULT = ("0", "false", "off"), ("1", "true", "on")
 
 
 class Switches:
@@ -18,8 +18,8 @@ class Switches:
         self._names = names
         self._on: dict[str, frozenset[str]] = {}
         """By style, the properties that it switches on."""
-        default = next((key for key, style in self._styles.items() if _is_default(style)), None)
-        self._default = default or ""
+        paragraphs = ((key, style) for key, style in self._styles.items() if value_of(style, "type") == "paragraph")
+        self._default = next((key for key, style in paragraphs if value_of(style, "default") in _DEFAULT), "")
 
     def of(self, run: _Element) -> frozenset[str]:
         """The names of the properties that are on."""
@@ -65,7 +65,3 @@ def is_on(element: _Element | None) -> bool | None:
 def value_of(element: _Element, name: str = "val") -> str:
     """An attribute in the namespace of its element."""
     return str(element.get(f"{{{QName(element).namespace}}}{name}", ""))
-
-
-def _is_default(style: _Element) -> bool:
-    return value_of(style, "type") == "paragraph" and value_of(style, "default") in ("1", "true", "on")

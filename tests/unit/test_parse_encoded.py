@@ -11,6 +11,7 @@ import pytest
 
 from ingest.parse import parse
 from tests.support.growth import QUADRATIC, growth, read_or_refuse
+from tests.support.made_files import docx, odf, paragraph, pdf, pptx, shape, sheet_rows, xlsx
 
 PICTURE = Random(5).randbytes(6_000)
 LINE = b64encode(PICTURE).decode()
@@ -54,6 +55,26 @@ def test_encoded_files_are_left_out_and_counted(subtests: pytest.Subtests):
             parsed = parse(name, body)
             assert parsed.text == text
             assert parsed.left_out.encoded_chars > 300
+
+
+def test_in_every_format_they_are_left_out_and_headings_and_pages_keep_their_places(subtests: pytest.Subtests):
+    files = {
+        "a.docx": docx(paragraph(f"Gate {LINE}") + paragraph("Weir", "H1") + paragraph("It holds.")),
+        "a.odt": odf("text", f"<text:p>Gate {LINE}</text:p><text:h>Weir</text:h><text:p>It holds.</text:p>"),
+        "a.html": f"<p>Gate {LINE}</p><h1>Weir</h1><p>It holds.</p>".encode(),
+        "a.rtf": rf"{{\rtf1 Gate {LINE}\par Weir\par It holds.}}".encode(),
+        "a.pptx": pptx([shape("Gate", "title") + shape(f"The {LINE}"), shape("Weir", "title") + shape("It holds.")]),
+        "a.xlsx": xlsx({"Gate": sheet_rows([["a", LINE]]), "Weir": sheet_rows([["It holds."]])}),
+        "a.pdf": pdf([["Gate"], [LINE], ["Weir", "It holds."]], bookmarks=[("Weir", 2)]),
+    }
+    for name, body in files.items():
+        with subtests.test(name):
+            parsed = parse(name, body)
+            assert parsed.left_out.encoded_chars == len(LINE)
+            assert parsed.text.startswith("Gate")
+            assert parsed.text.split()[-3:] == ["Weir", "It", "holds."]
+            assert [parsed.text[part.start : part.body].strip() for part in parsed.sections[-1:]] in ([], ["Weir"])
+            assert all(parsed.text[page.start : page.end].strip().startswith("Weir") for page in parsed.pages[-1:])
 
 
 def test_words_hashes_and_keys_stay(subtests: pytest.Subtests):

@@ -168,6 +168,20 @@ def test_raised_and_struck_words_of_slides_are_marked(source: str, line: str):
     assert parse("a.pptx", pptx([body])).text == f"Slide 1\n\n{line}"
 
 
+def test_items_of_slides_have_the_numbers_that_are_shown():
+    def item(words: str, kind: str, more: str = "", level: int = 0) -> str:
+        numbering = f'<a:buAutoNum type="{kind}" {more}/>' if kind else ""
+        return runs(words).replace("<a:p>", f'<a:p><a:pPr lvl="{level}">{numbering}</a:pPr>')
+
+    items = (
+        item("one", "arabicPeriod") + item("inner", "alphaLcParenR", level=1) + item("more", "alphaLcParenR", level=1)
+        + item("two", "arabicPeriod") + item("inner", "alphaLcParenR", level=1) + item("apart", "")
+        + item("four", "romanUcParenBoth", 'startAt="4"') + item("five", "romanUcParenBoth", 'startAt="4"')
+    )  # fmt: skip
+    lines = "1. one\na) inner\nb) more\n2. two\na) inner\napart\n(IV) four\n(V) five"
+    assert parse("a.pptx", pptx([shape("x").replace(runs("x"), items)])).text == f"Slide 1\n\n{lines}"
+
+
 def named(part: str, properties: str) -> str:
     """A shape, picture or group with what it says of itself."""
     start, end = part.split(">", 1)
@@ -393,6 +407,7 @@ def test_rtf_of_other_code_pages_is_read(number: int, encoding: str, words: str)
     ("source", "text"),
     [
         (rb"1.5 x 10{\super 6}, 45\super 1\nosupersub  million, 1010{\sub 2}", "1.5 x 10^6, 45^1 million, 1010_2"),
+        (rb"It is 320\up6 1\up0 , and 1010{\dn4 2}", "It is 320^1, and 1010_2"),
         (rb"10{\rtlch\fs20\super\insrsid12 1}{\super\insrsid7 2} 10{\super -3}", "10^12 10^-3"),
         (rb"10{\super\u8722?3}, 7\super0 8{\super\plain 9}", "10^−3, 789"),
         (rb"m\fs24{\super 2} 1{\super st} 8\par {\super 7} 8\tab\super 7", "m2 1st 8\n7 8\t7"),

@@ -158,3 +158,13 @@ def test_a_document_type_without_declarations_is_read_past():
 def test_styles_that_inherit_from_each_other_end():
     styles = text_style("A", "", parent="B") + text_style("B", "", parent="A")
     assert file("text", '<text:p><text:span text:style-name="A">words</text:span></text:p>', styles).text == "words"
+
+
+def test_the_description_of_a_picture_is_read_in_its_place_and_that_of_a_drawing_is_not():
+    def frame(inside: str, described: str) -> str:
+        return f'<draw:frame>{inside}<svg:desc xmlns:svg="svg">{described}</svg:desc></draw:frame>'
+
+    shown = f"<text:p>See {frame('<draw:image/>', 'A weir in May')} and{frame('<draw:object/>', 'a chart')}.</text:p>"
+    assert file("text", shown).text == "See [Picture: A weir in May] and."
+    slide = f"<draw:page>{frame('<draw:image> </draw:image>', 'A weir in May')}</draw:page>"
+    assert file("presentation", slide).text == "Slide\n\n[Picture: A weir in May]"

@@ -2,9 +2,12 @@
 
 import re
 
+import pytest
+
 from ingest.parse import Parsed, parse
 from ingest.parse.page_view import locate
 from ingest.parse.quotes import Locating, Quote
+from ragkv.errors import Rejected, Unsupported
 from tests.support.drawn_pdf import Field, by_row, drawn_pdf, text_at
 
 LEFT_COLUMN = [
@@ -244,6 +247,12 @@ class TestHiddenText:
                 kept = parse("a.pdf", body, keeps_hidden=True)
                 assert kept.text != parsed.text
                 assert_located(kept, body)
+
+    def test_a_file_whose_only_words_are_hidden_is_refused_as_such(self):
+        with pytest.raises(Unsupported, match="its text layer is hidden"):
+            parse("a.pdf", drawn_pdf(self.HIDDEN[1]))
+        with pytest.raises(Rejected, match="it contains no text but hidden words"):
+            parse("a.html", b"<p hidden>secret words</p>")
 
     def test_a_line_that_runs_over_the_edge_is_read_whole(self):
         assert read(drawn_pdf(text_at(500, 600, "Words that are cut at the edge"))) == "Words that are cut at the edge"

@@ -111,6 +111,18 @@ def test_merged_cells_keep_the_columns_of_a_table():
     )
 
 
+def test_labels_above_each_other_are_joined():
+    table = (
+        row((b"Region", 1000, b""), (b"2025", 3000, b""), (b"2026", 5000, b""))
+        + row(
+            (b"", 1000, rb"\clvmrg"), *((word, 2000 + 1000 * n, b"") for n, word in enumerate([b"Plan", b"Sales"] * 2))
+        )
+        + row((b"North", 1000, b""), *((b"%d" % n, 1000 + 1000 * n, b"") for n in range(1, 5)))
+    )
+    labelled = "Region: North | 2025 Plan: 1 | 2025 Sales: 2 | 2026 Plan: 3 | 2026 Sales: 4"
+    assert labelled in text_of(table)
+
+
 def test_data_of_pictures_is_skipped():
     assert text_of(rb"a{\pict\wmetafile8\bin5 {}}\1} b\bin-3 c{\*\unknown secret} d") == "a bc d"
 

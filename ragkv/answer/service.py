@@ -255,14 +255,14 @@ class Answerer:
             (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
         with retrieval(question, *limits) as span:
-            found = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
-            span.set_attribute("ragkv.passages", len(found))
-        if not found:
-            raise NothingFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
-        passages = [passage for passage in found if passage.relevance >= question.relevance_threshold]
+            passages = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
+            span.set_attribute("ragkv.passages", len(passages))
         if not passages:
+            raise NothingFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)
+        relevant = [passage for passage in passages if passage.relevance >= question.relevance_threshold]
+        if not relevant:
             raise NothingFound(NOTHING_RELEVANT)
-        return passages
+        return relevant
 
     async def _vectors(self, question: Question, text: str, keys: KeyMaker) -> torch.Tensor | None:
         if question.mode == "full" or not POLICIES[self._recomputing.policy(question)].needs_question_vectors:

@@ -14,7 +14,7 @@ VERBS = frozenset({
     "Ask", "Attach", "Cancel", "Check", "Create", "Delete", "Detach", "Download", "Evaluate", "Evict", "Get", "List", "Pin", "Rebuild",
     "Rate", "Replace", "Retry", "Revoke", "Search", "Stop", "Stream", "Sync", "Update", "Upload", "Verify",
 })  # fmt: skip
-MORE_VERBS = VERBS | {"Answer", "Queue", "Rename"}
+MORE_VERBS = VERBS | {"Answer", "Embed", "Queue", "Rename"}
 LONGEST_SUMMARY = 60
 NO_OPENING = re.compile(r"(?i)(what|who|whose|which|where|how|nobody|somebody)\b")
 NO_PHRASE = re.compile(

@@ -279,7 +279,7 @@ def test_an_announcement_that_is_replaced_while_it_is_read_is_found(prefilling):
 
     def replace_often():
         announcement = prefilling.announce([batch("a")])
-        while not done.wait(0.005):
+        while not done.wait(0.02):
             before, announcement = announcement, prefilling.announce([batch("a")])
             before.withdraw()
         announcement.withdraw()

@@ -39,12 +39,12 @@ class Reporter:
         self._written = 0.0
 
     def stage(self, name: str) -> StageReport:
-        """Reports of one stage. Its first is always written."""
+        """Reports of one stage. Its first and its last are always written."""
         self._written = 0.0
 
         def report(done: int, total: int) -> None:
             self._watcher(name, done, total)
-            if time.monotonic() - self._written >= WRITE_EVERY_S:
+            if done == total or time.monotonic() - self._written >= WRITE_EVERY_S:
                 self._lease.report(name, done, total)
                 self._written = time.monotonic()
 

@@ -39,6 +39,7 @@ def openai_bodies(ids: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
             {"json": response | more} for more in ({}, {"tools": [tool]}, {"model": ids["model"], "stream": True})
         ],
         "GET /v1/files": [{}, {"params": {"after": file}}],
+        "POST /v1/embeddings": [{"json": {"model": "all-MiniLM-L6-v2", "input": QUESTION}}],
         "POST /v1/files": [{"files": {"file": ("a.md", b"mine alone")}, "data": {"purpose": "assistants"}}],
         "GET /v1/vector_stores": [{}, {"params": {"after": store}}, {"params": {"before": store}}],
         "POST /v1/vector_stores": [{"json": {}}, {"json": {"file_ids": [file]}}],

@@ -142,9 +142,7 @@ class Heading:
 
 
 def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCompletion:
-    citations = citations_of(answer, sources)
-    annotations = [annotation_of(citation, heading.public_url) for citation in citations]
-    message = AnswerMessage(content=answer.text, annotations=annotations, citations=citations)
+    message = _message_of(heading, answer, sources)
     return ChatCompletion(
         id=heading.id,
         created=heading.created,
@@ -153,6 +151,12 @@ def completion_of(heading: Heading, answer: Answer, sources: Sources) -> ChatCom
         usage=CompletionUsage.of(answer.usage),
         ragkv=facts_of(answer, heading.collection_id),
     )
+
+
+def _message_of(heading: Heading, answer: Answer, sources: Sources) -> AnswerMessage:
+    citations = citations_of(answer, sources)
+    annotations = [annotation_of(citation, heading.public_url) for citation in citations]
+    return AnswerMessage(content=answer.text, annotations=annotations, citations=citations)
 
 
 def annotation_of(citation: FileCitation, public_url: str) -> URLAnnotation:
@@ -187,7 +191,7 @@ class ChunkEncoder:
         yield _event(self._chunk(ChunkDelta(content=text)))
 
     def finish(self, answer: Answer, sources: Sources) -> Messages:
-        message = completion_of(self._heading, answer, sources).choices[0].message
+        message = _message_of(self._heading, answer, sources)
         delta = ChunkDelta(annotations=message.annotations, citations=message.citations)
         last = self._chunk(delta, finish_reason_of(answer))
         yield _event(msgspec.structs.replace(last, ragkv=facts_of(answer, self._heading.collection_id)))

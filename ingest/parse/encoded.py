@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import merge
 from itertools import accumulate, chain
@@ -40,7 +40,10 @@ def read_source(body: bytes, omissions: Omissions) -> str:
 def without_encoded(text: str, omissions: Omissions) -> str:
     """The text without `data:` addresses and runs of base64, on one line or broken into many; both are counted. Words,
     hashes and keys of a few hundred characters stay."""
-    places = list(_places(text))
+    return _without(text, list(_places(text)), omissions)
+
+
+def _without(text: str, places: Sequence[tuple[int, int]], omissions: Omissions) -> str:
     omissions.encoded(sum(end - start for start, end in places))
     edges = [0, *chain.from_iterable(places), len(text)]
     return "".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)) if places else text
@@ -61,7 +64,7 @@ def leave_out_encoded(parsed: Parsed, omissions: Omissions) -> Parsed:
 
     return replace(
         parsed,
-        text=without_encoded(parsed.text, omissions),
+        text=_without(parsed.text, places, omissions),
         pages=tuple(replace(page, start=moved(page.start), end=moved(page.end)) for page in parsed.pages),
         sections=tuple(replace(part, start=moved(part.start), body=moved(part.body)) for part in parsed.sections),
     )

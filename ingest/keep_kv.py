@@ -3,7 +3,6 @@
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 
 from ingest.parts import IngestParts
@@ -14,7 +13,7 @@ from ragkv.files_io import check_room
 from ragkv.kv.format import share_of
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import KVRule
-from ragkv.prefill.precompute import Batch, Hooks, KVEntry, Precomputed, precompute
+from ragkv.prefill.precompute import Batch, Hooks, KVEntry, precompute
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
@@ -59,8 +58,8 @@ def _keep_kv_by(
         ingest.kept()
         turn.stored_kv()
         tokens = _tokens(entries) + len(entries) * len(keys.prefix_ids)
-        if is_computed and ingest.batch_size.adapt(tokens, seconds, most):
-            raise _OtherBatches
+        if is_computed:
+            ingest.batch_size.adapt(tokens, seconds, most)
 
     def has_room(tokens: int) -> bool:
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
@@ -80,19 +79,12 @@ def _keep_kv_by(
     def elsewhere(kv_keys: Sequence[str]) -> Mapping[str, int]:
         return {} if parts.kv_remote is None else sizes_of_remote(parts.database, kv_keys)
 
-    hooks = Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere)
-
-    def computed() -> Precomputed:
-        while True:
-            with suppress(_OtherBatches):
-                size = ingest.batch_size.tokens(most)
-                return precompute(
-                    chunks, keys, lambda: ingest.prefiller, parts.kv_store, size, hooks, ingest.compressor
-                )
-
     try:
         with ingest.stage("prefill"):
-            done = computed()
+            done = precompute(
+                chunks, keys, lambda: ingest.prefiller, parts.kv_store, lambda: ingest.batch_size.tokens(most),
+                Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere), ingest.compressor,
+            )  # fmt: skip
         counted = lease.kv_keys()
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks
         is_done = lease.finish(
@@ -103,10 +95,6 @@ def _keep_kv_by(
         raise
     ingest.counters.tokens(reused=_tokens([entry for entry in done.entries if entry.key not in counted]))
     return is_done
-
-
-class _OtherBatches(Exception):
-    """Batches of another size are better: the rest is divided anew."""
 
 
 def _tokens(entries: Sequence[KVEntry]) -> int:

@@ -159,7 +159,7 @@ def _prefill(
 
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys, prefiller in kinds:
-            precompute(chunks, keys, prefiller, kit.store, kit.settings.prefill_batch_tokens)
+            precompute(chunks, keys, prefiller, kit.store, lambda: kit.settings.prefill_batch_tokens)
         keep_compressed(chunks, whole, compressed, ingest.compressor, kit.store, parts.layout)
 
     return prefill

@@ -61,7 +61,7 @@ class Corpus:
 
     def write(self, prefiller: Prefiller) -> None:
         """Have ingestion compute and keep what KV is not there yet."""
-        precompute(self.chunks, self.keys, lambda: prefiller, self.store, self.settings.prefill_batch_tokens)
+        precompute(self.chunks, self.keys, lambda: prefiller, self.store, lambda: self.settings.prefill_batch_tokens)
 
     def short_prompt(self) -> Prompt:
         """The prompt of one chunk."""

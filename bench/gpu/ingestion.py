@@ -98,4 +98,4 @@ def _kept(prefiller: Prefiller, corpus: Corpus, chunks: Sequence[Chunk], kv_form
     data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=data) as folder:
         keys = replace(corpus.keys, kv_format=kv_format)
-        precompute(chunks, keys, lambda: prefiller, KVStore(Path(folder)), corpus.settings.prefill_batch_tokens)
+        precompute(chunks, keys, lambda: prefiller, KVStore(Path(folder)), lambda: corpus.settings.prefill_batch_tokens)

@@ -62,15 +62,15 @@ def precompute(
     keys: KeyMaker,
     prefiller: Callable[[], Prefiller],
     store: KVStore,
-    batch_tokens: int,
+    batch_tokens: Callable[[], int],
     hooks: Hooks = _NO_HOOKS,
     compressor: Compressor | None = None,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file, or a chunk's KV a copy elsewhere, in the format and of
     the tokens of the keys: quantised from one in bf16 if there is one, computed otherwise.
 
-    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. compressor:
-    needed for keys with a compression.
+    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. batch_tokens:
+    asked before each batch. compressor: needed for keys with a compression.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     absent = [key for key in named if key not in store]
@@ -86,15 +86,20 @@ def precompute(
         hooks.progress(done, total)
     if not todo and keys.prefix() not in store:
         _compute([], keys, prefiller(), store, compressor)
-    batches = list(_batches(todo, len(keys.prefix_ids), batch_tokens))
+    most_tokens, batches = 0, list[Batch]()
     try:
-        for number, batch in enumerate(batches):
+        while todo:
+            if (tokens := batch_tokens()) != most_tokens:
+                most_tokens, batches = tokens, list(_batches(todo, len(keys.prefix_ids), tokens))
+            batch = batches.pop(0)
             if not (fitting := _fitting(batch, hooks.has_room)):
                 break
             model = prefiller()
-            hooks.under_way([fitting, *batches[number + 1 :]])
+            hooks.under_way([fitting, *batches])
             _compute(fitting, keys, model, store, compressor)
             hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting], True)
+            for key, _ in fitting:
+                del todo[key]
             done += _tokens(fitting)
             hooks.progress(done, total)
             if len(fitting) < len(batch):

@@ -75,7 +75,7 @@ def keys(exact: World, chunks: list[Chunk], compressor: Compressor) -> KeyMaker:
     """Of chunks that keep half of their tokens."""
     model = exact.model
     keys = dataclasses.replace(model.keys, compression=HALF)
-    precompute(chunks, keys, lambda: model.prefiller, model.store, batch_tokens=2048, compressor=compressor)
+    precompute(chunks, keys, lambda: model.prefiller, model.store, batch_tokens=lambda: 2048, compressor=compressor)
     return keys
 
 

@@ -36,7 +36,7 @@ def written(exact: World) -> Written:
         parameter.data.normal_(0, 0.02)
     keys = dataclasses.replace(world.keys, writer="w")
     chunks = [world.chunks[index] for index in (4, 9, 1)]
-    precompute(chunks, keys, lambda: Prefiller(model, world.layout, adapter), world.store, batch_tokens=2048)
+    precompute(chunks, keys, lambda: Prefiller(model, world.layout, adapter), world.store, batch_tokens=lambda: 2048)
     return Written(chunks, keys, Reader(model, adapter, world.prompts.prefix_ids))
 
 

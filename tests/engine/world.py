@@ -82,7 +82,7 @@ class Model:
         return model
 
     def ingest(self, chunks: Sequence[Chunk]) -> None:
-        precompute(chunks, self.keys, lambda: self.prefiller, self.store, batch_tokens=2048)
+        precompute(chunks, self.keys, lambda: self.prefiller, self.store, batch_tokens=lambda: 2048)
 
     def prompt(
         self, chunks: Sequence[Chunk], question: str = "Who directed the film, and where were they born?"

@@ -160,7 +160,7 @@ def test_ingestion_keeps_kv_of_what_stays_alone(model, tmp_path, method):
 
     compressor, store = Compressor(layout, load), KVStore(tmp_path)
     prefiller = Prefiller(copy.deepcopy(model).model, layout)
-    precompute(chunks, keys, lambda: prefiller, store, 4096, compressor=compressor)
+    precompute(chunks, keys, lambda: prefiller, store, lambda: 4096, compressor=compressor)
 
     _, *wholes = prefiller.prefill(PREFIX, CHUNKS)
     for chunk, whole, view in zip(chunks, wholes, compressor.views(CHUNKS, [method]), strict=True):

@@ -54,6 +54,7 @@ from api.v1.statistics import statistics
 from api.v1.webhooks import webhooks_router
 from api.v1.writer import writer_router
 from ingest.page_views import PageViews
+from ragkv.engine.door import EngineDoor
 from ragkv.errors import RagKVError, Unavailable
 from ragkv.service.kv_admin.eviction import remove_unnamed_files
 from ragkv.service.parts import Parts
@@ -179,12 +180,23 @@ def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[L
     async def running(app: Litestar) -> AsyncIterator[None]:
         asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
         try:
-            async with beside(_start(parts, when_built)):
+            async with beside(_start(parts, when_built)), _open_to_workers(parts):
                 yield
         finally:
             await parts.engine.stop()
 
     return running
+
+
+@asynccontextmanager
+async def _open_to_workers(parts: Parts) -> AsyncIterator[None]:
+    """Workers of this machine may ask this process's engine. Those of others need RAGKV_ENGINE_URL, as this one then
+    does."""
+    if parts.settings.engine_url is not None:
+        yield
+        return
+    async with EngineDoor(parts.engine, parts.settings.engine_socket):
+        yield
 
 
 async def _start(parts: Parts, when_built: Callable[[], None]) -> None:

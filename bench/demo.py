@@ -12,11 +12,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bench.measuring import read_lines
-from ingest.command import ingest
+from ingest.local import find_files, read_all
+from ingest.parts import IngestParts
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import DEFAULT_RATIO
 from ragkv.cli.ask import place
 from ragkv.cli.opened import opened_parts, running_engine
+from ragkv.engine.loop import run_on
 from ragkv.errors import RagKVError, Rejected
 from ragkv.models import EMBEDDED
 from ragkv.prefill.writer import EMBEDDED_WRITER, install
@@ -57,8 +59,7 @@ class Compared:
 
 @click.command()
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.pass_context
-def demo(context: click.Context, folder: Path) -> None:
+def demo(folder: Path) -> None:
     """Ingest FOLDER, ask its questions, and compare stitched with full prefill.
 
     With the embedded model it uses the writer that comes with ragkv, unless you chose another or none.
@@ -66,11 +67,10 @@ def demo(context: click.Context, folder: Path) -> None:
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
     with opened_parts() as parts:
         _use_embedded_writer(parts.settings, parts.model_fingerprint)
-    context.invoke(ingest, paths=(folder / "documents",))
     with opened_parts() as parts:
         # Beside the service's own share: nothing, or what it would recompute without a writer.
         other = 0.0 if parts.recomputing.default(written=True).ratio else DEFAULT_RATIO
-        compared = asyncio.run(_compare(parts, questions, other))
+        compared = asyncio.run(_compare(parts, folder / "documents", questions, other))
     Console().print(_table(compared, f"{other:.0%}"))
 
 
@@ -84,9 +84,10 @@ def _use_embedded_writer(settings: Settings, model_fingerprint: str) -> None:
         click.echo(f"without a writer: {error}", err=True)
 
 
-async def _compare(parts: Parts, questions: list[DemoQuestion], other: float) -> list[Compared]:
+async def _compare(parts: Parts, documents: Path, questions: list[DemoQuestion], other: float) -> list[Compared]:
     console = Console()
     async with running_engine(parts, Console(stderr=True)):
+        await asyncio.to_thread(_ingest, documents, IngestParts(parts, run=run_on(asyncio.get_running_loop())), console)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("asking", total=len(questions))
@@ -100,6 +101,13 @@ async def _compare(parts: Parts, questions: list[DemoQuestion], other: float) ->
                 _show(compared[-1], progress.console)
                 progress.advance(task)
     return compared
+
+
+def _ingest(documents: Path, ingest: IngestParts, console: Console) -> None:
+    """Ingest what is not known yet. Raises Rejected for documents that cannot be read."""
+    tally = read_all(list(find_files([documents])), ingest, console)
+    if tally.failures:
+        raise Rejected("; ".join(f"{path}: {reason}" for path, reason in tally.failures))
 
 
 async def _answer(

@@ -1,6 +1,8 @@
 """`ragkv plan`: what stored KV takes and saves for a model, a corpus and its questions, by tier and format."""
 
 import os
+import random
+import secrets
 import sys
 import tempfile
 import time
@@ -15,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measuring import json_option, write_report
+from ragkv.engine.protocol import Prefill
 from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat
 from ragkv.models import model_folder
@@ -163,23 +166,25 @@ def measured_bandwidths(folder: Path, num_bytes: int = MEASURED_BYTES) -> dict[s
 
 
 def measured_prefill(settings: Settings) -> float:
-    """Tokens a second of the served model under Transformers, the best of three runs."""
-    import torch  # noqa: PLC0415 - seconds to import, needed here alone
-
+    """Tokens a second of an engine with the served model, the best of three runs."""
+    from ragkv.engine.local import LocalEngine  # noqa: PLC0415 - seconds to import, needed here alone
+    from ragkv.engine.loop import EngineLoop  # noqa: PLC0415 - see above
     from ragkv.kv.layout import layout_of, read_config  # noqa: PLC0415 - see above
-    from ragkv.prefill.prefill import Prefiller  # noqa: PLC0415 - see above
 
     folder = model_folder(settings)
     config = read_config(folder)
-    prefiller = Prefiller.load(folder, layout_of(config, settings.dtype))
-    ids = torch.randint(0, config.vocab_size, (PREFILL_TOKENS,), generator=torch.Generator().manual_seed(0)).tolist()
+    drawn = random.Random(0)  # noqa: S311 - not for secrets
     times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        [prefix] = prefiller.prefill(ids, [])
-        prefix.initial.cpu()  # waits for a GPU
-        times.append(time.perf_counter() - began)
-    return PREFILL_TOKENS / min(times)
+    with tempfile.TemporaryDirectory() as home:
+        settings = msgspec.structs.replace(settings, data_dir=Path(home))
+        engine = LocalEngine(settings, folder, layout_of(config, settings.dtype))
+        with EngineLoop(engine) as loop:
+            for _ in range(4):  # the first is not counted
+                ids = drawn.choices(range(config.vocab_size), k=PREFILL_TOKENS)
+                began = time.perf_counter()
+                loop.run(engine.prefill(Prefill(secrets.token_hex(32), tuple(ids), ())))
+                times.append(time.perf_counter() - began)
+    return PREFILL_TOKENS / min(times[1:])
 
 
 def _read(descriptor: int, num_bytes: int) -> float:

@@ -8,12 +8,13 @@ from dataclasses import replace
 from ingest.parts import IngestParts
 from ingest.turn import Reporter, Turn
 from ragkv.chunk import Chunk
-from ragkv.errors import Conflict
+from ragkv.errors import Conflict, Unavailable
 from ragkv.files_io import check_room
 from ragkv.kv.format import share_of
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import KVRule
-from ragkv.prefill.precompute import Batch, Hooks, KVEntry, precompute
+from ragkv.prefill.precompute import Hooks, KVEntry, precompute
+from ragkv.prefill.prefiller import Batch
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
@@ -29,11 +30,16 @@ OVERHEAD = 1.2
 def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
     """Take a document from SEARCHABLE to READY, or as far as the rule for its KV wants and the tenant's room reaches.
 
-    Raises TurnOver between batches, OutOfSpace while the disk is nearly full, and Conflict once the lease is lost.
+    Raises TurnOver between batches, Unavailable while there is no engine, OutOfSpace while the disk is nearly full, and
+    Conflict once the lease is lost.
     """
     default = ingest.parts.settings.kv_rule
-    while not _keep_kv_by(lease.kv_rule(default), lease, document, ingest, reporter, turn):
-        log.info("document %s: the rule for its KV was changed meanwhile", document.id)
+    try:
+        while not _keep_kv_by(lease.kv_rule(default), lease, document, ingest, reporter, turn):
+            log.info("document %s: the rule for its KV was changed meanwhile", document.id)
+    except Unavailable:  # the engine, perhaps, which others do not need yet
+        turn.give_way()
+        raise
 
 
 def _keep_kv_by(
@@ -83,7 +89,7 @@ def _keep_kv_by(
         with ingest.stage("prefill"):
             done = precompute(
                 chunks, keys, lambda: ingest.prefiller, parts.kv_store, lambda: ingest.batch_size.tokens(most),
-                Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere), ingest.compressor,
+                Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere),
             )  # fmt: skip
         counted = lease.kv_keys()
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks

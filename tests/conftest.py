@@ -264,7 +264,7 @@ def loaded(language_model: Path) -> IngestParts:
 
 @pytest.fixture
 def engine(settings: Settings) -> EchoEngine:
-    return EchoEngine(settings.max_model_len)
+    return EchoEngine(settings)
 
 
 @pytest.fixture
@@ -292,9 +292,9 @@ def lend_models(parts: Parts, loaded: IngestParts) -> None:
 
 
 def ingest_over(parts: Parts, loaded: IngestParts) -> IngestParts:
-    """Ingestion over `parts`, with the prefiller and the parser of `loaded`."""
-    ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
+    """Ingestion over `parts`, with the parser of `loaded` and an engine that echoes."""
+    ingest = IngestParts(parts, engine=EchoEngine(parts.settings))
+    ingest.parser = loaded.parser
     return ingest
 
 

@@ -1,7 +1,7 @@
 """The worker process, loaded by `celery -A workers.app worker`. A composition root.
 
-One document at a time (`--pool solo`): the model under Transformers takes all cores, and forked children could not
-use it. More workers on more machines share the work through leases.
+One document at a time (`--pool solo`): the engine computes its KV. More workers on more machines share the work
+through leases.
 """
 
 import logging
@@ -36,7 +36,11 @@ parts = Parts(settings)
 pulse = Pulse(parts.heartbeats)
 uploads = Uploads(parts)
 ingest = IngestParts(
-    parts, parts.worker_counters, uploads.kept, attached=lambda document_id: enqueue(document_id, parts.queue)
+    parts,
+    parts.worker_counters,
+    parts.prefill_engine,
+    uploads.kept,
+    attached=lambda document_id: enqueue(document_id, parts.queue),
 )
 stopping = register_tasks(app, ingest, pulse)
 beside = (Sweeper(parts), uploads, delivering(parts), syncing(parts), Watching(parts))

@@ -2,11 +2,11 @@
 
 import asyncio
 import hashlib
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -28,18 +28,14 @@ from ragkv.chunk import Chunk
 from ragkv.cli.opened import running_engine
 from ragkv.cli.progress import progress_bars
 from ragkv.engine.local import LocalEngine
+from ragkv.engine.loop import run_on
 from ragkv.errors import Rejected
-from ragkv.ids import batched
 from ragkv.kv.format import KVFormat
-from ragkv.kv.key import KeyMaker
-from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.kv.layout import layout_of, read_config
 from ragkv.kv.rule import Compression
-from ragkv.kv.store import KVStore
-from ragkv.models import model_folder
-from ragkv.prefill.compressor import AT_ONCE, Compressor
+from ragkv.models import ADAPTER, model_folder
 from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefill import Prefiller
-from ragkv.prefill.writer import ADAPTER, read_card, suffices
+from ragkv.prefill.writer import read_card, suffices
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from ragkv.stitch.policies import Choice
@@ -96,10 +92,11 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
             )
             for question in questions[: options.limit]
         ]
-        run = run_of(IngestParts(parts), methods, options.writer, options.formats, options.compressions)
+        ingest = IngestParts(parts)
+        run = run_of(ingest, methods, options.writer, options.formats, options.compressions)
         run.check(tokenized)
         records = Records(records_beside(options.json_file), _digest(options, settings, methods, parts), Record)
-        asyncio.run(_carry_out(run, tokenized, records, parts, console))
+        asyncio.run(_carry_out(run, tokenized, records, ingest, console))
     outcomes = [records[question.line] for question in questions[: options.limit]]
     rows = Table(outcomes, methods, settings.recompute_policy, options.seed).rows()
     report = FidelityReport(
@@ -120,12 +117,13 @@ def run_of(
     """A run over prepared parts, whose engine was made with ENGINE_ARGUMENTS. Raises Rejected for a folder without
     writer."""
     parts = ingest.parts
-    keys = parts.keys_of(parts.default_collection.tenant_id)
+    keys = replace(parts.keys_of(parts.default_collection.tenant_id), writer="")
     variants = {kv_format: replace(keys, kv_format=KVFormat(kv_format)) for kv_format in formats}
     if writer is not None:
         if read_card(writer).model_fingerprint != parts.model_fingerprint:
             raise Rejected(f"--writer {writer}: it is for another model")
-        variants[WRITER] = replace(keys, writer=parts.fingerprints.adapter(writer))
+        shutil.copytree(writer, parts.settings.writer_dir, dirs_exist_ok=True)
+        variants[WRITER] = replace(keys, writer=parts.fingerprints.adapter(parts.settings.writer_dir))
     variants |= {
         compression.name: replace(variants.get(WRITER, keys), compression=compression) for compression in compressions
     }
@@ -134,33 +132,18 @@ def run_of(
     kit = Kit(recomputing, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants, parts.layout.layers)
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
-    prefill = _prefill(ingest, kit, methods, writer, compressions)
+    prefill = _prefill(ingest, kit, methods)
     return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, prefill)
 
 
-def _prefill(
-    ingest: IngestParts,
-    kit: Kit,
-    methods: Sequence[Method],
-    writer: Path | None,
-    compressions: Sequence[Compression],
-) -> Prefill:
-    parts = ingest.parts
-    by_writer = cache(lambda: Prefiller.load(parts.model_folder, parts.layout, writer))
-    kinds = [(kit.keys, lambda: ingest.prefiller)]
+def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefill:
+    kinds = [kit.keys, *kit.variants.values()]
     if any(method.needs_alone for method in methods):
-        kinds.append((kit.alone, lambda: ingest.prefiller))
-    compressed = {compression: kit.variants[compression.name] for compression in compressions}
-    for name, keys in kit.variants.items():
-        if keys.compression is None:
-            kinds.append((keys, by_writer if name == WRITER else lambda: ingest.prefiller))
-
-    whole = kit.variants.get(WRITER, kit.keys)
+        kinds.append(kit.alone)
 
     def prefill(chunks: Sequence[Chunk]) -> None:
-        for keys, prefiller in kinds:
-            precompute(chunks, keys, prefiller, kit.store, lambda: kit.settings.prefill_batch_tokens)
-        keep_compressed(chunks, whole, compressed, ingest.compressor, kit.store, parts.layout)
+        for keys in kinds:
+            precompute(chunks, keys, lambda: ingest.prefiller, kit.store, lambda: kit.settings.prefill_batch_tokens)
 
     return prefill
 
@@ -185,12 +168,13 @@ def _workplace(settings: Settings) -> Iterator[Parts]:
 
 
 async def _carry_out(
-    run: Run, tokenized: Sequence[TokenizedQuestion], records: Records[Record], parts: Parts, console: Console
+    run: Run, tokenized: Sequence[TokenizedQuestion], records: Records[Record], ingest: IngestParts, console: Console
 ) -> None:
     todo = [question for question in tokenized if question.question.line not in records]
     if not todo:
         return
-    async with running_engine(parts, console):
+    ingest.run = run_on(asyncio.get_running_loop())
+    async with running_engine(ingest.parts, console):
         with progress_bars(console) as progress:
             task = progress.add_task("measuring", total=len(tokenized), completed=len(tokenized) - len(todo))
             share = 1 / len(run.methods)
@@ -214,24 +198,3 @@ def _digest(options: FidelityOptions, settings: Settings, methods: Sequence[Meth
             "writer": options.writer and (parts.fingerprints.adapter(options.writer), suffices(options.writer)),
         }
     )
-
-
-def keep_compressed(
-    chunks: Sequence[Chunk],
-    whole: KeyMaker,
-    variants: Mapping[Compression, KeyMaker],
-    compressor: Compressor,
-    store: KVStore,
-    layout: Layout,
-) -> None:
-    """Keep KV of what stays of each chunk under each compression, from KV that `whole` names. The chunks are read once
-    for all of them."""
-    methods = [compression.method for compression in variants]
-    by_length = sorted(chunks, key=lambda chunk: chunk.num_tokens) if variants else []
-    for batch in batched(by_length, AT_ONCE):
-        views = compressor.views([chunk.token_ids for chunk in batch], methods)
-        for chunk, view in zip(batch, views, strict=True):
-            kv = store.get(whole.chunk(chunk.token_ids), layout)
-            assert kv is not None, "prefilled before anything is left out"
-            for compression, keys in variants.items():
-                store.put(keys.chunk(chunk.token_ids), compressor.left_of(kv, view, compression))

@@ -15,9 +15,8 @@ from bench.fidelity.kit import Case, Kit, Prepared
 from ragkv.answer.planner import Planner
 from ragkv.answer.recompute import Recompute
 from ragkv.kv.format import QCACHE_BLOCK
-from ragkv.prefill.methods import METHODS, Method
-from ragkv.prefill.view import ChunkView
 from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch.compression import METHODS, Method
 from ragkv.stitch.policies import Choice
 from ragkv.stitch.select import blocks_of, take
 
@@ -61,11 +60,11 @@ def infoflow_layers(num_layers: int) -> range:
     return range(num_layers * 22 // 40, -(-num_layers * 26 // 40))
 
 
-def random_scores(view: ChunkView) -> torch.Tensor:
+def random_scores(weights: torch.Tensor) -> torch.Tensor:
     """Scores drawn without looking, alike for chunks of one length."""
-    return torch.rand(view.num_tokens, generator=torch.Generator().manual_seed(view.num_tokens))
+    return torch.rand(weights.shape[1], generator=torch.Generator().manual_seed(weights.shape[1]))
 
 
-METHODS[RANDOM] = Method(random_scores, looks=False)
+METHODS[RANDOM] = Method(lambda tokens, behind, decoded: range(0), random_scores)
 
 RIVALS = {INFOFLOW: by_infoflow, RANDOM: by_random}

@@ -1,10 +1,9 @@
-"""Chunks of random tokens whose KV ingestion computes with random weights.
+"""Chunks of random tokens whose KV the engine computes, with random weights: no answer means anything, but all do the
+same work as with a trained model."""
 
-The engine draws weights of its own (`load_format=dummy`): KV and engine do not fit together, so no answer means
-anything, but each does the same work as with a trained model.
-"""
-
+import asyncio
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,10 +12,12 @@ from bench.gpu.shapes import DTYPE, PRINTABLE, Shape
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk
+from ragkv.engine.loop import run_on
+from ragkv.engine.protocol import Engine
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
 from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.prefiller import Prefiller
 from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
 
@@ -59,9 +60,17 @@ class Corpus:
     def is_written(self) -> bool:
         return all(self.keys.chunk(chunk.token_ids) in self.store for chunk in self.chunks)
 
-    def write(self, prefiller: Prefiller) -> None:
-        """Have ingestion compute and keep what KV is not there yet."""
-        precompute(self.chunks, self.keys, lambda: prefiller, self.store, lambda: self.settings.prefill_batch_tokens)
+    async def write(self, engine: Engine, chunks: Sequence[Chunk] | None = None, keys: KeyMaker | None = None) -> None:
+        """Have an engine compute and keep what KV is not there yet, of the corpus or of other chunks."""
+        prefiller = Prefiller(engine, self.prompts, run_on(asyncio.get_running_loop()))
+        await asyncio.to_thread(
+            precompute,
+            chunks or self.chunks,
+            keys or self.keys,
+            lambda: prefiller,
+            self.store,
+            lambda: self.settings.prefill_batch_tokens,
+        )
 
     def short_prompt(self) -> Prompt:
         """The prompt of one chunk."""
@@ -73,21 +82,11 @@ def data_beside(model: Path) -> Path:
     return model.with_name(f"{model.name}.data")
 
 
-def random_chunks(number: int, tokens: int, vocabulary: int) -> tuple[Chunk, ...]:
+def random_chunks(number: int, tokens: int, vocabulary: int, seed: int = 0) -> tuple[Chunk, ...]:
     """Always the same ones, of tokens that stand for no character."""
-    drawn = random.Random(0)  # noqa: S311 - not for secrets
+    drawn = random.Random(seed)  # noqa: S311 - not for secrets
     ids = range(len(PRINTABLE), vocabulary)
     return tuple(
         Chunk(f"chunk {place}", "random", place, "", "", 0, 0, None, tuple(drawn.choices(ids, k=tokens)))
         for place in range(number)
     )
-
-
-def write_random_kv(shape: Shape, folder: Path, scale: Scale) -> None:
-    """The corpus's KV, from weights drawn on the device."""
-    Corpus.of(shape, folder, scale).write(Prefiller(shape.drawn(scale.device), shape.layout))
-
-
-def write_kv_of(shape: Shape, folder: Path, scale: Scale) -> None:
-    """The corpus's KV, from the weights in the folder."""
-    Corpus.of(shape, folder, scale).write(Prefiller.load(folder, shape.layout))

@@ -12,6 +12,7 @@ import msgspec
 
 from bench.gpu.corpus import Corpus
 from bench.gpu.device import first_gpu, resident_gib
+from bench.gpu.ingestion import IngestRow, measure_ingestion
 from bench.gpu.report import MemoryRow
 from bench.gpu.scale import RATIOS, Scale
 from bench.gpu.shapes import Shape
@@ -47,6 +48,10 @@ class Measuring:
     engine: LocalEngine
     scale: Scale
     memory_before: list[MemoryRow]
+    bare_s: float
+
+    async def ingest(self, progress: Progress) -> list[IngestRow]:
+        return await measure_ingestion(self.shape, self.corpus, self.engine, self.scale, self.bare_s)
 
     async def ttft(self, progress: Progress) -> list[TtftRow]:
         policy = self.corpus.settings.recompute_policy
@@ -126,9 +131,11 @@ class Measuring:
 
 
 @asynccontextmanager
-async def measuring(shape: Shape, folder: Path, scale: Scale, *, eager: bool, dummy: bool) -> AsyncIterator[Measuring]:
-    """An engine over the model in the folder, or with `dummy` over weights that vLLM draws. The corpus's KV must be
-    there.
+async def measuring(
+    shape: Shape, folder: Path, scale: Scale, *, eager: bool, dummy: bool, bare_s: float = 0.0
+) -> AsyncIterator[Measuring]:
+    """An engine over the model in the folder, or with `dummy` over weights that vLLM draws, with the corpus's KV.
+    bare_s: of `measure_bare`.
 
     Raises Rejected for a device that has too little memory for the shape.
     """
@@ -146,7 +153,8 @@ async def measuring(shape: Shape, folder: Path, scale: Scale, *, eager: bool, du
     engine = LocalEngine(settings, folder, shape.layout, overrides)
     try:
         await engine.start()
-        yield Measuring(shape, corpus, engine, scale, baseline)
+        await corpus.write(engine)
+        yield Measuring(shape, corpus, engine, scale, baseline, bare_s)
     finally:
         await engine.stop()
 

@@ -17,10 +17,11 @@ from bench.gpu.shapes import Shape
 from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat
 from ragkv.kv.host import HostCache
+from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
 from ragkv.kv.resident import is_resident
 from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.prefiller import Batch
 
 _RUNS = 3
 _GB = 1e9
@@ -50,7 +51,7 @@ def measure_loading(shape: Shape, folder: Path, scale: Scale) -> list[LoadRow]:
     rows = []
     for kv_format in KVFormat:
         keys = replace(corpus.keys, kv_format=kv_format)
-        precompute(chunks, keys, _no_prefiller, corpus.store, lambda: corpus.settings.prefill_batch_tokens)
+        precompute(chunks, keys, _NoPrefiller, corpus.store, lambda: corpus.settings.prefill_batch_tokens)
         named = [keys.chunk(chunk.token_ids) for chunk in chunks]
         host = HostCache(corpus.store, sum(map(corpus.store.bytes_of, named)), pinned=scale.device != "cpu")
         for _ in range(2):  # used again: copied
@@ -88,8 +89,11 @@ def _let_all_go(corpus: Corpus, named: Sequence[str]) -> bool:
     return not any(map(is_resident, paths))
 
 
-def _no_prefiller() -> Prefiller:
-    raise Rejected("there is no KV to load: measure the part `ingest` first")
+class _NoPrefiller:
+    """Formats are made of each other."""
+
+    def prefill(self, batch: Batch, keys: KeyMaker) -> None:
+        raise Rejected("there is no KV to load: measure the part `ingest` first")
 
 
 def _loaded(tier: HostCache, named: Sequence[str], layout: Layout, out: Sequence[torch.Tensor]) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from ragkv.files_io import replace_file
 
 Part = Literal["oracle", "ingest", "load", "ttft", "latency", "serve", "memory"]
 PARTS: tuple[Part, ...] = get_args(Part)
-WITH_ENGINE: tuple[Part, ...] = ("ttft", "latency", "serve", "memory")
+WITH_ENGINE: tuple[Part, ...] = ("ingest", "ttft", "latency", "serve", "memory")
 TITLES: dict[Part, str] = {
     "oracle": "KL of the first token to full prefill, nats",
     "ingest": "ingestion, tokens a second",

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.gpu.corpus import Corpus, data_beside, write_kv_of, write_random_kv
+from bench.gpu.corpus import Corpus, data_beside
 from bench.gpu.engine import Measuring, measuring
-from bench.gpu.ingestion import measure_ingestion
+from bench.gpu.ingestion import measure_bare
 from bench.gpu.loading import measure_loading
 from bench.gpu.oracle import check_oracle
 from bench.gpu.report import WITH_ENGINE, GpuReport, Part, save
@@ -47,22 +47,19 @@ class Run:
             for shape in self._without("oracle", self.scale.oracles):
                 with self._part("oracle", shape):
                     self.report.oracle[shape.name] = asyncio.run(self._oracle(shape))
-        for shape in self._without("ingest", self.scale.shapes if "ingest" in parts else ()):
-            with self._part("ingest", shape):
-                self.progress(f"{shape.name}: ingestion")
-                self.report.ingest[shape.name] = _apart(measure_ingestion, shape, self._model(shape), self.scale)
         smallest = self.scale.shapes[0]
-        if "load" in parts and not self.report.has("load", smallest.name):
-            with self._part("load", smallest):
-                self._write(smallest)
-                self.progress(f"{smallest.name}: loading")
-                self.report.load[smallest.name] = _apart(measure_loading, smallest, self._model(smallest), self.scale)
         for shape in self.scale.shapes:
-            with_engine = [part for part in WITH_ENGINE if part in parts and (part == "ttft" or shape is smallest)]
+            of_all = WITH_ENGINE if shape is smallest else ("ingest", "ttft")
+            with_engine = [part for part in of_all if part in parts]
             if missing := [part for part in with_engine if not self.report.has(part, shape.name)]:
                 with self._part("engine", shape):
-                    self._write(shape)
                     asyncio.run(self._with_engine(shape, missing))
+        if "load" in parts and not self.report.has("load", smallest.name):
+            with self._part("load", smallest):
+                if not Corpus.of(smallest, self._model(smallest), self.scale).is_written:
+                    asyncio.run(self._with_engine(smallest, ()))
+                self.progress(f"{smallest.name}: loading")
+                self.report.load[smallest.name] = _apart(measure_loading, smallest, self._model(smallest), self.scale)
 
     def remove_models(self) -> None:
         """Remove models and KV, and their folder if nothing else is in it."""
@@ -78,13 +75,17 @@ class Run:
         if not shape.is_saved(folder):
             shape.save_with_weights(folder)
         self.progress(f"{shape.name}: the oracle")
-        await asyncio.to_thread(_apart, write_kv_of, shape, folder, self.scale)
         async with measuring(shape, folder, self.scale, eager=self.eager, dummy=False) as started:
             return await check_oracle(started.engine, started.corpus, self.scale.oracle_prompts)
 
     async def _with_engine(self, shape: Shape, parts: Iterable[Part]) -> None:
+        folder, bare_s = self._model(shape), 0.0
+        if "ingest" in parts:
+            self.progress(f"{shape.name}: a bare forward")
+            corpus = Corpus.of(shape, folder, self.scale)
+            bare_s = await asyncio.to_thread(_apart, measure_bare, shape, corpus, self.scale)
         self.progress(f"{shape.name}: starting vLLM")
-        async with measuring(shape, self._model(shape), self.scale, eager=self.eager, dummy=True) as started:
+        async with measuring(shape, folder, self.scale, eager=self.eager, dummy=True, bare_s=bare_s) as started:
             for part in parts:
                 with self._part(part, shape):
                     measure = getattr(Measuring, part)
@@ -96,12 +97,6 @@ class Run:
     def _model(self, shape: Shape) -> Path:
         folder = self.folder / shape.name
         return folder if shape.is_saved(folder) else shape.save(folder)
-
-    def _write(self, shape: Shape) -> None:
-        """Have the corpus's KV in its store."""
-        if not Corpus.of(shape, self._model(shape), self.scale).is_written:
-            self.progress(f"{shape.name}: writing KV")
-            _apart(write_random_kv, shape, self._model(shape), self.scale)
 
     @contextmanager
     def _part(self, part: str, shape: Shape) -> Any:

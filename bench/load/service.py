@@ -39,7 +39,7 @@ def main(folder: str, database_url: str | None = None) -> None:
     share_interpreter()
     settings = Settings(data_dir=Path(folder), database_url=database_url or None)
     settings = msgspec.structs.replace(settings, model=str(_model()))
-    parts = Parts(settings, EchoEngine(settings.max_model_len, piece_s=0.02), encoder_apart=True)
+    parts = Parts(settings, EchoEngine(settings, piece_s=0.02), encoder_apart=True)
     parts.prepare()
     redis = EmbeddedRedis(settings)
     redis.start()

@@ -136,7 +136,7 @@ def main() -> int:
             redis_server = EmbeddedRedis(settings)
             redis_server.start()
             stack.callback(redis_server.stop)
-            parts = Parts(settings, EchoEngine(settings.max_model_len))
+            parts = Parts(settings, EchoEngine(settings))
             parts.prepare()
             stack.callback(parts.close)
             client = stack.enter_context(client_of(parts))

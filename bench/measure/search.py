@@ -96,7 +96,7 @@ def main(folder: Path) -> int:
         redis_server = EmbeddedRedis(settings)
         redis_server.start()
         stack.callback(redis_server.stop)
-        parts = Parts(settings, EchoEngine(settings.max_model_len))
+        parts = Parts(settings, EchoEngine(settings))
         parts.prepare()
         stack.callback(parts.close)
         return measure(paths, stack.enter_context(client_of(parts)), IngestParts(parts)) and 1

@@ -138,7 +138,7 @@ def running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerPro
         f"{PREFIX}LOG_LEVEL": "error",
     }
     with ExitStack() as stack:
-        parts = stack.enter_context(closing(Parts(settings, EchoEngine(settings.max_model_len))))
+        parts = stack.enter_context(closing(Parts(settings, EchoEngine(settings))))
         parts.prepare()
         assert parts.answerer and parts.encoder, "loaded before anybody waits for them"
         redis = EmbeddedRedis(settings)

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 
 from bench.writer.corpus import known_of_file
+from bench.writer.prefixed import KV, load_model
 from bench.writer.reading import Reader, Reading, Tail, distances
 from bench.writer.samples import Sample
 from bench.writer.train import Tokens
 from bench.writer.trainable import TrainableAdapter
 from ragkv.errors import Rejected
-from ragkv.prefill.prefixed import KV, load_model
 from ragkv.prefill.writer import Gate, read_whole
 from ragkv.service.evaluations.metrics import interval, resamples
 from ragkv.service.parts import Parts

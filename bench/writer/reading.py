@@ -14,8 +14,8 @@ import torch
 from torch.func import functional_call
 from transformers import GenerationConfig, PreTrainedModel
 
-from ragkv.prefill.capture import Captured, padded
-from ragkv.prefill.prefixed import KV, PrefixedModel, cache_of, repeated
+from bench.writer.capture import Captured, padded
+from bench.writer.prefixed import KV, PrefixedModel, cache_of, repeated
 
 Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""

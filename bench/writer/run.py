@@ -11,6 +11,7 @@ import torch
 from bench.writer.corpus import cut
 from bench.writer.division import digest_of, divide, read_record, write_record
 from bench.writer.evaluate import evaluate
+from bench.writer.prefixed import load_model
 from bench.writer.reading import Reader
 from bench.writer.samples import SIZES, Sample, Samples
 from bench.writer.train import Course, Tokens, Trainer
@@ -19,7 +20,6 @@ from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
 from ragkv.ids import utc_now
 from ragkv.models import public_name
-from ragkv.prefill.prefixed import load_model
 from ragkv.prefill.writer import MAX_ONE_CHUNK_KL, Card, Gate, read_whole, write_card
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings

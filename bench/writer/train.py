@@ -13,12 +13,12 @@ from typing import Any, cast
 
 import torch
 
+from bench.writer.prefixed import KV
 from bench.writer.reading import TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
 from bench.writer.samples import Sample, Samples
 from bench.writer.trainable import TrainableAdapter
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.errors import Rejected
-from ragkv.prefill.prefixed import KV
 
 HIDDEN_WEIGHT = 2.0
 MAX_ANSWER_TOKENS = 40

@@ -14,8 +14,8 @@ from peft.tuners.lora import Linear
 from torch import nn
 from transformers import PreTrainedModel
 
-from ragkv.prefill.adapter import Adapter
-from ragkv.prefill.writer import ADAPTER, CONFIG
+from bench.writer.adapter import Adapter
+from ragkv.models import ADAPTER, ADAPTER_CONFIG
 
 RANK = 16
 SCALE = 2.0
@@ -42,7 +42,7 @@ class TrainableAdapter(Adapter):
         with TemporaryDirectory(dir=folder, prefix=".partial-") as place:
             self._model.save_pretrained(place, state_dict=weights)
             config.save_pretrained(place)
-            for name in (ADAPTER, CONFIG):
+            for name in (ADAPTER, ADAPTER_CONFIG):
                 (Path(place) / name).rename(folder / name)
 
     @torch.no_grad()

@@ -13,6 +13,7 @@ from ragkv.service.base.tenants import find_collection_ref
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
+STARTING = "starting vLLM (about 40 seconds on a CPU)"
 _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 
 
@@ -33,19 +34,23 @@ def tenant_id_of(name: str, database: Database) -> str:
     return find_collection_ref(database, name).tenant_id
 
 
-@asynccontextmanager
-async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
-    """Prepare the models, start the engine with a message, and stop it at the end."""
-    # A command prints only its answer: the logs of libraries and of vLLM's processes are silenced.
+def silence_libraries() -> None:
+    """Silence the logs of libraries and of vLLM's processes: a command prints its result alone."""
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     warnings.simplefilter("ignore")
     for name in ("vllm", "transformers", "sentence_transformers", "torch"):
         logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@asynccontextmanager
+async def running_engine(parts: Parts, console: Console) -> AsyncIterator[None]:
+    """Prepare the models, start the engine with a message, and stop it at the end."""
+    silence_libraries()
     with console.status("preparing the models"):
         parts.prepare()
     try:
-        with console.status("starting vLLM (about 40 seconds on a CPU)"):
+        with console.status(STARTING):
             await parts.engine.start()
         yield
     finally:

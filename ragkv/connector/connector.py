@@ -7,6 +7,7 @@ steps that serve others. Approximate KV never meets exact KV: the service salts 
 
 import logging
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,17 +21,31 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorWorkerMetadata,
 )
 
+from ragkv.connector.adapter import Adapter
 from ragkv.connector.internals import ModelInternals
-from ragkv.connector.metadata import StitchMetadata, StitchReports, StitchRequest
+from ragkv.connector.metadata import PrefillRequest, StitchMetadata, StitchReports, StitchRequest
+from ragkv.connector.prefill import Prefills
+from ragkv.connector.prefill_share import PrefillShare
 from ragkv.connector.ranks import Ranks
 from ragkv.connector.selections import Selections
 from ragkv.connector.stitcher import Stitcher
 from ragkv.connector.under_way import Done, UnderWay
-from ragkv.engine.wire import PARAM, Planned, WireReport, planned_of, report_asked_for, tag_of
+from ragkv.engine.protocol import Prefill
+from ragkv.engine.wire import (
+    PARAM,
+    Planned,
+    PrefillLimits,
+    WireReport,
+    planned_of,
+    prefill_of,
+    report_asked_for,
+    tag_of,
+)
 from ragkv.errors import Rejected
 from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, Shard, layout_of
 from ragkv.kv.store import KVStore
+from ragkv.models import Fingerprints
 from ragkv.span import Span, merge, total_tokens
 from ragkv.threads import end_with_parent
 
@@ -73,6 +88,14 @@ class StitchConnector(KVConnectorBase_V1):
         self._ranks = Ranks()
         self._under_way: UnderWay | None = None
         self._done: dict[str, Done] = {}
+        self._prefills: Prefills | None = None
+        self._prefilled: dict[str, WireReport] = {}
+        self._prefill_limits = PrefillLimits(
+            vllm_config.model_config.max_model_len, vllm_config.model_config.get_vocab_size(), self._model
+        )
+        self._to_prefill: dict[str, Prefill] = {}
+        self._begun_prefills: list[PrefillRequest] = []
+        self._prefill_share = PrefillShare()
 
     @property
     def requires_kv_delivery(self) -> bool:
@@ -82,7 +105,14 @@ class StitchConnector(KVConnectorBase_V1):
     # The scheduler's half: promise.
 
     def on_new_request(self, request: "Request") -> None:
-        """vLLM: a request has arrived. Its plan is read, once."""
+        """vLLM: a request has arrived. Its plan is read, once, or the prefill that it carries."""
+        try:
+            if (prefill := prefill_of(request.kv_transfer_params, self._prefill_limits)) is not None:
+                self._to_prefill[request.request_id] = prefill
+                return
+        except Rejected as error:
+            self._reports[request.request_id] = WireReport(error=str(error))
+            return
         planned = _planned(request, self._model)
         if planned is not None:
             self._planned[request.request_id] = planned
@@ -94,6 +124,8 @@ class StitchConnector(KVConnectorBase_V1):
         meanwhile. Asked again after a preemption. None, "ask again in the next step", while the same tokens are being
         filled for another request, whose blocks then serve this one too.
         """
+        if request.request_id in self._to_prefill:
+            return request.num_prompt_tokens - 1, True
         planned = self._planned.get(request.request_id)
         if planned is None or request.request_id in self._given_up:
             return 0, False
@@ -109,6 +141,9 @@ class StitchConnector(KVConnectorBase_V1):
         """vLLM: these blocks are allocated, `num_external_tokens` tokens in them are the connector's. They go into the
         step's metadata."""
         if not num_external_tokens:
+            return
+        if (prefill := self._to_prefill.pop(request.request_id, None)) is not None:
+            self._begun_prefills.append(PrefillRequest(request.request_id, prefill))
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
@@ -133,12 +168,15 @@ class StitchConnector(KVConnectorBase_V1):
         requests, self._promised = self._promised, []
         scheduled = scheduler_output.total_num_scheduled_tokens
         room = max(self._max_work - scheduled, self._max_work // LEAST_SHARE)
-        return StitchMetadata(requests, room, is_idle=not scheduled)
+        prefills, self._begun_prefills = self._begun_prefills, []
+        prefill_room = self._prefill_share.of_step(is_idle=not scheduled and not self._filling)
+        return StitchMetadata(requests, room, not scheduled, prefills, prefill_room)
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
         """vLLM: the worker's output of a step. Its reports are kept, for requests that have not finished meanwhile."""
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, StitchReports):
+            self._reports |= meta.prefilled
             for request_id, report in meta.by_request.items():
                 self._keep_selection(request_id, report)
                 self._forget_filling(request_id)
@@ -161,6 +199,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._forget_filling(request.request_id)
         self._given_up.discard(request.request_id)
         self._planned.pop(request.request_id, None)
+        self._to_prefill.pop(request.request_id, None)
         report = self._reports.pop(request.request_id, None)
         if report_tag := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(report_tag, None)
@@ -180,23 +219,37 @@ class StitchConnector(KVConnectorBase_V1):
             self._store, self._host_bytes // shard.size, heads=shard.kv_heads, pinned=torch.cuda.is_available()
         )
         self._ranks, self._under_way = model.ranks, UnderWay(Stitcher(model, host, shard))
+        self._prefills = Prefills(model, self._store, shard, partial(self._load_writer, runner.model))
+
+    def _load_writer(self, model: torch.nn.Module, fingerprint: str) -> Adapter:
+        """The writer in use. Raises Rejected if it is another."""
+        folder: str | None = self._vllm_config.kv_transfer_config.kv_connector_extra_config.get("writer_dir")
+        if folder is None or Fingerprints().adapter(Path(folder)) != fingerprint:
+            raise Rejected("another writer is in use where the engine runs: restart the workers, so that they use it")
+        return Adapter(model, Path(folder))
 
     def start_load_kv(self, forward_context: "ForwardContext", **kwargs: Any) -> None:
-        """vLLM: the step runs, or has been launched. Stitches go on, as far as it has room for them."""
+        """vLLM: the step runs, or has been launched. Stitches go on, as far as it has room for them, then prefills."""
         meta = self._get_connector_metadata()
         assert isinstance(meta, StitchMetadata)
         assert self._under_way is not None, "the worker was not attached: start vLLM with StitchWorker"
+        assert self._prefills is not None
         with self._ranks.never_alone():
             for stitch in meta.requests:
                 self._under_way.begin(stitch)
             if done := self._under_way.advance(meta.room, is_idle=meta.is_idle):
                 self._done[done.request_id] = done
+            for prefill in meta.prefills:
+                self._prefills.begin(prefill)
+            self._prefilled |= self._prefills.advance(meta.prefill_room, is_idle=meta.is_idle)
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended
         meanwhile and whose blocks may now be freed."""
         assert self._under_way is not None
-        return None, self._done.keys() | self._under_way.drop(finished_req_ids)
+        assert self._prefills is not None
+        dropped = self._under_way.drop(finished_req_ids) | self._prefills.drop(finished_req_ids)
+        return None, self._done.keys() | self._prefilled.keys() | dropped
 
     def get_block_ids_with_load_errors(self) -> set[int]:
         """vLLM: blocks whose KV could not be brought. Those of requests that failed twice: vLLM computes them itself
@@ -206,10 +259,12 @@ class StitchConnector(KVConnectorBase_V1):
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
         """vLLM: the worker's metadata of this step for the scheduler. The reports."""
         done, self._done = self._done, {}
-        if not done:
+        prefilled, self._prefilled = self._prefilled, {}
+        if not done and not prefilled:
             return None
         reports = {request_id: finished.report for request_id, finished in done.items()}
-        return StitchReports(reports, {request_id for request_id, finished in done.items() if finished.failed_blocks})
+        failed = {request_id for request_id, finished in done.items() if finished.failed_blocks}
+        return StitchReports(reports, failed, prefilled)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """vLLM: wait for a layer's KV. There is nothing to wait for: a request runs once all of its KV is in place."""

@@ -6,7 +6,7 @@ Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from vllm.config import ParallelConfig, VllmConfig
@@ -32,6 +32,27 @@ class InPlaceBatch:
     spans: tuple[Span, ...]
     positions: torch.Tensor  # [tokens] int64, in the prompt
     slots: torch.Tensor  # [tokens] int64, in the paged cache
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixKV:
+    """Keys and values of a prefix as they enter attention, [layers, tokens, kv_heads, head_dim] each, of one rank."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    @property
+    def num_tokens(self) -> int:
+        return self.keys.shape[1]
+
+
+class Observer(Protocol):
+    """Sees a forward: layer by layer what is rotated, then what enters attention. Tensors are [tokens, heads *
+    head_dim] of this rank's heads, and are overwritten afterwards."""
+
+    def rotating(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None: ...
+
+    def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None: ...
 
 
 class ModelInternals:
@@ -67,6 +88,7 @@ class ModelInternals:
             raise Unsupported(
                 "vLLM rotates this model's keys by other angles than Transformers does: its chunks cannot be stitched"
             )
+        self._scratch: torch.Tensor | None = None
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
@@ -122,7 +144,8 @@ class ModelInternals:
     def forward(self, token_ids: torch.Tensor, batch: InPlaceBatch, block_ids: torch.Tensor) -> None:
         """Run the plain model over a batch of spans of one request, writing their KV in place.
 
-        token_ids: [tokens] int64, those of the batch; block_ids: [blocks] int64, the request's block table.
+        token_ids: [tokens] int64, those of the batch; block_ids: [blocks] int64, the request's block table, or
+        [spans, blocks], that of each.
 
         Each span is a sequence of its own on the request's block table: its query is the span, its context everything
         up to its end. Every layer writes all spans' keys and values before any span attends, so later spans see the
@@ -141,6 +164,72 @@ class ModelInternals:
         ):
             self._model(input_ids=token_ids.to(torch.int32), positions=batch.positions)
 
+    def prefill_apart(self, rows: Sequence[Sequence[int]], prefix: PrefixKV, observer: Observer) -> None:
+        """Run rows of token ids through the model, each behind the prefix and unaware of the others, as far as the
+        attention of the last layer.
+
+        Nothing of the paged cache is used. A layer's KV is needed while that layer runs alone, so one scratch, of the
+        shape of a layer's cache, serves them all; what is to be kept, the observer takes.
+        """
+        spans = [Span(prefix.num_tokens, prefix.num_tokens + len(row)) for row in rows]
+        blocks = -(-max(span.end for span in spans) // self.block_size)
+        table = torch.arange(len(rows) * blocks, device=self.device).view(len(rows), blocks)
+        starts = range(0, table.numel() * self.block_size, blocks * self.block_size)
+        positions = torch.cat([torch.arange(span.start, span.end) for span in spans])
+        slots = torch.cat(
+            [torch.arange(start + s.start, start + s.end) for start, s in zip(starts, spans, strict=True)]
+        )
+        prefix_slots = torch.cat([torch.arange(start, start + prefix.num_tokens) for start in starts]).to(self.device)
+        batch = InPlaceBatch(tuple(spans), positions.to(self.device), slots.to(self.device))
+        token_ids = torch.tensor([token for row in rows for token in row], device=self.device)
+        last = len(self._names) - 1
+        layer_number = 0
+
+        def on_rotation(_: Any, inputs: tuple[Any, ...]) -> None:
+            observer.rotating(layer_number, inputs[1], inputs[2])
+
+        def on_attention(layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
+            nonlocal layer_number
+            layer_number = layer + 1
+            observer.attending(layer, query, key, value)
+            if prefix.num_tokens and layer < last:
+                keys, values = (part[layer].repeat(len(rows), 1, 1) for part in (prefix.keys, prefix.values))
+                self.write(self.layers[layer], keys, values, prefix_slots)
+
+        handle = self._rotary.register_forward_pre_hook(on_rotation)
+        try:
+            with self._cached_in_scratch(table.numel()), self.attention_hook(on_attention, stop_at=last):
+                self.forward(token_ids, batch, table)
+        finally:
+            handle.remove()
+
+    @contextmanager
+    def _cached_in_scratch(self, num_blocks: int) -> Iterator[None]:
+        """Have every layer keep its KV in one scratch of so many blocks while the block runs."""
+        layers = self.layers
+        caches = [layer.kv_cache for layer in layers]
+        axis, parts = self._block_axis(caches[0])
+        shape = list(caches[0].shape)
+        shape[axis] = num_blocks * parts
+        if self._scratch is None or self._scratch.shape[axis] < shape[axis]:
+            order = sorted(range(len(shape)), key=caches[0].stride, reverse=True)  # its dimensions in memory
+            inverse = [order.index(dim) for dim in range(len(shape))]
+            self._scratch = caches[0].new_zeros([shape[dim] for dim in order]).permute(inverse)
+        for layer in layers:
+            layer.kv_cache = self._scratch
+        try:
+            yield
+        finally:
+            for layer, cache in zip(layers, caches, strict=True):
+                layer.kv_cache = cache
+
+    def _block_axis(self, cache: torch.Tensor) -> tuple[int, int]:
+        """The axis along which a layer's cache counts blocks, the first or the second, and how many of the kernel's
+        blocks are one of the cache manager's."""
+        num_blocks = self._config.cache_config.num_gpu_blocks
+        axis = next(axis for axis, size in enumerate(cache.shape) if size >= num_blocks and size % num_blocks == 0)
+        return axis, cache.shape[axis] // num_blocks
+
     @contextmanager
     def with_room_for(self, num_tokens: int, block_ids: torch.Tensor, last_layer: int) -> Iterator[torch.Tensor]:
         """A block table [blocks] for so many tokens of a request: its own `block_ids`, and where these are too few,
@@ -157,10 +246,7 @@ class ModelInternals:
         among = torch.arange(min(num_blocks, len(own) + lacking))
         lent = among[~torch.isin(among, own)][:lacking]
         caches = [layer.kv_cache for layer in self.layers[: last_layer + 1]]
-        # Blocks are counted along the first or the second axis, and the kernel's may be parts of the cache manager's.
-        shape = caches[0].shape
-        axis = next(axis for axis, size in enumerate(shape) if size >= num_blocks and size % num_blocks == 0)
-        parts = shape[axis] // num_blocks
+        axis, parts = self._block_axis(caches[0])
         rows = (lent[:, None] * parts + torch.arange(parts)).flatten().to(self.device)
         contents = [cache.index_select(axis, rows) for cache in caches]
         try:
@@ -178,7 +264,7 @@ class ModelInternals:
         ends = torch.tensor([span.end for span in batch.spans], dtype=torch.int32)
         # A block table in the kernel's blocks, which may be a fraction of the cache manager's.
         parts = self.block_size // builder.kv_cache_spec.block_size
-        table = (block_ids[:, None] * parts + torch.arange(parts, device=block_ids.device)).flatten()
+        table = (block_ids[..., None] * parts + torch.arange(parts, device=block_ids.device)).flatten(-2)
         return CommonAttentionMetadata(
             query_start_loc=starts.to(self.device),
             query_start_loc_cpu=starts,
@@ -187,7 +273,7 @@ class ModelInternals:
             num_actual_tokens=len(batch.positions),
             max_query_len=int(lengths.max()),
             max_seq_len=int(ends.max()),
-            block_table_tensor=table.to(torch.int32)[None].repeat(len(batch.spans), 1),
+            block_table_tensor=table.to(torch.int32).expand(len(batch.spans), -1).contiguous(),
             slot_mapping=batch.slots,
             causal=True,
             positions=batch.positions,

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
+from ragkv.engine.protocol import Prefill
 from ragkv.engine.wire import WireReport
 from ragkv.kv.file import StoredKV
 from ragkv.span import Span, merge, tokens_within
@@ -52,6 +53,14 @@ class StitchRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillRequest:
+    """Chunks to prefill and to store, from this step on."""
+
+    request_id: str
+    prefill: Prefill
+
+
+@dataclass(frozen=True, slots=True)
 class KVSlice:
     """The part of one chunk's KV that goes to [span): rows [offset, offset + span) of the file of `key`."""
 
@@ -63,25 +72,30 @@ class KVSlice:
 
 @dataclass
 class StitchMetadata(KVConnectorMetadata):
-    """The stitches to begin in one step. room: tokens that the model may run for stitches in it; is_idle: the step
-    serves nothing else."""
+    """The stitches and prefills to begin in one step. room: tokens that the model may run for stitches in it; is_idle:
+    the step serves nothing else. prefill_room: tokens of chunks that may be prefilled in it."""
 
     requests: list[StitchRequest]
     room: int
     is_idle: bool
+    prefills: list[PrefillRequest] = field(default_factory=list)
+    prefill_room: int = 0
 
 
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
     """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute
-    itself.
+    itself. prefilled: reports on prefills.
 
     All ranks finish the same requests in the same step; the first one's reports stand for all.
     """
 
     by_request: dict[str, WireReport] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
+    prefilled: dict[str, WireReport] = field(default_factory=dict)
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, StitchReports)
-        return StitchReports(other.by_request | self.by_request, self.failed | other.failed)
+        return StitchReports(
+            other.by_request | self.by_request, self.failed | other.failed, other.prefilled | self.prefilled
+        )

@@ -5,15 +5,24 @@ import logging
 import multiprocessing
 import os
 import uuid
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
 from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
-from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output
-from ragkv.engine.wire import followed_schema, plan_to_wire, report_of, sampling_to_wire
+from ragkv.engine.lookahead import looked_ahead
+from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill
+from ragkv.engine.wire import (
+    PREFILL_PROMPT,
+    check_prefilled,
+    followed_schema,
+    plan_to_wire,
+    prefill_to_wire,
+    report_of,
+    sampling_to_wire,
+)
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import make_folder
 from ragkv.kv.layout import Layout
@@ -161,18 +170,43 @@ class LocalEngine:
         request.check_fits(self._settings.max_model_len)
         prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
-        try:
+        with _failures_of(llm):
             async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
                 async for output in outputs:
                     yield _output(output)
-        except _refusal() as error:  # of a schema that it cannot follow, say
-            raise Rejected(f"the engine refused the request: {error}") from error
-        except _dead() as error:
+
+    async def prefill(self, prefill: Prefill) -> None:
+        """See Engine.prefill."""
+        llm = self._llm
+        if llm is None:
+            raise Unavailable("the engine has not started yet: try again in a minute")
+        from vllm import SamplingParams  # noqa: PLC0415 - see _load
+
+        prefill = await looked_ahead(self, prefill)
+        name = uuid.uuid4().hex
+        prompt = {"prompt_token_ids": list(PREFILL_PROMPT), "cache_salt": name}
+        extra = {"kv_transfer_params": prefill_to_wire(prefill)}
+        outputs = llm.generate(prompt, SamplingParams(max_tokens=1, detokenize=False, extra_args=extra), name)
+        with _failures_of(llm):
+            async with aclosing(outputs):
+                async for output in outputs:
+                    params = output.kv_transfer_params
+        check_prefilled(params)
+
+
+@contextmanager
+def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
+    """Raise the service's exceptions for vLLM's."""
+    try:
+        yield
+    except _refusal() as error:  # of a schema that it cannot follow, say
+        raise Rejected(f"the engine refused the request: {error}") from error
+    except _dead() as error:
+        raise EngineLost("the engine stopped while answering: ask again") from error
+    except _failed() as error:
+        if llm.errored:
             raise EngineLost("the engine stopped while answering: ask again") from error
-        except _failed() as error:
-            if llm.errored:
-                raise EngineLost("the engine stopped while answering: ask again") from error
-            raise Unavailable("the engine could not answer this question: ask again") from error
+        raise Unavailable("the engine could not answer this question: ask again") from error
 
 
 def _shut_down(llm: "AsyncLLM") -> None:

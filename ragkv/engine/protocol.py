@@ -8,6 +8,8 @@ import torch
 
 from ragkv.engine.sampling import GREEDY, Sampling
 from ragkv.errors import TooLarge, Unavailable
+from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import Compression
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 
@@ -59,6 +61,37 @@ class Generate:
 
 
 @dataclass(frozen=True, slots=True)
+class PrefillChunk:
+    """A chunk whose KV is stored under `key`. behind: tokens that only a compression looks at, the last `decoded` of
+    which the model decoded itself."""
+
+    key: str
+    token_ids: tuple[int, ...]
+    behind: tuple[int, ...] = ()
+    decoded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Chunks to run through the model once, each behind the prefix and unaware of the others. Their KV is stored under
+    their keys, and the prefix's, where it is not, under its own.
+
+    model, writer: fingerprints of the weights and of the writer that the keys are made of; without a writer the plain
+    model runs them. compression: keeps the KV of some tokens of each chunk alone; with `cue_ids` the model goes on
+    from each chunk and these tokens, and what it says chooses.
+    """
+
+    prefix_key: str
+    prefix_ids: tuple[int, ...]
+    chunks: tuple[PrefillChunk, ...]
+    kv_format: KVFormat = KVFormat.BF16
+    model: str = ""
+    writer: str = ""
+    compression: Compression | None = None
+    cue_ids: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """Work of the engine on one prompt, in tokens and milliseconds.
 
@@ -93,7 +126,15 @@ class Output:
     report: Report | None = None
 
 
-class Engine(Protocol):
+class KVEngine(Protocol):
+    """Computes and stores KV."""
+
+    async def prefill(self, prefill: Prefill) -> None:
+        """Compute the chunks' KV and store it, beside what else the engine does. Ended by cancelling it: what is stored
+        stays. Raises OutOfSpace for a full disk, and Unavailable, also where engine and keys do not fit together."""
+
+
+class Engine(KVEngine, Protocol):
     """Continues prompts, stitching KV where a plan says so.
 
     `generate` raises TooLarge for a prompt that does not fit and Unavailable when the engine is away. Closing the

@@ -15,9 +15,19 @@ from typing import Any
 import httpx
 import msgspec
 
-from ragkv.engine.protocol import EngineLost, Generate, Output, Report
+from ragkv.engine.lookahead import looked_ahead
+from ragkv.engine.protocol import EngineLost, Generate, Output, Prefill, Report
 from ragkv.engine.supervisor import asked_again
-from ragkv.engine.wire import PARAM, followed_schema, plan_to_wire, report_of, sampling_to_wire
+from ragkv.engine.wire import (
+    PARAM,
+    PREFILL_PROMPT,
+    check_prefilled,
+    followed_schema,
+    plan_to_wire,
+    prefill_to_wire,
+    report_of,
+    sampling_to_wire,
+)
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import lines_of
 from ragkv.urls import without_secrets
@@ -101,6 +111,24 @@ class RemoteEngine:
         async with aclosing(asked_again(lambda: self._attempt(request), recovered, _REFUSALS)) as outputs:
             async for output in outputs:
                 yield output
+
+    async def prefill(self, prefill: Prefill) -> None:
+        """See KVEngine.prefill."""
+        body = {
+            "prompt": list(PREFILL_PROMPT),
+            "add_special_tokens": False,
+            "cache_salt": uuid.uuid4().hex,
+            "max_tokens": 1,
+            "kv_transfer_params": prefill_to_wire(await looked_ahead(self, prefill)),
+        }
+        try:
+            response = await self._http.post("/v1/completions", json=body)
+            await _raise_for_status(response)
+            answer = response.json()
+        except (httpx.HTTPError, ValueError) as error:
+            log.warning("the engine at %s did not prefill: %r", self._shown_url, error)
+            raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
+        check_prefilled(answer.get("kv_transfer_params"))
 
     async def _attempt(self, request: Generate) -> AsyncGenerator[Output, None]:
         tag = uuid.uuid4().hex

@@ -16,7 +16,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from ragkv.engine.protocol import Engine, EngineLost, Generate, Output
+from ragkv.engine.protocol import Engine, EngineLost, Generate, Output, Prefill
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
 
@@ -122,6 +122,17 @@ class SupervisedEngine:
         async with aclosing(asked_again(lambda: self._attempt(request), lambda: self._another_than(lost))) as outputs:
             async for output in outputs:
                 yield output
+
+    async def prefill(self, prefill: Prefill) -> None:
+        """See Engine.prefill. Not asked again: ingestion does so."""
+        engine = self._engine
+        if self._phase is not Phase.READY or engine is None:
+            raise await self._away()
+        try:
+            await engine.prefill(prefill)
+        except EngineLost:
+            self._suspected.set()
+            raise
 
     async def _attempt(self, request: Generate) -> AsyncGenerator[Output, None]:
         engine = self._engine

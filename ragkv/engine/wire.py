@@ -13,15 +13,20 @@ import msgspec
 import numpy as np
 import torch
 
-from ragkv.engine.protocol import Generate, Report
+from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report
 from ragkv.engine.sampling import Sampling
-from ragkv.errors import Rejected, Unavailable
+from ragkv.errors import OutOfSpace, Rejected, Unavailable
+from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import LEAST, MOST, Compression, CompressionMethod
 from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.policies import DEFAULT_CHOICE, MAX_LAYERS, POLICIES, Choice
 
 PARAM = "ragkv"
+_PREFILL = "prefill"
+MAX_CHUNKS = 4096
+"""Chunks of one prefill."""
 MAX_NAME_CHARS = 64
 """A KV key, a tag or a digest: 64 hex digits at most."""
 
@@ -48,9 +53,33 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tag: _Name | None = None
 
 
+class WireChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
+    """A chunk of a prefill."""
+
+    key: _Name
+    token_ids: Annotated[list[_Position], msgspec.Meta(min_length=1)]
+    behind: list[_Position] = []
+    decoded: _Position = 0
+
+
+class WirePrefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A prefill in JSON's types. compression: method and share."""
+
+    prefix_key: _Name
+    prefix_ids: list[_Position]
+    chunks: Annotated[list[WireChunk], msgspec.Meta(max_length=MAX_CHUNKS)]
+    format: KVFormat
+    model: _Name = ""
+    writer: _Name = ""
+    compression: tuple[CompressionMethod, Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]] | None = None
+
+
 class WireReport(msgspec.Struct):
     """A report in JSON's types; `queries` is base64 of float32 with its shape. Null spans are not known. `lost`: tokens
-    that vLLM counts as found, and computed after all."""
+    that vLLM counts as found, and computed after all.
+
+    `error`: of a prefill, why not all of its KV was stored; `no_room`: the disk is full.
+    """
 
     fills: int = 0
     stitched: int = 0
@@ -63,6 +92,8 @@ class WireReport(msgspec.Struct):
     recomputed_spans: list[_Pair] | None = None
     queries: str | None = None
     queries_shape: tuple[int, int, int] | None = None
+    error: str = ""
+    no_room: bool = False
 
 
 def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | None:
@@ -87,6 +118,75 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         tag=tag,
     )
     return {PARAM: msgspec.to_builtins(wire)}
+
+
+PREFILL_PROMPT = (0, 0)
+"""The prompt of a request that carries a prefill: vLLM runs its last token, when the prefill is done."""
+
+
+def prefill_to_wire(prefill: Prefill) -> dict[str, Any]:
+    """`kv_transfer_params` of a prefill."""
+    wire = WirePrefill(
+        prefill.prefix_key,
+        list(prefill.prefix_ids),
+        [WireChunk(c.key, list(c.token_ids), list(c.behind), c.decoded) for c in prefill.chunks],
+        prefill.kv_format,
+        prefill.model,
+        prefill.writer,
+        (CompressionMethod(compression.method), compression.keep) if (compression := prefill.compression) else None,
+    )
+    return {PARAM: {_PREFILL: msgspec.to_builtins(wire)}}
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillLimits:
+    """Limits of an engine on what it prefills: its window and vocabulary, in tokens, and the fingerprint of its
+    weights, empty if it is not known."""
+
+    window: int
+    vocabulary: int
+    model: str = ""
+
+
+def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefill | None:
+    """Prefill in the `kv_transfer_params` of a request, None if there is none. Raises Rejected if it is malformed, or
+    beyond the engine's limits."""
+    sent = (params or {}).get(PARAM)
+    if not isinstance(sent, dict) or _PREFILL not in sent:
+        return None
+    try:
+        wire = msgspec.convert(sent[_PREFILL], WirePrefill)
+    except msgspec.ValidationError as error:
+        raise Rejected(f"kv_transfer_params.{PARAM}.{_PREFILL}: {error}") from None
+    _check_model(wire.model, limits.model)
+    rows = [wire.prefix_ids, *([*chunk.token_ids, *chunk.behind] for chunk in wire.chunks)]
+    if len(wire.prefix_ids) + max(map(len, rows[1:]), default=0) > limits.window:
+        raise Rejected(f"a chunk behind the prefix has more than {limits.window} tokens, the model's window")
+    if max(max(row, default=0) for row in rows) >= limits.vocabulary:
+        raise Rejected("a token id is not in the model's vocabulary: its tokenizer is another")
+    if any(chunk.decoded > len(chunk.behind) for chunk in wire.chunks):
+        raise Rejected("a chunk has fewer tokens behind it than were decoded")
+    return Prefill(
+        wire.prefix_key,
+        tuple(wire.prefix_ids),
+        tuple(PrefillChunk(c.key, tuple(c.token_ids), tuple(c.behind), c.decoded) for c in wire.chunks),
+        wire.format,
+        wire.model,
+        wire.writer,
+        Compression(*wire.compression) if wire.compression else None,
+    )
+
+
+def check_prefilled(params: Mapping[str, Any] | None) -> None:
+    """Check the report in the output of a prefill's request. Raises as Engine.prefill does."""
+    try:
+        wire = msgspec.convert((params or {})[PARAM], WireReport)
+    except (msgspec.ValidationError, KeyError) as error:
+        raise Unavailable(f"the engine and the service have different versions: {error}") from None
+    if wire.no_room:
+        raise OutOfSpace(wire.error)
+    if wire.error:
+        raise Unavailable(f"no KV is computed: {wire.error}")
 
 
 def sampling_to_wire(sampling: Sampling) -> dict[str, Any]:
@@ -121,16 +221,13 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
     than that with this fingerprint, as far as both are known.
     """
     sent = (params or {}).get(PARAM)
-    if sent is None or report_asked_for(params):
+    if sent is None or report_asked_for(params) or (isinstance(sent, dict) and _PREFILL in sent):
         return None
     try:
         wire = msgspec.convert(sent, WirePlan)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
-    if wire.model and model and wire.model != model:
-        raise Rejected(
-            "the KV was computed with other weights than the engine's: restart API, workers and engines together"
-        )
+    _check_model(wire.model, model)
     if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
     capture = _span(*wire.capture) if wire.capture else None
@@ -138,6 +235,13 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
     if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
         raise Rejected("the plan is longer than its prompt")
     return planned
+
+
+def _check_model(of_keys: str, served: str) -> None:
+    if of_keys and served and of_keys != served:
+        raise Rejected(
+            "the KV was computed with other weights than the engine's: restart API, workers and engines together"
+        )
 
 
 def report_asked_for(params: Mapping[str, Any] | None) -> str | None:

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 import xxhash
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from ragkv.errors import Corrupt, Unsupported
 from ragkv.files_io import make_folder, sync
@@ -145,6 +145,27 @@ def block_means(keys: torch.Tensor, q_layers: range) -> torch.Tensor:
     PlainKV.mean_keys."""
     q_keys = keys[q_layers.start : q_layers.stop]
     return torch.stack([block.float().mean(1) for block in torch.split(q_keys, QCACHE_BLOCK, dim=1)])
+
+
+def load_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Tensors of any safetensors file, by name. Raises OSError, and Corrupt for a file that is none."""
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise Corrupt(f"{path}: {error}") from None
+
+
+def left_of(kv: PlainKV, offsets: Sequence[int], layout: Layout) -> PlainKV:
+    """KV of the tokens at `offsets`, ascending, of a chunk. Their keys are un-rotated: they may stand at any positions.
+
+    Initial and local vectors stay the whole chunk's; mean keys are those of blocks of what is left.
+    """
+    assert isinstance(kv.keys, torch.Tensor), "of KV in memory"
+    assert isinstance(kv.values, torch.Tensor), "of KV in memory"
+    rows = torch.tensor(offsets, device=kv.keys.device)
+    keys = kv.keys[:, rows]
+    means = block_means(keys, layout.q_layers)
+    return PlainKV(keys, kv.values[:, rows], kv.initial, kv.local, means, torch.tensor(offsets, dtype=torch.int32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from ragkv.kv.format import KVFormat
 
 class CompressionMethod(StrEnum):
     """Compression within a chunk: KV is kept of the tokens that score highest, the prompt omits the others.
-    The functions are in `ragkv.prefill.methods`. none: KV is kept of all tokens."""
+    The functions are in `ragkv.stitch.compression`. none: KV is kept of all tokens."""
 
     NONE = "none"
     STREAMING = "streaming"

@@ -1,1 +1,1 @@
-"""KV of chunks under Transformers: prefill, writers, compression."""
+"""KV of chunks: what is missing, batch by batch, from an engine; writers in use."""

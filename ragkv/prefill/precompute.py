@@ -10,12 +10,9 @@ from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import Prefilling
 from ragkv.kv.store import KVStore
-from ragkv.prefill.compressor import Compressor
-from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.prefiller import Batch, KVMaker
 
 TokenProgress = Callable[[int, int], None]
-Batch = Sequence[tuple[str, Chunk]]
-"""Chunks that run through the model together, each with the key of its KV."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +57,15 @@ _NO_HOOKS = Hooks()
 def precompute(
     chunks: Sequence[Chunk],
     keys: KeyMaker,
-    prefiller: Callable[[], Prefiller],
+    prefiller: Callable[[], KVMaker],
     store: KVStore,
     batch_tokens: Callable[[], int],
     hooks: Hooks = _NO_HOOKS,
-    compressor: Compressor | None = None,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file, or a chunk's KV a copy elsewhere, in the format and of
     the tokens of the keys: quantised from one in bf16 if there is one, computed otherwise.
 
-    `prefiller` is called only if something must be computed: re-ingesting what is known loads no model. batch_tokens:
-    asked before each batch. compressor: needed for keys with a compression.
+    `prefiller` is called only if something must be computed. batch_tokens: asked before each batch.
     """
     named = {keys.chunk(chunk.token_ids): chunk for chunk in chunks}
     absent = [key for key in named if key not in store]
@@ -84,8 +79,8 @@ def precompute(
         del todo[key]
         done += chunk.num_tokens
         hooks.progress(done, total)
-    if not todo and keys.prefix() not in store:
-        _compute([], keys, prefiller(), store, compressor)
+    if not todo and keys.prefix_ids and keys.prefix() not in store:
+        prefiller().prefill([], keys)
     most_tokens, batches = 0, list[Batch]()
     try:
         while todo:
@@ -94,9 +89,8 @@ def precompute(
             batch = batches.pop(0)
             if not (fitting := _fitting(batch, hooks.has_room)):
                 break
-            model = prefiller()
             hooks.under_way([fitting, *batches])
-            _compute(fitting, keys, model, store, compressor)
+            prefiller().prefill(fitting, keys)
             hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting], True)
             for key, _ in fitting:
                 del todo[key]
@@ -136,17 +130,6 @@ def _quantised(
         plain = Making(keys.writer, compression=keys.compression)
         if store.convert(keys.chunk(chunk.token_ids, plain), key, keys.kv_format):
             yield key, chunk
-
-
-def _compute(batch: Batch, keys: KeyMaker, prefiller: Prefiller, store: KVStore, compressor: Compressor | None) -> None:
-    token_ids = [chunk.token_ids for _, chunk in batch]
-    prefix_kv, *chunk_kvs = prefiller.prefill(keys.prefix_ids, token_ids)
-    if keys.compression is not None:
-        assert compressor is not None, "needed to leave tokens out"
-        chunk_kvs = compressor.compressed(token_ids, chunk_kvs, keys.compression)
-    if keys.prefix() not in store:
-        store.put(keys.prefix(), prefix_kv)
-    store.put_all({key: kv for (key, _), kv in zip(batch, chunk_kvs, strict=True)}, keys.kv_format)
 
 
 def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> Iterator[list[tuple[str, Chunk]]]:

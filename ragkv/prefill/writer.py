@@ -12,11 +12,10 @@ import msgspec
 
 from ragkv.errors import NotFound, RagKVError, Rejected
 from ragkv.files_io import replace_file, write_json
+from ragkv.models import ADAPTER, ADAPTER_CONFIG
 
 log = logging.getLogger(__name__)
 
-ADAPTER = "adapter_model.safetensors"
-CONFIG = "adapter_config.json"
 CARD = "card.json"
 TRAINED_ON = "trained_on.json"
 """Digests of the chunks that a writer was trained on, where they were recorded."""
@@ -125,7 +124,7 @@ def read_whole(folder: Path) -> Card:
     """The card of an adapter folder that holds the adapter too. Raises NotFound and Rejected as `read_card` does, and
     Rejected for a part of one."""
     card = read_card(folder)
-    if missing := [name for name in (ADAPTER, CONFIG) if not (folder / name).is_file()]:
+    if missing := [name for name in (ADAPTER, ADAPTER_CONFIG) if not (folder / name).is_file()]:
         raise Rejected(f"{folder} holds an incomplete writer: it has no {' and no '.join(missing)}")
     return card
 
@@ -168,7 +167,7 @@ def install(source: Path, folder: Path, model_fingerprint: str) -> Card:
     if objections := card.objections(model_fingerprint):
         raise Rejected("the writer was not put into use: " + "; ".join(objections))
     trained_on = [source / TRAINED_ON] if (source / TRAINED_ON).is_file() else []
-    _replace(folder, [*(source / name for name in (ADAPTER, CONFIG, CARD)), *trained_on])
+    _replace(folder, [*(source / name for name in (ADAPTER, ADAPTER_CONFIG, CARD)), *trained_on])
     return card
 
 

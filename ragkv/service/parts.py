@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ragkv.answer.promote import Promoter
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.recompute import Recomputing
-    from ragkv.engine.protocol import Engine
+    from ragkv.engine.protocol import Engine, KVEngine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
     from ragkv.kv.remote import ObjectStore
@@ -552,6 +552,14 @@ class Parts:
         Shard(self.layout, size=self.settings.tensor_parallel_size)  # raises Unsupported
         make = partial(LocalEngine, self.settings, self.model_folder, self.layout)
         return SupervisedEngine(make, SupervisionTimes(silence=self.settings.engine_silence_s))
+
+    @property
+    def prefill_engine(self) -> "KVEngine":
+        """The engine that a worker has compute KV: RAGKV_ENGINE_URL's, or that of the service on this machine."""
+        from ragkv.engine.door import EngineBehindDoor
+
+        has_url = self.settings.engine_url is not None
+        return self.engine if has_url else EngineBehindDoor(self.settings.engine_socket)
 
     @cached_property
     def planner(self) -> "Planner":

@@ -45,7 +45,7 @@ class ReadingEngine(EchoEngine):
     """Answers `What is the code of NAME?` with what the passages of the prompt say."""
 
     def __init__(self, parts: Parts) -> None:
-        super().__init__(parts.settings.max_model_len)
+        super().__init__(parts.settings)
         self._parts = parts
         self.stitches = True
 
@@ -78,7 +78,7 @@ def run_api(environ: dict[str, str], port: int, clock: c_double) -> None:
 def run_slow_api(environ: dict[str, str], port: int, clock: c_double) -> None:
     """An API whose answers, of some words, take a few seconds."""
     _become(environ, clock)
-    _serve(port, lambda parts: EchoEngine(parts.settings.max_model_len, PIECE_S))
+    _serve(port, lambda parts: EchoEngine(parts.settings, PIECE_S))
 
 
 def _serve(port: int, engine_of: Callable[[Parts], Engine]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench.gpu.corpus import write_kv_of
 from bench.gpu.engine import measuring
 from bench.gpu.oracle import check_oracle
 from bench.gpu.report import PARTS, GpuReport
@@ -26,12 +25,11 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     """Rows of each part, of one engine. Its weights are saved ones, so that the oracle can be asked too."""
     shape = SCALE.oracles[1]
     folder = shape.save_with_weights(tmp_path_factory.mktemp("gpu") / "model")
-    write_kv_of(shape, folder, SCALE)
 
     async def measure() -> dict[str, list[Any]]:
-        async with measuring(shape, folder, SCALE, eager=True, dummy=False) as started:
+        async with measuring(shape, folder, SCALE, eager=True, dummy=False, bare_s=1.0) as started:
             rows = {"oracle": await check_oracle(started.engine, started.corpus, SCALE.oracle_prompts)}
-            for part in (started.ttft, started.latency, started.serve, started.memory):
+            for part in (started.ingest, started.ttft, started.latency, started.serve, started.memory):
                 rows[part.__name__] = await part(lambda line: None)
             return rows
 

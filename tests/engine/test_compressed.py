@@ -13,6 +13,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
+from bench.writer.prefixed import KV
 from bench.writer.reading import Reader, Tail
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
@@ -24,9 +25,6 @@ from ragkv.chunk import Chunk
 from ragkv.ids import new_id
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import Compression, CompressionMethod
-from ragkv.prefill.compressor import Compressor, load_watcher
-from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefixed import KV
 from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.evaluations.fidelity import FidelityMeter
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
@@ -61,21 +59,15 @@ def parts(exact: World, loaded: IngestParts, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="module")
-def compressor(exact: World, parts: Parts) -> Compressor:
-    return Compressor(exact.model.layout, lambda: load_watcher(parts.model_folder, parts.layout, parts.prompts))
-
-
-@pytest.fixture(scope="module")
 def chunks(exact: World) -> list[Chunk]:
     return [exact.model.chunks[index] for index in INDICES]
 
 
 @pytest.fixture
-def keys(exact: World, chunks: list[Chunk], compressor: Compressor) -> KeyMaker:
+def keys(exact: World, chunks: list[Chunk]) -> KeyMaker:
     """Of chunks that keep half of their tokens."""
-    model = exact.model
-    keys = dataclasses.replace(model.keys, compression=HALF)
-    precompute(chunks, keys, lambda: model.prefiller, model.store, batch_tokens=lambda: 2048, compressor=compressor)
+    keys = dataclasses.replace(exact.model.keys, compression=HALF)
+    exact.ingest(chunks, keys)
     return keys
 
 
@@ -174,12 +166,12 @@ def test_other_tokens_in_the_place_of_the_planned_ones_are_recomputed_and_counte
 
 
 @pytest.fixture(scope="module")
-def asked(exact: World, parts: Parts, loaded: IngestParts, compressor: Compressor, tmp_path_factory) -> Question:
+def asked(exact: World, parts: Parts, loaded: IngestParts, tmp_path_factory) -> Question:
     """A question to a collection whose rule keeps KV of half of the tokens, as its worker did."""
     ref = parts.default_collection
     change_rule(KVOwner(ref.tenant_id, ref.collection_id), KVRulePatch(compress="laq", keep=0.5), parts)
     ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser, ingest.compressor = exact.model.prefiller, loaded.parser, compressor
+    ingest.prefiller, ingest.parser = exact.prefiller, loaded.parser
     file: Path = tmp_path_factory.mktemp("documents") / "films.md"
     file.write_text((SAMPLE / "films.md").read_text()[:2500])
     assert ingest_files([file], ingest, Console(quiet=True)).read == 1

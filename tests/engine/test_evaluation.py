@@ -25,7 +25,7 @@ def parts(exact: World, loaded: IngestParts, tmp_path_factory: pytest.TempPathFa
     lend_models(parts, loaded)
     parts.prepare()
     ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser = exact.model.prefiller, loaded.parser
+    ingest.prefiller, ingest.parser = exact.prefiller, loaded.parser
     file = tmp_path_factory.mktemp("documents") / "films.md"
     file.write_text((SAMPLE / "films.md").read_text()[:2500])
     assert ingest_files([file], ingest, Console(quiet=True)).read == 1

@@ -53,7 +53,7 @@ def ingest(exact: World) -> IngestParts:
     parts.prepare()
     parts.encoder = Encoder.load(encoder_folder(Settings()))
     made = IngestParts(parts)
-    made.prefiller = exact.model.prefiller
+    made.prefiller = exact.prefiller
     yield made
     parts.close()
 

@@ -12,9 +12,9 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
 from ragkv.connector.connector import _added
+from ragkv.connector.prefill import QCACHE_VIEW
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import WireReport, plan_to_wire
-from ragkv.prefill.prefill import QCACHE_VIEW
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, StitchPlan
 from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
@@ -32,11 +32,11 @@ def chunks(exact: World) -> list[Chunk]:
     return [exact.model.chunks[index] for index in (9, 2, 14, 5, 11)]
 
 
-def test_captured_queries_are_transformers(exact: World) -> None:
+def test_captured_queries_are_those_of_prefill(exact: World) -> None:
     """Un-rotated, their mean in each layer of the Q-Cache. The last token runs in an ordinary step, unseen."""
     model = exact.model
     question_ids = model.prompts.question_ids(LONG_QUESTION)
-    [_, question] = model.prefiller.prefill(model.prompts.prefix_ids, [question_ids[:-1]])
+    question = exact.prefilled(model.prompts.prefix_ids, question_ids[:-1])
     asked = behind_prefix(model.prompts.prefix_ids, question_ids, model.keys)
     end = len(asked.token_ids) - 1
 
@@ -58,10 +58,10 @@ def test_what_was_captured_before_a_preemption_stays() -> None:
 def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:
     """CacheBlend, arXiv 2405.16444, section 4.3: the tokens whose layer-1 keys full prefill would change most.
 
-    The reference prefills the whole prompt with Transformers. Distances are the same before rotation: it is orthogonal.
+    The reference prefills the whole prompt. Distances are the same before rotation: it is orthogonal.
     """
     prompt = exact.model.prompt(chunks)
-    [_, whole] = exact.model.prefiller.prefill([], [prompt.token_ids])
+    whole = exact.prefilled((), prompt.token_ids)
     changed = [
         (whole.keys[1, s.start : s.end] - keys[1]).square().sum((1, 2)) for s, keys in stored(exact.model, chunks)
     ]

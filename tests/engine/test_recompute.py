@@ -68,7 +68,7 @@ def test_a_corrupt_file_is_recomputed_counted_and_removed(served: World, chunks:
     answered = served.ask(prompt, model.plan(chunks), max_tokens=12, logprobs=5)
     assert answered.report.failed_keys == (path.stem,)
     assert not path.exists()
-    model.ingest([chunk])
+    served.ingest([chunk])
     assert answered.token_ids == expected(served, chunks, [1]).token_ids
 
 

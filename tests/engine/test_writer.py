@@ -12,8 +12,7 @@ from bench.writer.trainable import TrainableAdapter
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.kv.key import KeyMaker
-from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefill import Prefiller
+from ragkv.models import Fingerprints
 from tests.engine.world import World, kl, whole_context
 
 
@@ -34,9 +33,12 @@ def written(exact: World) -> Written:
     torch.manual_seed(0)
     for parameter in adapter.parameters:
         parameter.data.normal_(0, 0.02)
-    keys = dataclasses.replace(world.keys, writer="w")
+    world.settings.writer_dir.mkdir(parents=True, exist_ok=True)
+    adapter.save(world.settings.writer_dir)
+    adapter.round()  # as it is saved
+    keys = dataclasses.replace(world.keys, writer=Fingerprints().adapter(world.settings.writer_dir))
     chunks = [world.chunks[index] for index in (4, 9, 1)]
-    precompute(chunks, keys, lambda: Prefiller(model, world.layout, adapter), world.store, batch_tokens=lambda: 2048)
+    exact.ingest(chunks, keys)
     return Written(chunks, keys, Reader(model, adapter, world.prompts.prefix_ids))
 
 

@@ -15,13 +15,14 @@ from ingest.split import split
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk, Passage
-from ragkv.engine.protocol import Engine, Generate, Report
+from ragkv.engine.protocol import Engine, Generate, Prefill, PrefillChunk, Report
+from ragkv.kv.file import PlainKV
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
 from ragkv.models import Fingerprints
 from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefill import Prefiller
+from ragkv.prefill.prefiller import Prefiller
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.located import LocatedKV, locate
@@ -57,7 +58,7 @@ class Loop:
 
 @dataclass
 class Model:
-    """One model folder and the chunks of the sample corpus, prefilled into a store."""
+    """One model folder and chunks of the sample corpus."""
 
     settings: Settings
     chunks: list[Chunk]
@@ -65,7 +66,6 @@ class Model:
     prompts: PromptBuilder
     keys: KeyMaker
     store: KVStore
-    prefiller: Prefiller
 
     @classmethod
     def prepare(cls, settings: Settings, num_chunks: int) -> "Model":
@@ -76,13 +76,8 @@ class Model:
         keys = KeyMaker(
             b"a secret of 32 bytes, more or less", Fingerprints().weights(folder), str(layout.dtype), prompts.prefix_ids
         )
-        model = cls(settings, [], layout, prompts, keys, KVStore(settings.kv_dir), Prefiller.load(folder, layout))
-        model.chunks = list(itertools.islice(sample_chunks(tokenizer, settings.chunk_tokens), num_chunks))
-        model.ingest(model.chunks)
-        return model
-
-    def ingest(self, chunks: Sequence[Chunk]) -> None:
-        precompute(chunks, self.keys, lambda: self.prefiller, self.store, batch_tokens=lambda: 2048)
+        chunks = list(itertools.islice(sample_chunks(tokenizer, settings.chunk_tokens), num_chunks))
+        return cls(settings, chunks, layout, prompts, keys, KVStore(settings.kv_dir))
 
     def prompt(
         self, chunks: Sequence[Chunk], question: str = "Who directed the film, and where were they born?"
@@ -125,7 +120,26 @@ class World:
 
     def start(self) -> "World":
         self.loop.run(self.engine.start())
+        self.ingest(self.model.chunks)
         return self
+
+    def ingest(self, chunks: Sequence[Chunk], keys: KeyMaker | None = None) -> None:
+        """Have the engine prefill chunks that have no KV yet."""
+        precompute(chunks, keys or self.model.keys, lambda: self.prefiller, self.model.store, lambda: 2048)
+
+    def prefilled(self, prefix_ids: Sequence[int], token_ids: Sequence[int]) -> PlainKV:
+        """KV of tokens behind a prefix, as the engine stores it."""
+        key = uuid.uuid4().hex * 2
+        chunk = PrefillChunk(key, tuple(token_ids))
+        self.loop.run(self.engine.prefill(Prefill(uuid.uuid4().hex * 2, tuple(prefix_ids), (chunk,))))
+        kv = self.model.store.get(key, self.model.layout)
+        assert isinstance(kv, PlainKV)
+        self.model.store.drop([key])
+        return kv
+
+    @property
+    def prefiller(self) -> Prefiller:
+        return Prefiller(self.engine, self.model.prompts, self.loop.run)
 
     def stop(self) -> None:
         self.loop.run(self.engine.stop())

@@ -67,7 +67,7 @@ def settings(folder: Path) -> Settings:
 @pytest.fixture
 def parts(settings: Settings) -> Iterator[Parts]:
     """Parts over the folder, whose database is not migrated yet."""
-    parts = Parts(settings, EchoEngine(settings.max_model_len))
+    parts = Parts(settings, EchoEngine(settings))
     yield parts
     parts.close()
 

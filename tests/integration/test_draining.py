@@ -67,7 +67,7 @@ class Running:
 
 @pytest.fixture
 def engine(settings) -> EchoEngine:
-    return EchoEngine(settings.max_model_len, PIECE_S)
+    return EchoEngine(settings, PIECE_S)
 
 
 @pytest.fixture

@@ -230,7 +230,7 @@ class TestPatience:
                 await release.wait()
                 return "ok"
 
-        parts.engine = Hanging(parts.settings.max_model_len)
+        parts.engine = Hanging(parts.settings)
         monkeypatch.setattr(health, "PATIENCE_S", 0.2)
         looked = health.Probes(parts)
         found = await asyncio.gather(*(looked.look() for _ in range(3)))

@@ -71,9 +71,10 @@ def shared(settings: Settings, migrated_url: str, s3_place: StoreLocation) -> Se
 
 
 def host(settings: Settings, loaded: IngestParts, folder: Path) -> Parts:
-    engine = EchoEngine(settings.max_model_len)
+    settings = msgspec.structs.replace(settings, data_dir=folder)
+    engine = EchoEngine(settings)
     engine.stitches = engine.started = True
-    parts = Parts(msgspec.structs.replace(settings, data_dir=folder), engine)
+    parts = Parts(settings, engine)
     lend_models(parts, loaded)
     ensure_collection(parts.database)
     return parts

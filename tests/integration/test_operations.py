@@ -17,6 +17,7 @@ from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import JobRow
 from ragkv.service.keys.keys import issue_key
 from ragkv.service.parts import Parts
+from tests.support.echo_engine import EchoEngine
 from tests.support.issued_keys import issue_key_by_name
 from tests.support.over_http import ADA, Client, upload
 
@@ -209,8 +210,8 @@ class TestFigures:
         assert {seen[f'ragkv_part_up{{part="{part}"}}'] for part in ("engine", "database", "redis")} == {1}
 
     def test_what_workers_did_is_counted_in_redis(self, client: Client, parts: Parts, ingest: IngestParts):
-        working = IngestParts(parts, parts.worker_counters)
-        working.prefiller, working.parser = ingest.prefiller, ingest.parser
+        working = IngestParts(parts, parts.worker_counters, EchoEngine(parts.settings))
+        working.parser = ingest.parser
         document_id = str(upload(client).json()["id"])
         ingest_document(document_id, working)
         seen, document = figures(client), client.get(f"/v1/documents/{document_id}").json()

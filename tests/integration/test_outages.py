@@ -33,7 +33,7 @@ from ragkv.service.documents.requeue import stuck_ids
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import lend_models
-from tests.support.echo_engine import EchoEngine
+from tests.support.echo_engine import EchoEngine, random_kv
 from tests.support.over_http import ADA, Client, upload
 from tests.support.wrong_clock import clock_ahead
 from workers.pulse import Pulse
@@ -94,7 +94,7 @@ class TestOutages:
         document_id = store_document(
             on_postgres.default_collection, "ada.md", io.BytesIO(ADA), on_postgres.intake
         ).document_id
-        ingest = IngestParts(on_postgres)
+        ingest = IngestParts(on_postgres, engine=EchoEngine(on_postgres.settings))
 
         def stop(stage: str, done: int, total: int) -> None:
             socket.unlink(missing_ok=True)
@@ -111,7 +111,7 @@ class TestOutages:
 
     def test_the_file_formats_own_errors_are_the_systems(self, tmp_path: Path, loaded: IngestParts):
         """safetensors hides the number of an error in its words."""
-        (kv,) = loaded.prefiller.prefill([1, 2], [])
+        kv = random_kv([1, 2], loaded.parts.layout)
         with pytest.raises(OSError) as raised, _without_room(tmp_path) as disk:  # noqa: PT011 - which one is the point
             write_kv(disk / "kv" / "a.safetensors", kv)
 

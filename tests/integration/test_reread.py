@@ -94,8 +94,8 @@ def document_id(of_before: Parts, loaded: IngestParts) -> str:
 
 
 def over(parts: Parts, loaded: IngestParts) -> IngestParts:
-    ingest = IngestParts(parts)
-    ingest.prefiller, ingest.parser = loaded.prefiller, loaded.parser
+    ingest = IngestParts(parts, engine=EchoEngine(parts.settings))
+    ingest.parser = loaded.parser
     return ingest
 
 

@@ -144,7 +144,7 @@ def world(tmp_path_factory: pytest.TempPathFactory, language_model: Path, loaded
         redis_server = EmbeddedRedis(chosen)
         redis_server.start()
         stack.callback(redis_server.stop)
-        parts = Parts(chosen, EchoEngine(chosen.max_model_len))
+        parts = Parts(chosen, EchoEngine(chosen))
         lend_models(parts, loaded)
         parts.prepare()
         stack.callback(parts.close)

@@ -35,6 +35,7 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
 from tests.support.documents import LONG, kv_files
+from tests.support.echo_engine import EchoEngine
 from tests.support.hostile_files import pdfs
 from tests.support.made_files import docx, paragraph
 from tests.support.over_http import ADA, wait_until
@@ -296,7 +297,7 @@ class TestIngesting:
 
         assert other.refresh_outdated() == 1
         assert view(parts, document_id).status is Status.SEARCHABLE
-        worker = IngestParts(other)
+        worker = IngestParts(other, engine=EchoEngine(other.settings))
         assert ingest_document(document_id, worker) is IngestOutcome.READY
 
         made = kv_files(parts) - before

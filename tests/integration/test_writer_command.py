@@ -16,7 +16,8 @@ from bench.writer.run import STATE, Plan, Run
 from bench.writer.samples import Sample
 from bench.writer.train import Course
 from ragkv.cli import main
-from ragkv.prefill.writer import ADAPTER, read_card, write_card
+from ragkv.models import ADAPTER
+from ragkv.prefill.writer import read_card, write_card
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.engine.tiny import TINY, save_tiny

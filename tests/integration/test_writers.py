@@ -7,7 +7,8 @@ import pytest
 
 from ingest.parts import IngestParts
 from ragkv.errors import Unavailable
-from ragkv.prefill.writer import ADAPTER, CONFIG, Gate, read_card, write_card
+from ragkv.models import ADAPTER, ADAPTER_CONFIG
+from ragkv.prefill.writer import Gate, read_card, write_card
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.parts import Parts
 from tests.support.issued_keys import issue_key_by_name
@@ -21,7 +22,7 @@ def trained(parts: Parts) -> Path:
     folder = parts.settings.writers_dir / "mine"
     folder.mkdir(parents=True)
     (folder / ADAPTER).write_bytes(b"weights")
-    (folder / CONFIG).write_bytes(b"{}")
+    (folder / ADAPTER_CONFIG).write_bytes(b"{}")
     write_card(folder, card(GOOD, parts.model_fingerprint))
     return folder
 
@@ -56,7 +57,7 @@ def test_a_writer_of_a_model_served_before_stays_off(
 ):
     folder = parts.settings.writer_dir
     folder.mkdir(parents=True)
-    (folder / CONFIG).write_bytes(b"{}")
+    (folder / ADAPTER_CONFIG).write_bytes(b"{}")
     write_card(folder, card(GOOD, "another model's fingerprint"))
 
     assert parts.writer_fingerprint == ""
@@ -70,10 +71,10 @@ def test_kv_is_never_named_after_a_writer_that_is_no_longer_there(parts: Parts):
     """One was put into use between a worker's start and its first document."""
     folder = parts.settings.writer_dir
     folder.mkdir(parents=True)
-    (folder / CONFIG).write_bytes(b"{}")
+    (folder / ADAPTER_CONFIG).write_bytes(b"{}")
     assert parts.writer_fingerprint
 
-    (folder / CONFIG).write_bytes(b"{ }")
+    (folder / ADAPTER_CONFIG).write_bytes(b"{ }")
 
     with pytest.raises(Unavailable, match="restart the workers"):
         IngestParts(parts).load_models()

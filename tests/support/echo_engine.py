@@ -1,13 +1,20 @@
 """An engine without a model: it gives the prompt's own tokens back. For tests of everything around the engine."""
 
 import asyncio
+import errno
 import math
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from functools import cached_property
 
 import torch
 
-from ragkv.engine.protocol import Generate, Output, Report
-from ragkv.errors import Unavailable
+from ragkv.engine.protocol import Generate, Output, Prefill, Report
+from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.kv.file import PlainKV, block_means, left_of
+from ragkv.kv.layout import Layout, layout_of, read_config
+from ragkv.kv.store import KVStore
+from ragkv.models import model_folder
+from ragkv.settings import Settings
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, StitchPlan
 
@@ -26,8 +33,9 @@ class EchoEngine:
     tests/engine/test_compressed.py, and over HTTP by `assert_whole` of tests/e2e/test_serve.py.
     """
 
-    def __init__(self, window: int, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:
-        self.window = window
+    def __init__(self, settings: Settings, piece_s: float = 0.0, words: str = "Ada Lovelace wrote it.") -> None:
+        self.window = settings.max_model_len
+        self._settings = settings
         self.piece_s = piece_s
         self.words = words.split(" ")
         self.stitches = False
@@ -72,6 +80,29 @@ class EchoEngine:
             self.running -= 1
             self.closed += not finished
 
+    async def prefill(self, prefill: Prefill) -> None:
+        """Store KV that depends on the tokens alone: random numbers, of which a compression keeps the first."""
+        try:
+            await asyncio.to_thread(self._store, prefill)
+        except OSError as error:
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            raise (OutOfSpace if full else Unavailable)(f"KV was not stored: {error}") from error
+
+    @cached_property
+    def _layout(self) -> Layout:
+        return layout_of(read_config(model_folder(self._settings)), self._settings.dtype)
+
+    def _store(self, prefill: Prefill) -> None:
+        store = KVStore(self._settings.kv_dir)
+        rows = {chunk.key: random_kv(chunk.token_ids, self._layout) for chunk in prefill.chunks}
+        if prefill.compression is not None:
+            for key, kv in rows.items():
+                offsets = range(max(1, round(prefill.compression.keep * kv.num_tokens)))
+                rows[key] = left_of(kv, offsets, self._layout)
+        if prefill.prefix_key not in store:
+            store.put(prefill.prefix_key, random_kv(prefill.prefix_ids, self._layout))
+        store.put_all(rows, prefill.kv_format)
+
     def _piece(self, request: Generate, text: str, index: int, report: Report | None) -> Output:
         reason = "length" if request.max_tokens < len(self.words) else "stop"
         token, steps = (request.allowed_token_ids or (request.token_ids[index],))[0], ()
@@ -98,6 +129,15 @@ class EchoEngine:
             host_keys=frozenset(output.key for output in plan.placed if output.key),
             queries=queries,
         )
+
+
+def random_kv(token_ids: Sequence[int], layout: Layout) -> PlainKV:
+    """KV that depends on the tokens alone."""
+    drawn = torch.Generator().manual_seed(hash(tuple(token_ids)) % 2**32)
+    shape = (layout.layers, len(token_ids), layout.kv_heads, layout.head_dim)
+    keys, values = (torch.randn(shape, generator=drawn).to(layout.dtype) for _ in "kv")
+    vectors = (torch.randn(len(layout.q_layers), layout.q_heads, layout.head_dim, generator=drawn) for _ in "ab")
+    return PlainKV(keys, values, *vectors, block_means(keys, layout.q_layers))
 
 
 def _chosen(plan: StitchPlan, selection: EngineSelection) -> list[Span]:

@@ -66,7 +66,7 @@ def openai_service(folder: Path, loaded: IngestParts) -> Iterator[OpenAIService]
         refusals_per_minute=0,
         data_sources_allowed=str(folder),
     )
-    engine = EchoEngine(settings.max_model_len)
+    engine = EchoEngine(settings)
     redis = EmbeddedRedis(settings)
     with closing(Parts(settings, engine)) as parts:
         lend_models(parts, loaded)

@@ -1,5 +1,6 @@
 """`ragkv bench gpu` without a GPU: what is refused, measured without an engine, written, resumed and drawn."""
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from rich.console import Console
 from bench.gpu.command import gpu
 from bench.gpu.corpus import Corpus
 from bench.gpu.device import first_gpu
-from bench.gpu.ingestion import IngestRow, measure_ingestion
+from bench.gpu.ingestion import IngestRow, measure_bare, measure_ingestion
 from bench.gpu.loading import LoadRow, measure_loading
 from bench.gpu.oracle import OracleRow
 from bench.gpu.plot import plot
@@ -25,6 +26,7 @@ from bench.serving.load import ServeRow
 from bench.ttft import TtftRow
 from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat
+from tests.support.echo_engine import EchoEngine
 
 TOOL = """#!/bin/sh
 echo "NVIDIA H200, NVL, 570.86.15, 143771, 2048"
@@ -85,10 +87,18 @@ def test_it_needs_none_of_the_services_packages():
 def test_ingestion_and_loading_are_measured_over_kv_that_stays(tmp_path):
     shape = REHEARSAL.shapes[1]
     folder = shape.save(tmp_path / shape.name)
-    ingested = measure_ingestion(shape, folder, REHEARSAL)
+    corpus = Corpus.of(shape, folder, REHEARSAL)
+    engine = EchoEngine(corpus.settings)
+
+    async def ingest() -> list[IngestRow]:
+        await corpus.write(engine)
+        bare_s = measure_bare(shape, corpus, REHEARSAL)
+        return await measure_ingestion(shape, corpus, engine, REHEARSAL, bare_s)
+
+    ingested = asyncio.run(ingest())
     loaded = measure_loading(shape, folder, REHEARSAL)
 
-    assert [row.work for row in ingested] == ["bare forward", "KV captured", *(f"KV files, {f}" for f in KVFormat)]
+    assert [row.work for row in ingested] == ["bare forward", *(f"KV files, {f}" for f in KVFormat)]
     assert all(row.tokens_per_s > 0 and row.tokens == REHEARSAL.ingest_tokens for row in ingested)
     assert ingested[0].share == 1.0
     assert Corpus.of(shape, folder, REHEARSAL).is_written
@@ -162,9 +172,7 @@ def test_every_part_has_a_table_and_the_picture_has_its_texts(tmp_path):
     )
     whole = report(
         oracle={"Llama": [OracleRow(check="all", prompts=20, kl_max=0.001, kl_mean=0.0005, bound=0.02)]},
-        ingest={
-            "Llama": [IngestRow(work="bare forward", tokens=8192, tokens_per_s=28_000.0, share=1.0, peak_gib=20.0)]
-        },
+        ingest={"Llama": [IngestRow(work="bare forward", tokens=8192, tokens_per_s=28_000.0, share=1.0)]},
         load={"Llama": [loaded]},
         ttft={"Llama": ttft},
         latency={"Llama": [streamed]},

@@ -12,6 +12,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.engine.protocol import Generate
 from ragkv.errors import Unavailable
+from ragkv.settings import Settings
 from ragkv.span import Span
 from tests.support.echo_engine import EchoEngine
 
@@ -69,7 +70,7 @@ def test_percentiles_are_by_nearest_rank():
 
 class Recording(EchoEngine):
     def __init__(self) -> None:
-        super().__init__(8192)
+        super().__init__(Settings())
         self.requests: list[Generate] = []
 
     async def generate(self, request):

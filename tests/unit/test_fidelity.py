@@ -42,7 +42,8 @@ from ragkv.engine.protocol import Generate, Output
 from ragkv.errors import Rejected
 from ragkv.ids import utc_now
 from ragkv.kv.key import KeyMaker
-from ragkv.prefill.writer import ADAPTER, Card, Gate, write_card
+from ragkv.models import ADAPTER
+from ragkv.prefill.writer import Card, Gate, write_card
 from ragkv.service.evaluations.metrics import (
     best_f1,
     exact_match,
@@ -583,7 +584,7 @@ class _Recording(EchoEngine):
     """Keeps what it was asked."""
 
     def __init__(self) -> None:
-        super().__init__(1000)
+        super().__init__(Settings(max_model_len=1000))
         self.stitches = True
         self.asked: list[Generate] = []
 

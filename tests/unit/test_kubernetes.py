@@ -76,9 +76,9 @@ def test_what_is_rendered_is_valid_and_every_image_has_a_version(rendered: list[
 
 def test_engines_have_the_gpu_of_their_overlay(request: pytest.FixtureRequest, rendered: list[Manifest]):
     of_gpu = "gpu" in request.node.callspec.id
-    for name in ("engine", "worker"):
-        (container,) = pods(rendered)[name]["spec"]["containers"]
-        assert ("nvidia.com/gpu" in container["resources"]["limits"]) == of_gpu
+    (engine,), (worker,) = (pods(rendered)[name]["spec"]["containers"] for name in ("engine", "worker"))
+    assert ("nvidia.com/gpu" in engine["resources"]["limits"]) == of_gpu
+    assert "nvidia.com/gpu" not in worker["resources"]["limits"], "the engine computes KV"
 
 
 def test_services_budgets_and_policies_select_pods_that_there_are(rendered: list[Manifest]):

@@ -47,8 +47,8 @@ def test_what_parts_bring_with_them_does_not(tree: Path):
 
 def test_figures_of_fidelity_depend_on_all_that_computes_them():
     needed = {
-        "bench.fidelity.methods", "bench.fidelity.report", "bench.retrieval", "ragkv.prefill.capture", "ragkv.prefill.precompute",
-        "ragkv.prefill.methods", "ragkv.prefill.adapter", "ragkv.answer.planner", "ragkv.kv.layout", "ragkv.chunk",
+        "bench.fidelity.methods", "bench.fidelity.report", "bench.retrieval", "ragkv.connector.prefill", "ragkv.prefill.precompute",
+        "ragkv.stitch.compression", "ragkv.connector.adapter", "ragkv.answer.planner", "ragkv.kv.layout", "ragkv.chunk",
         "ragkv.connector.worker", "ragkv.engine.local", "ragkv.service.evaluations.fidelity", "ragkv.service.evaluations.metrics",
         "ragkv.kv.store", "ragkv.retrieve.retriever", "ragkv.span", "ragkv.stitch.select", "ragkv.tokenizer",
     }  # fmt: skip

@@ -229,10 +229,11 @@ class TestContainers:
             == SERVICES["engine"]["environment"]["RAGKV_ENGINE_API_KEY"]
         )
 
-    def test_the_worker_has_a_gpu_beside_the_engine(self):
+    def test_the_worker_reaches_an_engine_that_is_a_server(self):
         added = yaml.safe_load((ROOT / "compose.gpu.yaml").read_text())
 
-        assert added == {"services": {"worker": {"deploy": SERVICES["engine"]["deploy"]}}}
+        networks = [*SERVICES["worker"]["networks"], *SERVICES["engine"]["networks"]]
+        assert added == {"services": {"worker": {"networks": networks}}}
 
     @pytest.mark.parametrize("file", ["compose.yaml", "compose.gpu.yaml", "Dockerfile"])
     def test_the_settings_in_it_exist(self, file: str):

@@ -5,19 +5,25 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ragkv.engine.protocol import Generate
+from ragkv.engine.protocol import Generate, Prefill, PrefillChunk
 from ragkv.engine.wire import (
     MAX_NAME_CHARS,
     PARAM,
+    PrefillLimits,
     WireReport,
+    check_prefilled,
     pack_queries,
     plan_to_wire,
     planned_of,
+    prefill_of,
+    prefill_to_wire,
     report_asked_for,
     report_of,
     tag_of,
 )
-from ragkv.errors import Rejected, Unavailable
+from ragkv.errors import OutOfSpace, Rejected, Unavailable
+from ragkv.kv.format import KVFormat
+from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.span import Span
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.policies import Choice
@@ -134,3 +140,49 @@ def test_recomputed_spans_come_back_or_stay_unknown():
     for nonsense in ([[3, 1]], [[-1, 2]], [[1]], "all"):
         with pytest.raises(Unavailable, match="different versions"):
             spans(nonsense)
+
+
+PREFILL = Prefill(
+    "p" * 64, (1, 2), (PrefillChunk("a" * 64, (3, 4), (5, 6), 1), PrefillChunk("b" * 64, (7,))), KVFormat.INT4, "mine", "w",
+    Compression(CompressionMethod.LAQ, 0.5),
+)  # fmt: skip
+LIMITS = PrefillLimits(window=6, vocabulary=8, model="mine")
+
+
+def test_a_prefill_comes_back_as_it_went():
+    assert prefill_of(prefill_to_wire(PREFILL), LIMITS) == PREFILL
+
+
+def test_a_prefill_is_no_plan_and_a_plan_no_prefill():
+    plan = plan_to_wire(Generate((1,) * 14, "salt", PLAN))
+    assert planned_of(prefill_to_wire(PREFILL), 2) is None
+    assert [prefill_of(sent, LIMITS) for sent in (None, {}, {PARAM: "x"}, plan)] == [None] * 4
+
+
+@pytest.mark.parametrize(
+    ("limits", "fields", "reason"),
+    [
+        (LIMITS, {"model": "another"}, "other weights"),
+        (replace(LIMITS, window=5), {}, "window"),
+        (replace(LIMITS, vocabulary=7), {}, "vocabulary"),
+        (LIMITS, {"chunks": (PrefillChunk("a", ()),)}, "length >= 1"),
+        (LIMITS, {"chunks": (PrefillChunk("a", (1,), (2,), 2),)}, "fewer tokens behind"),
+        (LIMITS, {"chunks": (PrefillChunk("a" * 65, (1,)),)}, "length <= 64"),
+        (LIMITS, {"chunks": (PrefillChunk("a", (-1,)),)}, ">= 0"),
+    ],
+)
+def test_a_prefill_that_makes_no_sense_here_is_rejected(limits: PrefillLimits, fields: dict[str, object], reason: str):
+    with pytest.raises(Rejected, match=reason):
+        prefill_of(prefill_to_wire(replace(PREFILL, **fields)), limits)
+
+
+def test_what_became_of_a_prefill_is_told():
+    check_prefilled({PARAM: {}})
+    for sent, error in (
+        ({PARAM: {"error": "full", "no_room": True}}, OutOfSpace),
+        ({PARAM: {"error": "no"}}, Unavailable),
+        ({PARAM: {"error": 1}}, Unavailable),
+        (None, Unavailable),
+    ):
+        with pytest.raises(error):
+            check_prefilled(sent)

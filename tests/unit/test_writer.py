@@ -18,12 +18,8 @@ from bench.writer.trainable import TrainableAdapter
 from ragkv.chunk import Chunk
 from ragkv.errors import NotFound, Rejected
 from ragkv.kv.key import KeyMaker
-from ragkv.kv.layout import layout_of
-from ragkv.models import Fingerprints
-from ragkv.prefill.prefill import Prefiller
+from ragkv.models import ADAPTER, ADAPTER_CONFIG, Fingerprints
 from ragkv.prefill.writer import (
-    ADAPTER,
-    CONFIG,
     MAX_ONE_CHUNK_KL,
     Gate,
     install,
@@ -71,35 +67,6 @@ def awaken(adapter: TrainableAdapter) -> None:
     torch.manual_seed(1)
     for parameter in adapter.parameters:
         parameter.data.normal_(0, 0.05)
-
-
-class TestPrefill:
-    def test_a_new_writer_writes_what_the_plain_model_does(self, model):
-        layout = layout_of(model.config, "float32")
-        plain = Prefiller(copy.deepcopy(model).model, layout).prefill(PREFIX, CHUNKS)
-
-        written = Prefiller(model, layout, TrainableAdapter.new(model)).prefill(PREFIX, CHUNKS)
-
-        for one, other in zip(plain, written, strict=True):
-            for name in ("keys", "values", "initial", "local", "mean_keys"):
-                torch.testing.assert_close(getattr(one, name), getattr(other, name), atol=1e-5, rtol=1e-5)
-
-    def test_it_writes_chunks_and_leaves_the_prefix_alone(self, model, adapter):
-        layout = layout_of(model.config, "float32")
-        plain = Prefiller(copy.deepcopy(model), layout).prefill(PREFIX, CHUNKS)
-        awaken(adapter)
-
-        prefix, *chunks = Prefiller(model, layout, adapter).prefill(PREFIX, CHUNKS)
-
-        torch.testing.assert_close(prefix.keys, plain[0].keys)
-        for chunk, before in zip(chunks, plain[1:], strict=True):
-            assert (chunk.keys - before.keys).abs().max() > 1e-3
-        assert [kv.num_tokens for kv in chunks] == list(map(len, CHUNKS))
-
-    def test_without_chunks_there_is_the_prefix(self, model, adapter):
-        [prefix] = Prefiller(model, layout_of(model.config, "float32"), adapter).prefill(PREFIX, [])
-
-        assert prefix.num_tokens == len(PREFIX)
 
 
 class TestReading:
@@ -387,7 +354,7 @@ class TestInUse:
         folder = tmp_path / "made"
         folder.mkdir()
         (folder / ADAPTER).write_bytes(b"weights")
-        (folder / CONFIG).write_bytes(b"{}")
+        (folder / ADAPTER_CONFIG).write_bytes(b"{}")
         write_card(folder, card())
         return folder
 
@@ -442,7 +409,7 @@ class TestInUse:
         with pytest.raises(Rejected, match="other weights"):
             install(source, tmp_path / "writer", "another")
 
-    @pytest.mark.parametrize("name", [ADAPTER, CONFIG])
+    @pytest.mark.parametrize("name", [ADAPTER, ADAPTER_CONFIG])
     def test_a_part_of_one_is_refused_and_leaves_nothing(self, source: Path, tmp_path: Path, name: str):
         (source / name).unlink()
 

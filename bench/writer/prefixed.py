@@ -7,8 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
 from transformers.utils import logging
 
+from bench.writer.capture import ROTATE, Capture, modules_with_rotation
 from ragkv.kv.layout import computed_in
-from ragkv.prefill.capture import ROTATE, Capture, modules_with_rotation
 
 KV = list[tuple[torch.Tensor, torch.Tensor]]
 """Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""

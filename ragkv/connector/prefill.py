@@ -1,0 +1,251 @@
+"""vLLM's worker: prefill of chunks for KV files, beside the engine's steps.
+
+Chunks run through the engine's own model behind the prefix, several at once and apart from its paged cache
+(`ModelInternals.prefill_apart`), so they take no blocks from answers. Keys are taken before they are rotated, by the
+very kernel that rotates them when they are stitched: a chunk read back where it was prefilled is the engine's own KV,
+bit for bit. Files are written by threads while the next chunks run.
+"""
+
+import errno
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+
+import torch
+
+from ragkv.connector.adapter import Adapter
+from ragkv.connector.internals import ModelInternals, PrefixKV
+from ragkv.connector.metadata import PrefillRequest
+from ragkv.engine.protocol import PrefillChunk
+from ragkv.engine.wire import WireReport
+from ragkv.errors import Rejected
+from ragkv.ids import batched
+from ragkv.kv.file import KVContent, PlainKV, block_means, left_of, write_content
+from ragkv.kv.format import KVFormat
+from ragkv.kv.layout import Layout, Shard
+from ragkv.kv.store import WRITERS, KVStore
+from ragkv.stitch.compression import METHODS, ChunkView, Method, kept_tokens
+from ragkv.threads import RecentlyUsed
+
+QCACHE_VIEW = 16
+"""Tokens at a chunk's start and end whose mean query is its initial and its local vector."""
+MAX_CAPTURE_BYTES = 512 * 2**20
+"""Bytes of the keys and values that one forward leaves, unless a single chunk has more."""
+PATIENCE_S = 0.005
+"""Time that an idle step waits for files to be written, before the engine looks for new requests."""
+PREFIXES = 2
+"""Prefixes whose KV is remembered: a change of instructions is in effect at once."""
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Job:
+    """One request: its chunks that have not run yet, and the files that are being written."""
+
+    request: PrefillRequest
+    rows: list[PrefillChunk]
+    writes: list[Future[int]] = field(default_factory=list)
+    report: WireReport = field(default_factory=WireReport)
+
+    @property
+    def is_written(self) -> bool:
+        return not self.rows and all(write.done() for write in self.writes)
+
+
+class _Capture:
+    """The un-rotated keys, the values and the Q-Cache's queries of one forward over rows, of this rank's heads.
+
+    looks: what enters attention is captured too, in all layers.
+    """
+
+    def __init__(self, layout: Layout, lengths: Sequence[int], device: torch.device, *, looks: bool = False) -> None:
+        self._layout = layout
+        self.lengths = list(lengths)
+        shape = (layout.layers, sum(lengths), layout.kv_heads, layout.head_dim)
+        self.keys, self.values = (torch.empty(shape, dtype=layout.dtype, device=device) for _ in "kv")
+        edges, start = [], 0
+        for length in lengths:
+            view = min(QCACHE_VIEW, length)
+            edges += [torch.arange(start, start + view), torch.arange(start + length - view, start + length)]
+            start += length
+        self._edges = torch.cat(edges).to(device)
+        self._views = [len(edge) for edge in edges]
+        self._queries: list[torch.Tensor] = []
+        self._looks = looks
+        self.attended: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+    def rotating(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+        self.keys[layer] = keys.view(self.keys[layer].shape)
+        if layer in self._layout.q_layers:
+            self._queries.append(self._heads(queries)[self._edges].float())
+
+    def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self.values[layer] = values.view(self.values[layer].shape)
+        if self._looks:
+            self.attended.append((self._heads(queries).clone(), self._heads(keys).clone()))
+
+    def vectors(self) -> list[torch.Tensor]:
+        """The initial and the local vector of every row in turn, [q_layers, q_heads, head_dim] each."""
+        return [part.mean(1) for part in torch.split(torch.stack(self._queries), self._views, 1)]
+
+    def _heads(self, flat: torch.Tensor) -> torch.Tensor:
+        return flat.view(len(flat), -1, self._layout.head_dim)
+
+
+class Prefills:
+    """The prefills of one worker in progress, oldest first. All ranks have the same ones and run the same chunks; the
+    first one writes the files."""
+
+    def __init__(self, model: ModelInternals, store: KVStore, shard: Shard, writer: Callable[[str], Adapter]) -> None:
+        """writer: loads the writer of a fingerprint. Raises Rejected if another is in use."""
+        self._model = model
+        self._store = store
+        self._shard = shard
+        self._load_writer = writer
+        self._writer: tuple[str, Adapter] | None = None
+        self._jobs: dict[str, _Job] = {}
+        self._writers = ThreadPoolExecutor(WRITERS, "KV writer")
+        self._prefixes = RecentlyUsed[tuple[int, ...], list[PrefixKV]](list, PREFIXES)
+
+    def begin(self, request: PrefillRequest) -> None:
+        rows = sorted(request.prefill.chunks, key=lambda chunk: len(chunk.token_ids))
+        self._jobs[request.request_id] = _Job(request, rows)
+
+    def drop(self, request_ids: Iterable[str]) -> set[str]:
+        """Give up those of these requests that are in progress. Returns them. What is stored stays."""
+        dropped = self._jobs.keys() & set(request_ids)
+        for request_id in dropped:
+            del self._jobs[request_id]
+        return dropped
+
+    @torch.inference_mode()
+    def advance(self, tokens: int, *, is_idle: bool) -> dict[str, WireReport]:
+        """Run chunks of the oldest request that has any left, one at least if `tokens` is not 0. Returns the reports of
+        requests that are done."""
+        job = next((job for job in self._jobs.values() if job.rows), None)
+        if job is not None and tokens:
+            self._run(job, tokens)
+        elif job is None and self._jobs and is_idle:
+            pending = [write for job in self._jobs.values() for write in job.writes if not write.done()]
+            wait(pending, PATIENCE_S, FIRST_COMPLETED)
+        written = self._model.ranks.all_of([job.is_written for job in self._jobs.values()])
+        done = [name for name, is_written in zip(self._jobs, written, strict=True) if is_written]
+        return {name: _report(self._jobs.pop(name)) for name in done}
+
+    def _run(self, job: _Job, tokens: int) -> None:
+        try:
+            prefix = self._prefix(job)
+            if rows := self._next_rows(job, tokens):
+                self._prefill(job, rows, prefix)
+        except Exception as error:
+            if not self._model.ranks.is_shared(error):
+                raise
+            log.exception("request %s: prefill of chunks failed", job.request.request_id)
+            job.rows.clear()
+            job.report.error = str(error) if isinstance(error, Rejected) else "the engine failed at it: see its log"
+
+    def _next_rows(self, job: _Job, tokens: int) -> list[PrefillChunk]:
+        """Take chunks out of the job, the longest first, as many as fit."""
+        room = min(tokens, self._model.max_tokens, MAX_CAPTURE_BYTES // self._shard.layout.bytes_per_token)
+        rows: list[PrefillChunk] = []
+        while job.rows and len(rows) < self._model.max_sequences:
+            room -= len(job.rows[-1].token_ids) + len(job.rows[-1].behind)
+            if rows and room < 0:
+                break
+            rows.append(job.rows.pop())
+        return rows
+
+    def _prefix(self, job: _Job) -> PrefixKV:
+        """KV of the job's prefix, which the plain model computes. Stored if it is not."""
+        prefill = job.request.prefill
+        if not prefill.prefix_ids:
+            return PrefixKV(self._empty(), self._empty())
+        remembered = self._prefixes.of(prefill.prefix_ids)
+        if not remembered or prefill.prefix_key not in self._store:
+            capture = self._captured([prefill.prefix_ids], PrefixKV(self._empty(), self._empty()), looks=True)
+            remembered[:] = [PrefixKV(torch.stack([keys for _, keys in capture.attended]), capture.values)]
+            [kv] = self._gathered(capture)
+            self._keep(job, prefill.prefix_key, kv, KVFormat.BF16)
+        return remembered[0]
+
+    def _empty(self) -> torch.Tensor:
+        layout = self._shard.layout
+        return torch.empty(layout.layers, 0, layout.kv_heads, layout.head_dim)
+
+    def _prefill(self, job: _Job, rows: Sequence[PrefillChunk], prefix: PrefixKV) -> None:
+        """Run the rows of one forward, and keep their KV, or that of the tokens that a compression leaves."""
+        prefill = job.request.prefill
+        is_chosen_by_it = prefill.compression is not None and not prefill.writer and not rows[0].behind
+        with self._written_by(prefill.writer):
+            capture = self._captured([row.token_ids for row in rows], prefix, looks=is_chosen_by_it)
+        kvs = self._gathered(capture)
+        if prefill.compression is not None:
+            if not is_chosen_by_it:  # the plain model says what stays, having read on
+                capture = self._captured([(*row.token_ids, *row.behind) for row in rows], prefix, looks=True)
+            weights = self._weights(METHODS[prefill.compression.method], rows, capture, prefix)
+            offsets = [kept_tokens(prefill.compression, of_row) for of_row in weights]
+            kvs = [left_of(kv, places, self._shard.whole) for kv, places in zip(kvs, offsets, strict=True)]
+        for row, kv in zip(rows, kvs, strict=True):
+            self._keep(job, row.key, kv, prefill.kv_format)
+
+    def _written_by(self, writer: str) -> AbstractContextManager[None]:
+        """The model with this writer, for a block."""
+        if not writer:
+            return nullcontext()
+        if self._writer is None or self._writer[0] != writer:
+            with self._model.ranks.together():
+                self._writer = writer, self._load_writer(writer)
+        return self._writer[1].active()
+
+    def _captured(self, rows: Sequence[Sequence[int]], prefix: PrefixKV, *, looks: bool) -> _Capture:
+        capture = _Capture(self._shard.layout, [len(row) for row in rows], self._model.device, looks=looks)
+        self._model.prefill_apart(rows, prefix, capture)
+        return capture
+
+    def _weights(
+        self, method: Method, rows: Sequence[PrefillChunk], seen: _Capture, prefix: PrefixKV
+    ) -> Iterator[torch.Tensor]:
+        """For each row, the weights that its method's score is made of, over the heads of all ranks."""
+        start = 0
+        for row in rows:
+            num_tokens, behind = len(row.token_ids), len(row.behind)
+            tokens = slice(start, start + num_tokens + behind)
+            start = tokens.stop
+            queries = [queries[tokens] for queries, _ in seen.attended]
+            keys = [torch.cat([head, own[tokens]]) for head, (_, own) in zip(prefix.keys, seen.attended, strict=True)]
+            view = ChunkView(prefix.num_tokens, num_tokens, row.decoded, queries, keys)
+            yield self._model.ranks.mean(view.weights(method.asked(num_tokens, behind, row.decoded)))
+
+    def _gathered(self, capture: _Capture) -> list[PlainKV]:
+        """The KV of each row, of the heads of all ranks."""
+        whole = self._shard.whole
+        copies = max(self._shard.size // whole.kv_heads, 1)  # ranks that hold the same head
+        ranks = self._model.ranks
+        keys, values = (ranks.concatenated(part, 2)[:, :, ::copies] for part in (capture.keys, capture.values))
+        vectors = [ranks.concatenated(vector, 1) for vector in capture.vectors()]
+        rows = zip(
+            *(torch.split(part, capture.lengths, 1) for part in (keys, values)), batched(vectors, 2), strict=True
+        )
+        return [
+            PlainKV(key.contiguous(), value.contiguous(), initial, local, block_means(key, whole.q_layers))
+            for key, value, (initial, local) in rows
+        ]
+
+    def _keep(self, job: _Job, key: str, kv: PlainKV, kv_format: KVFormat) -> None:
+        """Quantise the KV and have it written, by the first rank."""
+        if not self._model.ranks.rank:
+            content = KVContent.of(kv, kv_format)
+            job.writes.append(self._writers.submit(write_content, self._store.path(key), content))
+
+
+def _report(job: _Job) -> WireReport:
+    """Report of a request whose files are written, or could not be."""
+    errors = [error for write in job.writes if (error := write.exception()) is not None]
+    for error in errors[:1]:
+        log.warning("request %s: KV was not stored: %s", job.request.request_id, error)
+        job.report.no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        job.report.error = job.report.error or f"KV was not stored: {error}"
+    return job.report

@@ -1,0 +1,135 @@
+"""The engine of the service on a Unix socket, for the workers of the same machine: it prefills, and answers nothing.
+
+A connection carries one prefill: its length in four bytes, the prefill, and one line back, both in JSON. Closing it
+ends the prefill. The socket lies in the data folder, which only this user may open.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal, Self
+
+import msgspec
+
+from ragkv.engine.protocol import KVEngine, Prefill
+from ragkv.errors import OutOfSpace, Unavailable
+
+MAX_BYTES = 64 * 2**20
+_LENGTH_BYTES = 4
+_RETRY_AFTER_S = 10.0
+_AWAY = "the service that runs the engine is away: start `ragkv serve`, or set RAGKV_ENGINE_URL"
+
+log = logging.getLogger(__name__)
+
+
+class _Result(msgspec.Struct):
+    """Result of a prefill. error: empty if its KV is stored."""
+
+    error: str = ""
+    kind: Literal["unavailable", "out_of_space"] = "unavailable"
+
+
+class EngineDoor:
+    """Serves prefills of an engine on a socket while its block runs. One that another process left is replaced."""
+
+    def __init__(self, engine: KVEngine, path: Path) -> None:
+        self._engine = engine
+        self._path = path
+
+    async def __aenter__(self) -> Self:
+        self._path.unlink(missing_ok=True)
+        with _short(self._path) as path:
+            self._server = await asyncio.start_unix_server(self._serve, path)
+        self._path.chmod(0o600)
+        self._identity = self._path.stat().st_ino
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._server.close()
+        if self._path.exists() and self._path.stat().st_ino == self._identity:
+            self._path.unlink()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            prefill = await _read(reader)
+            working = asyncio.ensure_future(self._result_of(prefill))
+            leaving = asyncio.ensure_future(reader.read(1))
+            await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            leaving.cancel()
+            if working.done():
+                writer.write(msgspec.json.encode(working.result()) + b"\n")
+                await writer.drain()
+            else:
+                working.cancel()
+        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+            log.warning("a worker's prefill broke off: %s", error)
+        finally:
+            writer.close()
+
+    async def _result_of(self, prefill: Prefill) -> _Result:
+        try:
+            await self._engine.prefill(prefill)
+        except OutOfSpace as error:
+            return _Result(str(error), "out_of_space")
+        except Unavailable as error:
+            return _Result(str(error))
+        except Exception:
+            log.exception("a prefill failed")
+            return _Result("the engine could not prefill: see the service's log")
+        return _Result()
+
+
+async def _read(reader: asyncio.StreamReader) -> Prefill:
+    """The prefill that a connection carries. Raises ValueError for one that is too large or malformed."""
+    length = int.from_bytes(await reader.readexactly(_LENGTH_BYTES), "big")
+    if length > MAX_BYTES:
+        raise ValueError(f"it has {length:,} bytes")
+    return msgspec.json.decode(await reader.readexactly(length), type=Prefill)
+
+
+class EngineBehindDoor:
+    """The engine of the service on this machine, as its workers see it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def prefill(self, prefill: Prefill) -> None:
+        """See KVEngine.prefill. Raises Unavailable also where no service runs."""
+        content = msgspec.json.encode(prefill)
+        try:
+            with _short(self._path) as path:
+                reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                writer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
+                await writer.drain()
+                line = await reader.readline()
+            finally:
+                writer.close()
+            result = msgspec.json.decode(line, type=_Result)
+        except (OSError, msgspec.DecodeError) as error:
+            raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
+        if result.error:
+            raise OutOfSpace(result.error) if result.kind == "out_of_space" else Unavailable(result.error)
+
+
+def is_open(path: Path) -> bool:
+    """Whether a service serves its engine there."""
+    try:
+        with _short(path) as address, socket.socket(socket.AF_UNIX) as client:
+            return client.connect_ex(address) == 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def _short(path: Path) -> Iterator[str]:
+    """An address of the socket for the block: those of sockets have 107 bytes at most, those of folders more."""
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

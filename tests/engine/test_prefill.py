@@ -1,0 +1,105 @@
+"""Chunks that the engine prefills: the KV that it stores, beside answers, and what it refuses."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ragkv.engine.protocol import Prefill, PrefillChunk
+from ragkv.errors import Unavailable
+from ragkv.kv.format import KVFormat
+from tests.engine.world import World, request
+
+
+def key() -> str:
+    return uuid.uuid4().hex * 2
+
+
+def prefill_of(world: World, number: int = 4, **fields: object) -> Prefill:
+    chunks = tuple(PrefillChunk(key(), tuple(chunk.token_ids)) for chunk in world.model.chunks[:number])
+    return replace(Prefill(world.model.keys.prefix(), world.model.keys.prefix_ids, chunks), **fields)
+
+
+def prefill(world: World, order: Prefill) -> None:
+    world.loop.run(world.engine.prefill(order))
+
+
+def test_a_batch_gives_what_each_chunk_gives_alone(exact: World):
+    """Neither the others nor the padding of the batch is attended to."""
+    together = prefill_of(exact)
+    prefill(exact, together)
+    for chunk in together.chunks:
+        alone = exact.prefilled(together.prefix_ids, chunk.token_ids)
+        kv = exact.model.store.get(chunk.key, exact.model.layout)
+        assert kv.num_tokens == len(chunk.token_ids)
+        for name in ("keys", "values", "initial", "local", "mean_keys"):
+            torch.testing.assert_close(getattr(kv, name), getattr(alone, name), atol=1e-4, rtol=1e-4)
+
+
+def test_every_format_is_made_of_the_same_kv(exact: World):
+    layout, made = exact.model.layout, {}
+    for kv_format in KVFormat:
+        order = prefill_of(exact, 1, kv_format=kv_format)
+        prefill(exact, order)
+        made[kv_format] = exact.model.store.get(order.chunks[0].key, layout)
+    keys = {}
+    for kv_format, kv in made.items():
+        keys[kv_format], values = (
+            torch.empty(layout.layers, kv.num_tokens, layout.kv_heads, layout.head_dim) for _ in "kv"
+        )
+        kv.copy_into(keys[kv_format], values, slice(0, layout.layers), 0)
+    largest = keys[KVFormat.BF16].abs().max()
+    assert 0 < (keys[KVFormat.INT8] - keys[KVFormat.BF16]).abs().max() / largest < 0.02
+    assert (keys[KVFormat.INT4] - keys[KVFormat.BF16]).abs().max() / largest < 0.2
+
+
+def test_answers_beside_prefills_are_those_given_alone(exact: World):
+    chunks = exact.model.chunks
+    prompts = [request(exact.model.prompt(chunks[first : first + 6]), max_tokens=24) for first in (0, 6)]
+    prompts += [replace(prompts[0], plan=exact.model.plan(chunks[:6]), salt="stitched beside prefills")]
+    alone = [exact.ask_all([replace(each, salt=key())])[0] for each in prompts]
+
+    async def both() -> list[tuple[int, ...]]:
+        orders = [exact.engine.prefill(prefill_of(exact, 24)) for _ in range(3)]
+        answers, *_ = await asyncio.gather(asyncio.gather(*map(exact.answer, prompts)), *orders)
+        return [answer.token_ids for answer in answers]
+
+    assert exact.loop.run(both()) == [answer.token_ids for answer in alone]
+
+
+def test_a_prefill_that_is_given_up_leaves_the_engine_free(exact: World):
+    """What was stored stays; the rest is not computed."""
+    once = prefill_of(exact, 24)
+    order = replace(once, chunks=tuple(replace(chunk, key=key()) for chunk in once.chunks * 4))
+
+    async def give_up() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(exact.engine.prefill(order), 0.05)
+
+    exact.loop.run(give_up())
+    prefill(exact, prefill_of(exact, 1))
+    stored = [chunk.key in exact.model.store for chunk in order.chunks]
+    assert not all(stored)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"model": "another"}, "other weights"),
+        ({"writer": "w"}, "another writer"),
+        ({"chunks": (PrefillChunk("a" * 64, (2**30,)),)}, "vocabulary"),
+        ({"chunks": (PrefillChunk("a" * 64, (1,) * 9000),)}, "window"),
+        ({"chunks": (PrefillChunk("a" * 64, ()),)}, "length >= 1"),
+        ({"chunks": (PrefillChunk("a" * 64, (1,), (), 3),)}, "fewer tokens behind"),
+    ],
+)
+def test_what_it_cannot_prefill_is_refused_with_the_reason(exact: World, fields: dict[str, object], reason: str):
+    with pytest.raises(Unavailable, match=reason):
+        prefill(exact, prefill_of(exact, 1, **fields))
+
+
+def test_a_key_that_is_none_stores_nothing(exact: World):
+    with pytest.raises(Unavailable, match="no KV is computed"):
+        prefill(exact, prefill_of(exact, chunks=(PrefillChunk("../../etc/passwd", (1, 2)),)))

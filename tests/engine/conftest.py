@@ -5,11 +5,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from ragkv.engine.local import LocalEngine
+from ragkv.kv.layout import computed_in
 from ragkv.settings import Settings
-from tests.engine.tiny import OFTEN, config_of, save_tiny
+from tests.engine.quantised import FORMS, quantise
+from tests.engine.tiny import OFTEN, QUANTISED, config_of, save_tiny
 from tests.engine.world import Model, World
 
 NUM_CHUNKS = 24
@@ -49,13 +52,19 @@ def served(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 def tiny(
     request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    """A tiny model of the family that `request.param` names. The cache and the steps of those that are asked often are
-    small: requests are preempted, and questions are prefilled in several steps."""
+    """A tiny model of the family, or quantised in the form, that `request.param` names. The cache and the steps of
+    those that are asked often are small: requests are preempted, and questions are prefilled in several steps."""
     family, home = request.param, tmp_path_factory.mktemp("family")
+    is_quantised = family in FORMS
+    config = config_of(QUANTISED if is_quantised else family)
     settings = Settings(
-        data_dir=home / "data", model=str(save_tiny(config_of(family), language_model, home / "model")),
-        dtype="float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.01,
+        data_dir=home / "data", model=str(save_tiny(config, language_model, home / "model")),
+        dtype="bfloat16" if is_quantised else "float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.01,
     )  # fmt: skip
+    if is_quantised:
+        if computed_in(torch.bfloat16) is not torch.bfloat16:
+            pytest.skip("vLLM's kernels for quantised weights compute in bfloat16")
+        quantise(home / "model", family)
     if family in OFTEN:
         settings = msgspec.structs.replace(
             settings, kv_cache_gib=0.006, max_batched_tokens=STEP_TOKENS, speculative_tokens=OFTEN[family]

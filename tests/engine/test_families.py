@@ -1,4 +1,4 @@
-"""Every family that is served, tiny and with random weights, through the oracle (docs/MODELS.md)."""
+"""Every family and form of weights that is served, tiny and random, through the oracle (docs/MODELS.md)."""
 
 from pathlib import Path
 
@@ -11,14 +11,20 @@ from ragkv.stitch.plan import StitchPlan
 from tests.engine.tiny import MODELS, OFTEN
 from tests.engine.world import World, kl, request, stitched_elsewhere, whole_context
 
-KL_BOUND, KEY_BOUND = 0.005, 2e-3
+KL_BOUND = 0.005
+KEY_BOUNDS = {"float32": 2e-3, "bfloat16": 0.1}
+"""Of the largest value. In bfloat16 a model computes other roundings at another position; turned wrongly, it is 1."""
 ELSEWHERE = 1500
 """A position where nothing was prefilled."""
 
 
 pytestmark = pytest.mark.parametrize(
     "tiny",
-    [*OFTEN, *(pytest.param(name, marks=pytest.mark.long) for name in MODELS if name not in OFTEN)],
+    [
+        *OFTEN,
+        *("W8A8", "AWQ"),
+        *(pytest.param(name, marks=pytest.mark.long) for name in ["GPTQ", *MODELS] if name not in OFTEN),
+    ],
     indirect=True,
 )
 
@@ -60,7 +66,7 @@ def test_a_chunk_far_from_where_it_was_prefilled_is_turned_to_its_position(tiny:
     """By the connector's own write, into every layer."""
     difference = max(stitched_elsewhere(tiny, chunk) for chunk in tiny.model.chunks[:3])
     print(f"\nstitched elsewhere: {difference:.1e} of the largest value")
-    assert difference <= KEY_BOUND
+    assert difference <= KEY_BOUNDS[tiny.model.settings.dtype]
 
 
 def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: World, tmp_path: Path) -> None:
@@ -81,4 +87,4 @@ def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: Wor
         there = torch.stack([layer[len(prefix) :].view(ours.shape[1:]) for layer in theirs])
         worst[what] = float((ours - there).abs().max() / there.abs().max())
     print(f"\nstored KV elsewhere: {worst['keys']:.1e} of the largest key, {worst['values']:.1e} of the largest value")
-    assert max(worst.values()) <= KEY_BOUND
+    assert max(worst.values()) <= KEY_BOUNDS[model.settings.dtype]

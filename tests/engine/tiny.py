@@ -76,6 +76,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0}
 """Families among the ordinary tests, and how many tokens are guessed at once: everything holds with n-gram speculative
 decoding too."""
+QUANTISED = "Qwen3"
+"""The family whose weights are quantised (tests/engine/quantised.py)."""
 
 
 def config_of(name: str) -> PretrainedConfig:

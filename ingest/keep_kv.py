@@ -50,7 +50,7 @@ def _keep_kv_by(
     keys = replace(parts.keys_of(document.tenant_id), kv_format=rule.format, compression=rule.compression)
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
-    most, began = parts.settings.prefill_batch_tokens, 0.0
+    began = 0.0
 
     def under_way(batches: Sequence[Batch]) -> None:
         nonlocal began
@@ -65,7 +65,7 @@ def _keep_kv_by(
         turn.stored_kv()
         tokens = _tokens(entries) + len(entries) * len(keys.prefix_ids)
         if is_computed:
-            ingest.batch_size.adapt(tokens, seconds, most)
+            ingest.batch_size.adapt(tokens, seconds)
 
     def has_room(tokens: int) -> bool:
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
@@ -88,7 +88,7 @@ def _keep_kv_by(
     try:
         with ingest.stage("prefill"):
             done = precompute(
-                chunks, keys, lambda: ingest.prefiller, parts.kv_store, lambda: ingest.batch_size.tokens(most),
+                chunks, keys, lambda: ingest.prefiller, parts.kv_store, ingest.batch_size.tokens,
                 Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere),
             )  # fmt: skip
         counted = lease.kv_keys()

@@ -14,7 +14,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.turn import READING_PAGES
 from ragkv.cli.opened import STARTING, silence_libraries
-from ragkv.engine.door import EngineBehindDoor, is_open
+from ragkv.engine.door import is_open
 from ragkv.engine.loop import EngineLoop
 from ragkv.errors import RagKVError, Rejected
 from ragkv.service.documents.documents import DocumentView, document_view
@@ -39,13 +39,13 @@ class IngestTally:
 
 
 def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestTally:
-    """Run `ragkv ingest`. KV is computed by the engine of a service that runs over this data folder, or by one that is
-    started if any is missing."""
+    """Run `ragkv ingest`. KV is computed by the engine at RAGKV_INGEST_ENGINE_URL, that of a service that runs over
+    this data folder, or one that is started if any is missing."""
     silence_libraries()
     parts.prepare(lambda line: console.print(line, markup=False))
     with ExitStack() as stack:
-        if is_open(parts.settings.engine_socket):
-            ingest = IngestParts(parts, engine=EngineBehindDoor(parts.settings.engine_socket))
+        if parts.settings.ingest_engine_url is not None or is_open(parts.settings.engine_socket):
+            ingest = IngestParts(parts, engine=parts.prefill_engine)
         else:
             engine = stack.enter_context(EngineLoop(parts.engine, lambda: console.print(STARTING, highlight=False)))
             ingest = IngestParts(parts, run=engine.run)

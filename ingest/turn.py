@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ragkv.errors import Conflict, Unavailable
+from ragkv.prefill.precompute import BATCH_TOKENS
 from ragkv.service.documents.lease import LEASE, Lease
 from ragkv.service.documents.turn_statements import Others
 
@@ -115,19 +116,18 @@ class BatchSize:
     def __init__(self, tokens: int = FIRST_TOKENS) -> None:
         self._tokens = tokens
 
-    def tokens(self, most: int) -> int:
-        return min(self._tokens, most)
+    def tokens(self) -> int:
+        return min(self._tokens, BATCH_TOKENS)
 
-    def adapt(self, tokens: int, seconds: float, most: int) -> bool:
-        """Note a batch of so many tokens that took so long. True if other batches are better: twice as large, while
-        they take half of the time, or half as large."""
-        present = self.tokens(most)
+    def adapt(self, tokens: int, seconds: float) -> None:
+        """Note a batch of so many tokens that took so long. Batches get twice as large while they take half of the
+        time, and half as large when they take twice as long."""
+        present = self.tokens()
         expected_s = seconds * present / max(tokens, 1)
         if expected_s > 2 * BATCH_SECONDS and present > FIRST_TOKENS:
             self._tokens = max(present // 2, FIRST_TOKENS)
-        elif expected_s < BATCH_SECONDS / 2 and present < most:
+        elif expected_s < BATCH_SECONDS / 2:
             self._tokens = 2 * present
-        return self.tokens(most) != present
 
 
 class Turn:

@@ -29,6 +29,7 @@ BLOCK_SIZES = range(1, 65)
 REMOVED = {
     "kv_remote_faults": "faults of the object store are injected by tests alone",
     "kv_wait_token_ms": "RAGKV_KV_WAIT_MS also sets the wait for each token",
+    "prefill_batch_tokens": "the engine makes its own batches of chunks",
     "sink_aware": "attention to the prefix always counts when layers select what is recomputed",
 }
 """Former settings, each with the reason."""
@@ -73,6 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
 
     engine_url: str | None = None
+    ingest_engine_url: str | None = None
     engine_api_key: str | None = None
     engine_silence_s: PositiveFloat = 300.0
     max_model_len: Positive = 8192
@@ -162,7 +164,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     kv_uses: Positive = 2
     eviction: str = "cost"
     eviction_half_life_s: PositiveFloat = HALF_LIFE_S
-    prefill_batch_tokens: Positive = 4096
     top_k: Positive = 16
     hops: Positive = 2
     answer_outdated: bool = True

@@ -143,7 +143,7 @@ def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefil
 
     def prefill(chunks: Sequence[Chunk]) -> None:
         for keys in kinds:
-            precompute(chunks, keys, lambda: ingest.prefiller, kit.store, lambda: kit.settings.prefill_batch_tokens)
+            precompute(chunks, keys, lambda: ingest.prefiller, kit.store)
 
     return prefill
 

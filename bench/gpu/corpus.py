@@ -63,14 +63,7 @@ class Corpus:
     async def write(self, engine: Engine, chunks: Sequence[Chunk] | None = None, keys: KeyMaker | None = None) -> None:
         """Have an engine compute and keep what KV is not there yet, of the corpus or of other chunks."""
         prefiller = Prefiller(engine, self.prompts, run_on(asyncio.get_running_loop()))
-        await asyncio.to_thread(
-            precompute,
-            chunks or self.chunks,
-            keys or self.keys,
-            lambda: prefiller,
-            self.store,
-            lambda: self.settings.prefill_batch_tokens,
-        )
+        await asyncio.to_thread(precompute, chunks or self.chunks, keys or self.keys, lambda: prefiller, self.store)
 
     def short_prompt(self) -> Prompt:
         """The prompt of one chunk."""

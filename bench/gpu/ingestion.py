@@ -16,6 +16,7 @@ from bench.writer.capture import padded
 from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Engine
 from ragkv.kv.format import KVFormat
+from ragkv.prefill.precompute import BATCH_TOKENS
 
 _RUNS = 3
 OTHERS = 1
@@ -35,7 +36,7 @@ class IngestRow(msgspec.Struct, frozen=True, kw_only=True):
 def measure_bare(shape: Shape, corpus: Corpus, scale: Scale) -> float:
     """Seconds of a bare forward over the chunks, in batches as ingestion makes them: the median of runs."""
     model, prefix = shape.drawn(scale.device), corpus.prompts.prefix_ids
-    rows = max(1, corpus.settings.prefill_batch_tokens // (len(prefix) + scale.chunk_tokens))
+    rows = max(1, BATCH_TOKENS // (len(prefix) + scale.chunk_tokens))
     chunks = _chunks(shape, scale)
     batches = [
         padded([[*prefix, *chunk.token_ids] for chunk in chunks[start : start + rows]], model.device)

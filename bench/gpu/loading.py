@@ -51,7 +51,7 @@ def measure_loading(shape: Shape, folder: Path, scale: Scale) -> list[LoadRow]:
     rows = []
     for kv_format in KVFormat:
         keys = replace(corpus.keys, kv_format=kv_format)
-        precompute(chunks, keys, _NoPrefiller, corpus.store, lambda: corpus.settings.prefill_batch_tokens)
+        precompute(chunks, keys, _NoPrefiller, corpus.store)
         named = [keys.chunk(chunk.token_ids) for chunk in chunks]
         host = HostCache(corpus.store, sum(map(corpus.store.bytes_of, named)), pinned=scale.device != "cpu")
         for _ in range(2):  # used again: copied

@@ -13,6 +13,8 @@ from ragkv.kv.store import KVStore
 from ragkv.prefill.prefiller import Batch, KVMaker
 
 TokenProgress = Callable[[int, int], None]
+BATCH_TOKENS = 4096
+"""Tokens of chunks that are computed and committed together, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ def precompute(
     keys: KeyMaker,
     prefiller: Callable[[], KVMaker],
     store: KVStore,
-    batch_tokens: Callable[[], int],
+    batch_tokens: Callable[[], int] = lambda: BATCH_TOKENS,
     hooks: Hooks = _NO_HOOKS,
 ) -> Precomputed:
     """Make sure that every chunk and the prefix have a KV file, or a chunk's KV a copy elsewhere, in the format and of

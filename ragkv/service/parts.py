@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.recompute import Recomputing
     from ragkv.engine.protocol import Engine, KVEngine
+    from ragkv.engine.remote import RemoteEngine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
     from ragkv.kv.remote import ObjectStore
@@ -535,14 +536,7 @@ class Parts:
         if self._given_engine is not None:
             return self._given_engine
         if self.settings.engine_url is not None:
-            from ragkv.engine.remote import RemoteEngine
-
-            return RemoteEngine(
-                self.settings.engine_url,
-                self.settings.engine_api_key,
-                self.settings.max_model_len,
-                self.settings.engine_silence_s,
-            )
+            return self._engine_at(self.settings.engine_url)
         from ragkv.engine.local import LocalEngine
         from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
         from ragkv.engine.versions import check_version
@@ -553,13 +547,22 @@ class Parts:
         make = partial(LocalEngine, self.settings, self.model_folder, self.layout)
         return SupervisedEngine(make, SupervisionTimes(silence=self.settings.engine_silence_s))
 
-    @property
+    @cached_property
     def prefill_engine(self) -> "KVEngine":
-        """The engine that a worker has compute KV: RAGKV_ENGINE_URL's, or that of the service on this machine."""
+        """The engine that a worker has compute KV: RAGKV_INGEST_ENGINE_URL's, RAGKV_ENGINE_URL's, or that of the
+        service on this machine."""
         from ragkv.engine.door import EngineBehindDoor
 
+        if self.settings.ingest_engine_url is not None:
+            return self._engine_at(self.settings.ingest_engine_url)
         has_url = self.settings.engine_url is not None
         return self.engine if has_url else EngineBehindDoor(self.settings.engine_socket)
+
+    def _engine_at(self, url: str) -> "RemoteEngine":
+        from ragkv.engine.remote import RemoteEngine
+
+        settings = self.settings
+        return RemoteEngine(url, settings.engine_api_key, settings.max_model_len, settings.engine_silence_s)
 
     @cached_property
     def planner(self) -> "Planner":

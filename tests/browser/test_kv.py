@@ -52,10 +52,11 @@ def test_an_evicted_document_says_so_and_is_rebuilt(store: Page, parts: Parts, i
 
 
 def test_a_document_without_room_for_all_of_its_kv_says_so_everywhere_and_is_rebuilt(
-    visit: Visit, page: Page, parts: Parts, reader: None
+    visit: Visit, page: Page, parts: Parts, reader: None, monkeypatch: pytest.MonkeyPatch
 ):
     few = 300 * parts.layout.bytes_per_token
-    parts.settings = msgspec.structs.replace(parts.settings, max_tenant_kv_bytes=few, prefill_batch_tokens=200)
+    parts.settings = msgspec.structs.replace(parts.settings, max_tenant_kv_bytes=few)
+    monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
     page.goto("/admin/collections/default")
     visit.drop(("large.md", b"# Notes\n\n" + b"".join(b"Ada wrote note %d about it.\n\n" % n for n in range(60))))
     expect(page.locator(".upload.good")).to_contain_text("searchable, without room for all of its KV")

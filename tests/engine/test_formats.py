@@ -34,7 +34,7 @@ def keys(exact: World, request: pytest.FixtureRequest) -> KeyMaker:
         pytest.fail("KV that is there is computed again")
 
     used = sorted({index for indices in PROMPTS for index in indices})
-    precompute([world.chunks[index] for index in used], keys, no_model, world.store, batch_tokens=lambda: 2048)
+    precompute([world.chunks[index] for index in used], keys, no_model, world.store)
     return keys
 
 

@@ -125,7 +125,7 @@ class World:
 
     def ingest(self, chunks: Sequence[Chunk], keys: KeyMaker | None = None) -> None:
         """Have the engine prefill chunks that have no KV yet."""
-        precompute(chunks, keys or self.model.keys, lambda: self.prefiller, self.model.store, lambda: 2048)
+        precompute(chunks, keys or self.model.keys, lambda: self.prefiller, self.model.store)
 
     def prefilled(self, prefix_ids: Sequence[int], token_ids: Sequence[int]) -> PlainKV:
         """KV of tokens behind a prefix, as the engine stores it."""

@@ -46,7 +46,8 @@ def halting(parts: Parts, ingest: IngestParts, engine: EchoEngine, monkeypatch: 
     much longer."""
     monkeypatch.setattr(prefilling, "LONGEST", 60.0)
     engine.stitches = engine.started = True
-    parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200, kv_wait_ms=60_000.0)
+    monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
+    parts.settings = msgspec.structs.replace(parts.settings, kv_wait_ms=60_000.0)
     halting = ingest.prefiller = Halting(ingest.prefiller)
     return halting
 

@@ -383,14 +383,16 @@ def test_new_kv_takes_the_place_of_copies_and_waits_for_none(hosts: Hosts):
     assert on_disk(worker) <= worker.settings.max_kv_bytes
 
 
-def test_a_document_larger_than_the_disk_is_ready_though_some_of_its_files_went(hosts: Hosts):
+def test_a_document_larger_than_the_disk_is_ready_though_some_of_its_files_went(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+):
     worker, ingest, _ = hosts
     tenant_id = worker.default_collection.tenant_id
     first = ready(ingest)
     limit = on_disk(worker) // 2
     delete_document(tenant_id, first, worker.removal)
     allow(worker, limit)
-    worker.settings = msgspec.structs.replace(worker.settings, prefill_batch_tokens=200)
+    monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
     document_id = ready(ingest)
 
     shown = document_view(tenant_id, document_id, worker.database)

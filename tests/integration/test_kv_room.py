@@ -139,9 +139,10 @@ class TestQuotas:
         assert kept(parts, parts.default_collection) <= parts.settings.max_tenant_kv_bytes
 
     def test_a_document_larger_than_the_quota_keeps_what_fits_and_does_not_fail(
-        self, parts: Parts, ingest: IngestParts
+        self, parts: Parts, ingest: IngestParts, monkeypatch: pytest.MonkeyPatch
     ):
-        setting(parts, max_tenant_kv_bytes=300 * parts.layout.bytes_per_token, prefill_batch_tokens=200)
+        monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
+        setting(parts, max_tenant_kv_bytes=300 * parts.layout.bytes_per_token)
         large = stored(parts, parts.default_collection, "Large", 60)
 
         assert ingest_document(large, ingest) is IngestOutcome.READY
@@ -170,7 +171,7 @@ class TestQuotas:
         """A worker takes them in turns, and what it computes for one never costs the other more than its share."""
         for name in ("LOOK_SECONDS", "TURN_SECONDS"):
             monkeypatch.setattr(f"ingest.turn.{name}", 0.001)
-        setting(parts, prefill_batch_tokens=200)
+        monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
         whole = ready(parts, ingest, parts.default_collection, "Whole", 60)
         limit = kept(parts, parts.default_collection) * 6 // 5
         delete_document(parts.default_collection.tenant_id, whole, parts.removal)
@@ -184,11 +185,12 @@ class TestQuotas:
         assert limit // 3 < amounts[0] <= amounts[1] < limit * 2 // 3
 
     def test_a_tenant_whose_share_is_less_than_a_batch_gets_it_all_the_same(
-        self, parts: Parts, ingest: IngestParts, other: CollectionRef
+        self, parts: Parts, ingest: IngestParts, other: CollectionRef, monkeypatch: pytest.MonkeyPatch
     ):
         ready(parts, ingest, parts.default_collection, "Large", 60)
         limit = kept(parts, parts.default_collection)
-        setting(parts, max_kv_bytes=limit, prefill_batch_tokens=100_000)
+        setting(parts, max_kv_bytes=limit)
+        monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 100_000)
         ingest.batch_size = BatchSize(100_000)
         ready(parts, ingest, other, "As large", 60)
 

@@ -219,7 +219,7 @@ class TestWorker:
     ):
         """What was computed stays, and no attempt is counted."""
         shorten(monkeypatch, TURN_SECONDS=0)
-        parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
         ingest.counters = parts.worker_counters
         large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
         small = store_document(
@@ -242,7 +242,7 @@ class TestWorker:
         self, parts: Parts, ingest: IngestParts, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ):
         shorten(monkeypatch)
-        parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
         large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
         small, stored_at = list[str](), list[int]()
 
@@ -270,7 +270,7 @@ class TestWorker:
     ):
         """Also while there is always one that waits."""
         shorten(monkeypatch)
-        parts.settings = msgspec.structs.replace(parts.settings, prefill_batch_tokens=200)
+        monkeypatch.setattr("ingest.turn.BATCH_TOKENS", 200)
         large = store_document(parts.default_collection, "large.md", text("Large", 40), parts.intake).document_id
         turns_of_large = 0
         for n in range(200):

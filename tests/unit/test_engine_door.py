@@ -11,6 +11,8 @@ from ragkv.engine.protocol import Prefill, PrefillChunk
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression, CompressionMethod
+from ragkv.service.parts import Parts
+from ragkv.settings import Settings
 
 PREFILL = Prefill(
     "a" * 64, (1, 2), (PrefillChunk("b" * 64, (3,), (4, 5), 1),), KVFormat.INT8, "m", "w",
@@ -130,3 +132,16 @@ def test_nonsense_ends_the_connection_alone(path: Path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path.parent)
         asyncio.run(work())
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        (Settings(), None),
+        (Settings(engine_url="http://answers:1"), "http://answers:1"),
+        (Settings(engine_url="http://answers:1", ingest_engine_url="http://writes:1"), "http://writes:1"),
+        (Settings(ingest_engine_url="http://writes:1"), "http://writes:1"),
+    ],
+)
+def test_kv_is_computed_by_the_engine_that_the_settings_name_for_it(settings: Settings, place: str | None):
+    assert getattr(Parts(settings).prefill_engine, "_shown_url", None) == place

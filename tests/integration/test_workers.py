@@ -15,6 +15,8 @@ from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
 from ingest.turn import Interrupted
+from ragkv.engine.door import EngineDoor
+from ragkv.engine.loop import LoopThread
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
 from ragkv.kv.format import KVFormat
@@ -356,7 +358,16 @@ class TestDeleting:
 
 class TestWorkerProcess:
     @pytest.fixture
-    def worker(self, parts: Parts, redis_server: EmbeddedRedis) -> Iterator[WorkerProcess]:
+    def door(self, parts: Parts) -> Iterator[None]:
+        """An engine at the socket that workers ask."""
+        loop, opened = LoopThread(), EngineDoor(EchoEngine(parts.settings), parts.settings.engine_socket)
+        loop.run(opened.__aenter__())
+        yield
+        loop.run(opened.__aexit__())
+        loop.close()
+
+    @pytest.fixture
+    def worker(self, parts: Parts, redis_server: EmbeddedRedis, door: None) -> Iterator[WorkerProcess]:
         settings = parts.settings
         given = {
             "RAGKV_DATA_DIR": str(settings.data_dir),

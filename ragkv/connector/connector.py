@@ -67,7 +67,7 @@ _KEPT_REPORTS = 1024  # reports of streamed requests, kept until they are asked 
 class StitchConnector(KVConnectorBase_V1):
     """Stitches chunk KV into vLLM. `kv_connector_extra_config` holds `kv_dir`, the folder of KV files, `host_kv_bytes`,
     the size of the host tiers of all ranks together, `kv_dtype`, that of the files (the model's, if it is left out),
-    and `model`, the fingerprint of its weights."""
+    `model`, the fingerprint of its weights, and `writer_dir`, the folder of the writer in use."""
 
     def __init__(self, vllm_config: VllmConfig, role: KVConnectorRole, kv_cache_config: "KVCacheConfig") -> None:
         super().__init__(vllm_config=vllm_config, role=role, kv_cache_config=kv_cache_config)

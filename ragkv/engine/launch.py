@@ -47,6 +47,7 @@ def transfer_config(settings: Settings, folder: Path, layout: Layout, module: st
             "host_kv_bytes": settings.host_kv_bytes,
             "kv_dtype": _name(layout.dtype),
             "model": model,
+            "writer_dir": str(settings.writer_dir.absolute()),
         },
         "kv_load_failure_policy": "recompute",
     }

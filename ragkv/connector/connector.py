@@ -95,6 +95,7 @@ class StitchConnector(KVConnectorBase_V1):
         )
         self._to_prefill: dict[str, Prefill] = {}
         self._begun_prefills: list[PrefillRequest] = []
+        self._prefilling: set[str] = set()
         self._prefill_share = PrefillShare()
 
     @property
@@ -169,7 +170,10 @@ class StitchConnector(KVConnectorBase_V1):
         scheduled = scheduler_output.total_num_scheduled_tokens
         room = max(self._max_work - scheduled, self._max_work // LEAST_SHARE)
         prefills, self._begun_prefills = self._begun_prefills, []
-        prefill_room = self._prefill_share.of_step(is_idle=not scheduled and not self._filling)
+        self._prefilling |= {prefill.request_id for prefill in prefills}
+        prefill_room = self._prefill_share.of_step(
+            is_idle=not scheduled and not self._filling, is_asked=bool(self._prefilling)
+        )
         return StitchMetadata(requests, room, not scheduled, prefills, prefill_room)
 
     def update_connector_output(self, connector_output: "KVConnectorOutput") -> None:
@@ -177,6 +181,7 @@ class StitchConnector(KVConnectorBase_V1):
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, StitchReports):
             self._reports |= meta.prefilled
+            self._prefilling -= meta.prefilled.keys()
             for request_id, report in meta.by_request.items():
                 self._keep_selection(request_id, report)
                 self._forget_filling(request_id)
@@ -200,6 +205,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._given_up.discard(request.request_id)
         self._planned.pop(request.request_id, None)
         self._to_prefill.pop(request.request_id, None)
+        self._prefilling.discard(request.request_id)
         report = self._reports.pop(request.request_id, None)
         if report_tag := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(report_tag, None)

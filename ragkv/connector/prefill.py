@@ -9,7 +9,7 @@ bit for bit. Files are written by threads while the next chunks run.
 import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -35,6 +35,8 @@ MAX_CAPTURE_BYTES = 512 * 2**20
 """Bytes of the keys and values that one forward leaves, unless a single chunk has more."""
 PATIENCE_S = 0.005
 """Time that an idle step waits for files to be written, before the engine looks for new requests."""
+LAST_FILES_S = 0.05
+"""Time that a step beside answers waits for the last files of a prefill: the next one may take much longer."""
 PREFIXES = 2
 """Prefixes whose KV is remembered: a change of instructions is in effect at once."""
 
@@ -128,9 +130,9 @@ class Prefills:
         job = next((job for job in self._jobs.values() if job.rows), None)
         if job is not None and tokens:
             self._run(job, tokens)
-        elif job is None and self._jobs and is_idle:
+        if not any(job.rows for job in self._jobs.values()):
             pending = [write for job in self._jobs.values() for write in job.writes if not write.done()]
-            wait(pending, PATIENCE_S, FIRST_COMPLETED)
+            wait(pending, PATIENCE_S if is_idle else LAST_FILES_S, FIRST_COMPLETED if is_idle else ALL_COMPLETED)
         written = self._model.ranks.all_of([job.is_written for job in self._jobs.values()])
         done = [name for name, is_written in zip(self._jobs, written, strict=True) if is_written]
         return {name: _report(self._jobs.pop(name)) for name in done}

@@ -7,13 +7,16 @@ import torch
 IDLE_TOKENS, IDLE_TOKENS_OF_ACCELERATOR = 1024, 4096
 """Tokens of chunks that run in a step that serves nothing else: some tenths of a second. A question that arrives
 meanwhile waits for its end."""
-BESIDE_ANSWERS, BESIDE_ANSWERS_OF_ACCELERATOR = 256, 1024
+BESIDE_ANSWERS, BESIDE_ANSWERS_OF_ACCELERATOR = 1024, 2048
 """Tokens of chunks that run in a step that serves answers too: more would hold up their next token."""
+PACE = 3.0
+"""Seconds that prefills get for each that answers had to themselves."""
+MAX_CREDIT_S = 1.0
+"""Prefills that come after a pause make up for so much of it."""
 
 
 class PrefillShare:
-    """Gives prefills all of an engine that answers nothing, and at most half of its time beside answers: after a step
-    that prefilled, answers have as much time for themselves."""
+    """Gives prefills all of an engine that answers nothing, and beside answers at most three quarters of its time."""
 
     def __init__(self) -> None:
         is_cpu = not torch.accelerator.is_available()
@@ -21,15 +24,15 @@ class PrefillShare:
         self._tokens_beside = BESIDE_ANSWERS if is_cpu else BESIDE_ANSWERS_OF_ACCELERATOR
         self._step_began_s = time.monotonic()
         self._gave = False
-        self._owed_s = 0.0
+        self._credit_s = MAX_CREDIT_S
 
-    def of_step(self, *, is_idle: bool) -> int:
-        """Tokens of chunks that may be prefilled in the step that begins now. is_idle: no answer waits for it."""
+    def of_step(self, *, is_idle: bool, is_asked: bool) -> int:
+        """Tokens of chunks that may be prefilled in the step that begins now. is_idle: no answer waits for it;
+        is_asked: there are some."""
         now_s = time.monotonic()
         took_s, self._step_began_s = now_s - self._step_began_s, now_s
-        self._owed_s = took_s if self._gave else self._owed_s - took_s
-        self._gave = not is_idle and self._owed_s <= 0
+        self._credit_s = min(self._credit_s + (-took_s if self._gave else PACE * took_s), MAX_CREDIT_S)
+        self._gave = is_asked and not is_idle and self._credit_s > 0
         if is_idle:
-            self._owed_s = 0.0
             return self._idle_tokens
         return self._tokens_beside if self._gave else 0

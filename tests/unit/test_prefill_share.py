@@ -1,9 +1,9 @@
-"""Prefills beside answers take half of the engine's time, and all of it without answers."""
+"""Prefills beside answers take three quarters of the engine's time, and all of it without answers."""
 
 import pytest
 
 from ragkv.connector import prefill_share
-from ragkv.connector.prefill_share import BESIDE_ANSWERS, IDLE_TOKENS, PrefillShare
+from ragkv.connector.prefill_share import BESIDE_ANSWERS, IDLE_TOKENS, MAX_CREDIT_S, PrefillShare
 
 
 class Clock:
@@ -25,13 +25,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def test_an_engine_without_answers_is_filled_with_prefills(clock: Clock):
     share = PrefillShare()
-    assert [share.of_step(is_idle=True) for _ in range(3)] == [IDLE_TOKENS] * 3
+    assert [share.of_step(is_idle=True, is_asked=True) for _ in range(3)] == [IDLE_TOKENS] * 3
 
 
-def test_answers_have_as_much_time_as_the_step_that_prefilled_took(clock: Clock):
-    share = PrefillShare()
-    rooms = []
-    for took_s in (0.0, 0.1, 0.03, 0.03, 0.03, 0.03, 0.1):
+def rooms(share: PrefillShare, clock: Clock, steps_s: list[float], *, is_asked: bool = True) -> list[int]:
+    """Room in steps beside answers, each after one that took so long."""
+    granted = []
+    for took_s in steps_s:
         clock.now_s += took_s
-        rooms.append(share.of_step(is_idle=False))
-    assert rooms == [BESIDE_ANSWERS, 0, 0, 0, 0, BESIDE_ANSWERS, 0]
+        granted.append(share.of_step(is_idle=False, is_asked=is_asked))
+    return granted
+
+
+def test_beside_answers_prefills_take_three_quarters_of_the_time(clock: Clock):
+    share, seconds = PrefillShare(), {0: 0.0, BESIDE_ANSWERS: 0.0}
+    for _ in range(1000):
+        room = share.of_step(is_idle=False, is_asked=True)
+        took_s = 0.3 if room else 0.05
+        clock.now_s += took_s
+        seconds[room] += took_s
+    assert seconds[BESIDE_ANSWERS] / sum(seconds.values()) == pytest.approx(3 / 4, abs=0.01)
+
+
+def test_prefills_after_a_pause_make_up_for_a_part_of_it(clock: Clock):
+    share = PrefillShare()
+    assert rooms(share, clock, [0.1] * 100, is_asked=False) == [0] * 100
+    assert rooms(share, clock, [0.1, *[MAX_CREDIT_S / 2] * 3]) == [BESIDE_ANSWERS, BESIDE_ANSWERS, 0, BESIDE_ANSWERS]

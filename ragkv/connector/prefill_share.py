@@ -9,14 +9,14 @@ IDLE_TOKENS, IDLE_TOKENS_OF_ACCELERATOR = 1024, 4096
 meanwhile waits for its end."""
 BESIDE_ANSWERS, BESIDE_ANSWERS_OF_ACCELERATOR = 1024, 2048
 """Tokens of chunks that run in a step that serves answers too: more would hold up their next token."""
-PACE = 3.0
+PACE = 2.0
 """Seconds that prefills get for each that answers had to themselves."""
 MAX_CREDIT_S = 1.0
 """Prefills that come after a pause make up for so much of it."""
 
 
 class PrefillShare:
-    """Gives prefills all of an engine that answers nothing, and beside answers at most three quarters of its time."""
+    """Gives prefills all of an engine that answers nothing, and beside answers at most two thirds of its time."""
 
     def __init__(self) -> None:
         is_cpu = not torch.accelerator.is_available()

@@ -1,4 +1,4 @@
-"""Prefills beside answers take three quarters of the engine's time, and all of it without answers."""
+"""Prefills beside answers take two thirds of the engine's time, and all of it without answers."""
 
 import pytest
 
@@ -37,14 +37,14 @@ def rooms(share: PrefillShare, clock: Clock, steps_s: list[float], *, is_asked: 
     return granted
 
 
-def test_beside_answers_prefills_take_three_quarters_of_the_time(clock: Clock):
+def test_beside_answers_prefills_take_two_thirds_of_the_time(clock: Clock):
     share, seconds = PrefillShare(), {0: 0.0, BESIDE_ANSWERS: 0.0}
     for _ in range(1000):
         room = share.of_step(is_idle=False, is_asked=True)
         took_s = 0.3 if room else 0.05
         clock.now_s += took_s
         seconds[room] += took_s
-    assert seconds[BESIDE_ANSWERS] / sum(seconds.values()) == pytest.approx(3 / 4, abs=0.01)
+    assert seconds[BESIDE_ANSWERS] / sum(seconds.values()) == pytest.approx(2 / 3, abs=0.01)
 
 
 def test_prefills_after_a_pause_make_up_for_a_part_of_it(clock: Clock):

@@ -40,7 +40,7 @@ def question_norms(
         weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
         norms.add_(model.ranks.mean(weights[:, end - num_candidates : end]).norm(dim=0))
 
-    run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
+    run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)
     return norms
 
 

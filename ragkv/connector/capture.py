@@ -31,7 +31,7 @@ class MeanQueries:
 
         def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
             if layer in self._layers and len(inside):
-                queries = self._model.unrotate(positions, query.view(self._shape)[inside])
+                queries = self._model.unrotate(layer, positions, query.view(self._shape)[inside])
                 self._sum[layer - self._layers.start] += queries.sum(0)
 
         with self._model.attention_hook(on_layer):

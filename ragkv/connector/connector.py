@@ -286,7 +286,7 @@ def _layout(config: VllmConfig) -> Layout:
     """The layout of KV files, whatever the engine computes in."""
     extra_config = config.kv_transfer_config.kv_connector_extra_config
     kv_dtype = extra_config.get("kv_dtype") or str(config.model_config.dtype).removeprefix("torch.")
-    return layout_of(config.model_config.hf_text_config, kv_dtype)
+    return layout_of(config.model_config.hf_text_config, kv_dtype, config.model_config.max_model_len)
 
 
 def _region_of(request: "Request", end: int) -> int:

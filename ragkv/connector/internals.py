@@ -6,18 +6,18 @@ Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import groupby
+from typing import Any, Protocol, cast
 
 import torch
 from vllm.config import ParallelConfig, VllmConfig
 from vllm.distributed import get_tp_group
 from vllm.forward_context import set_forward_context
-from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbeddingBase
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
 
 from ragkv.connector.ranks import Ranks
+from ragkv.connector.rotation import Rotary, rotary_embeddings, rotate, unrotate, watched
 from ragkv.errors import Unsupported
-from ragkv.kv.families import are_angles_of
 from ragkv.span import Span
 
 
@@ -47,10 +47,10 @@ class PrefixKV:
 
 
 class Observer(Protocol):
-    """Sees a forward: layer by layer what is rotated, then what enters attention. Tensors are [tokens, heads *
-    head_dim] of this rank's heads, and are overwritten afterwards."""
+    """Sees a forward: layer by layer what is rotated, and by what, then what enters attention. Tensors are [tokens,
+    heads * head_dim] of this rank's heads, and are overwritten afterwards."""
 
-    def rotating(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None: ...
+    def rotating(self, layer: int, rotary: Rotary, queries: torch.Tensor, keys: torch.Tensor) -> None: ...
 
     def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None: ...
 
@@ -76,22 +76,12 @@ class ModelInternals:
             for builder in (group.metadata_builders[0] for group in groups)
         ]
         self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
-        rotary_embeddings = {
-            id(module): module for module in self._model.modules() if isinstance(module, RotaryEmbeddingBase)
-        }
-        if len(rotary_embeddings) != 1:
-            raise Unsupported(
-                f"the model has {len(rotary_embeddings)} rotary embeddings, but exactly one is needed to move its keys"
-            )
-        self._rotary = next(iter(rotary_embeddings.values()))
-        if not are_angles_of(self._config.model_config.hf_text_config, self._rotary.cos_sin_cache):
-            raise Unsupported(
-                "vLLM rotates this model's keys by other angles than Transformers does: its chunks cannot be stitched"
-            )
         self._scratch: torch.Tensor | None = None
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
+        self._rotary_embeddings = rotary_embeddings(self._model)
+        self._rotary_by_layer = self._find_rotary_by_layer()
 
     @property
     def layers(self) -> list[Any]:
@@ -99,35 +89,26 @@ class ModelInternals:
         context = self._config.compilation_config.static_forward_context
         return [context[name] for name in self._names]
 
+    def window_of(self, layer: int) -> int | None:
+        """Tokens that a position of this layer attends to, itself the last of them; None for all."""
+        window: int | None = self.layers[layer].sliding_window
+        return window
+
     def slots_of(self, block_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Cache slots [tokens] int64 of these positions [tokens] of a request with this block table [blocks]."""
         return block_ids[positions // self.block_size] * self.block_size + positions % self.block_size
 
-    def rotate(self, positions: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-        """Un-rotated keys [tokens, kv_heads, head_dim] turned to their positions by the model's own kernel.
+    def rotate(self, layers: range, positions: torch.Tensor, keys: torch.Tensor) -> None:
+        """Turn un-rotated keys [layers, tokens, kv_heads, head_dim] of these layers, in place, to their positions
+        [tokens], by the model's own kernels."""
+        start = layers.start
+        for rotary, alike in groupby(layers, key=lambda layer: self._rotary_by_layer[layer]):
+            of_group = list(alike)
+            rotate(rotary, positions, keys[of_group[0] - start : of_group[-1] + 1 - start])
 
-        May work in place: pass a tensor that nothing else reads.
-        """
-        rotated, _ = self._rotary(positions, keys.view(len(positions), -1), None)
-        return rotated.view(keys.shape)
-
-    def unrotate(self, positions: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
-        """The inverse of `rotate`, [tokens, heads, head_dim] in float32: a rotation's transpose, with any scale the
-        model's has divided out.
-
-        RoFormer, arXiv 2104.09864, section 3.2.2: the rotation matrices are orthogonal.
-        """
-        cos, sin = self._rotary.cos_sin_cache[positions].float().unsqueeze(1).chunk(2, dim=-1)
-        scale = cos.square() + sin.square()
-        size = self._rotary.rotary_dim
-        turned, unturned = queries.float()[..., :size], queries.float()[..., size:]
-        if self._rotary.is_neox_style:
-            left, right = turned.chunk(2, dim=-1)
-        else:
-            left, right = turned[..., ::2], turned[..., 1::2]
-        back = (left * cos + right * sin) / scale, (right * cos - left * sin) / scale
-        pairs = torch.cat(back, -1) if self._rotary.is_neox_style else torch.stack(back, -1).flatten(-2)
-        return torch.cat((pairs, unturned), -1)
+    def unrotate(self, layer: int, positions: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:
+        """The inverse of `rotate` for queries [tokens, heads, head_dim] of a layer, in float32."""
+        return unrotate(self._rotary_by_layer[layer], positions, queries)
 
     def write(self, layer: Any, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor) -> None:
         """Put rotated keys and values [tokens, kv_heads, head_dim] of one layer into the paged cache.
@@ -183,25 +164,49 @@ class ModelInternals:
         batch = InPlaceBatch(tuple(spans), positions.to(self.device), slots.to(self.device))
         token_ids = torch.tensor([token for row in rows for token in row], device=self.device)
         last = len(self._names) - 1
-        layer_number = 0
+        layer_number, rotary = 0, cast("Rotary", None)
 
-        def on_rotation(_: Any, inputs: tuple[Any, ...]) -> None:
-            observer.rotating(layer_number, inputs[1], inputs[2])
+        def on_rotation(embedding: Rotary, query: torch.Tensor, key: torch.Tensor) -> None:
+            nonlocal rotary
+            rotary = embedding
+            observer.rotating(layer_number, embedding, query, key)
 
         def on_attention(layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-            nonlocal layer_number
-            layer_number = layer + 1
+            nonlocal layer_number, rotary
+            if rotary is None:
+                observer.rotating(layer, None, query, key)
+            layer_number, rotary = layer + 1, None
             observer.attending(layer, query, key, value)
             if prefix.num_tokens and layer < last:
                 keys, values = (part[layer].repeat(len(rows), 1, 1) for part in (prefix.keys, prefix.values))
                 self.write(self.layers[layer], keys, values, prefix_slots)
 
-        handle = self._rotary.register_forward_pre_hook(on_rotation)
-        try:
-            with self._cached_in_scratch(table.numel()), self.attention_hook(on_attention, stop_at=last):
-                self.forward(token_ids, batch, table)
-        finally:
-            handle.remove()
+        with (
+            self._cached_in_scratch(table.numel()),
+            watched(self._rotary_embeddings, on_rotation),
+            self.attention_hook(on_attention, stop_at=last),
+        ):
+            self.forward(token_ids, batch, table)
+
+    def _find_rotary_by_layer(self) -> list[Rotary]:
+        """Find what each layer rotates by: models decide it in their code, so one token is run.
+
+        Raises Unsupported for layers that rotate more than once.
+        """
+        seen: list[list[Rotary]] = [[] for _ in self._names]
+
+        class Noting:
+            def rotating(self, layer: int, rotary: Rotary, queries: torch.Tensor, keys: torch.Tensor) -> None:
+                seen[layer].append(rotary)
+
+            def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+                pass
+
+        nothing = torch.empty(len(self._names), 0)
+        self.prefill_apart([[0]], PrefixKV(nothing, nothing), Noting())
+        if any(len(embeddings) != 1 for embeddings in seen):
+            raise Unsupported("the model rotates the keys of a layer more than once: its chunks cannot be stitched")
+        return [embedding for [embedding] in seen]
 
     @contextmanager
     def _cached_in_scratch(self, num_blocks: int) -> Iterator[None]:

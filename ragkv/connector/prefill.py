@@ -18,6 +18,7 @@ import torch
 from ragkv.connector.adapter import Adapter
 from ragkv.connector.internals import ModelInternals, PrefixKV
 from ragkv.connector.metadata import PrefillRequest
+from ragkv.connector.rotation import Rotary
 from ragkv.engine.protocol import PrefillChunk
 from ragkv.engine.wire import WireReport
 from ragkv.errors import Rejected
@@ -79,7 +80,7 @@ class _Capture:
         self._looks = looks
         self.attended: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def rotating(self, layer: int, queries: torch.Tensor, keys: torch.Tensor) -> None:
+    def rotating(self, layer: int, rotary: Rotary, queries: torch.Tensor, keys: torch.Tensor) -> None:
         self.keys[layer] = keys.view(self.keys[layer].shape)
         if layer in self._layout.q_layers:
             self._queries.append(self._heads(queries)[self._edges].float())

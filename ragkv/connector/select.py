@@ -45,13 +45,17 @@ Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor
 (`candidates_of`), in order, [tokens] float32: over the heads of all ranks, and the same on each."""
 
 
-def layers_looked_at(layout: Layout, stitch: StitchRequest) -> Sequence[int]:
-    """Layers whose rotated keys the request's policy compares, ascending. Raises Rejected for layers that the model
-    lacks."""
+def layers_looked_at(model: ModelInternals, layout: Layout, stitch: StitchRequest) -> Sequence[int]:
+    """Layers whose rotated keys the request's policy compares, ascending: of those that it chooses the ones that see
+    the whole prompt, if any does. Raises Rejected for layers that the model lacks."""
     selection = stitch.plan.selection
     if selection is None:
         return ()
-    return (_CONTEXT_LAYER,) if selection.policy == "deviation" else selection.choice.layers_of(layout.layers)
+    if selection.policy == "deviation":
+        return (_CONTEXT_LAYER,)
+    layers = selection.choice.layers_of(layout.layers)
+    seeing = [layer for layer in layers if (model.window_of(layer) or stitch.plan.end) >= stitch.plan.end]
+    return seeing or layers
 
 
 def select_in_engine(
@@ -103,7 +107,7 @@ def question_attention(
         weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
         scores.add_(weights[-len(scores) :])
 
-    run_question(model, stitch, block_ids, layers_looked_at(layout, stitch), on_layer)
+    run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)
     return model.ranks.mean(scores)
 
 

@@ -148,7 +148,7 @@ class Stitcher:
         report = WireReport(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         watch = Stopwatch(self._model.device)
-        looked_at = layers_looked_at(self._layout, stitch)
+        looked_at = layers_looked_at(self._model, self._layout, stitch)
         stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         if stitch.plan.selection is not None:
@@ -247,17 +247,15 @@ class Stitcher:
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         shape = (step, tokens, self._layout.kv_heads, self._layout.head_dim)
         scratch = [torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for _ in "kv"]
-        positions = batch.positions.repeat(step)
         for first_layer in range(0, self._layout.layers, step):
             layers = slice(first_layer, min(first_layer + step, self._layout.layers))
             keys, values = (buffer[: layers.stop - first_layer] for buffer in scratch)
             self._gather(slices, layers, keys, values)
-            flat = keys.flatten(0, 1)
-            rotated = self._model.rotate(positions[: len(flat)], flat).view(keys.shape)
+            self._model.rotate(range(layers.start, layers.stop), batch.positions, keys)
             for index, layer in enumerate(self._model.layers[layers]):
-                self._model.write(layer, rotated[index], values[index], batch.slots)
+                self._model.write(layer, keys[index], values[index], batch.slots)
                 if first_layer + index in kept:
-                    kept[first_layer + index][:tokens] = rotated[index]
+                    kept[first_layer + index][:tokens] = keys[index]
 
     def _gather(self, slices: Sequence[KVSlice], layers: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
         """Write some layers of the slices, one behind the other, into two [layers, tokens, kv_heads, head_dim]."""

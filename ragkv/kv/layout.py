@@ -42,9 +42,10 @@ def read_config(folder: Path) -> PretrainedConfig:
         raise Rejected(f"{folder} is not a model folder that Transformers can read: {error}") from None
 
 
-def layout_of(config: PretrainedConfig, dtype: str = "auto") -> Layout:
-    """The layout of a model's KV. Raises Unsupported, with the reason, for a model that cannot be stitched."""
-    if reason := refusal_of(config):
+def layout_of(config: PretrainedConfig, dtype: str = "auto", max_model_len: int = 0) -> Layout:
+    """The layout of a model's KV. Raises Unsupported, with the reason, for a model that cannot be stitched in a context
+    window of so many tokens."""
+    if reason := refusal_of(config, max_model_len):
         raise Unsupported(f"{config.model_type} cannot be served: {reason}. docs/MODELS.md lists the models that can.")
     stored = getattr(config, "dtype", None) or torch.bfloat16
     if stored == torch.float32:

@@ -372,7 +372,7 @@ class Parts:
     def layout(self) -> "Layout":
         from ragkv.kv.layout import layout_of, read_config
 
-        return layout_of(read_config(self.model_folder), self.settings.dtype)
+        return layout_of(read_config(self.model_folder), self.settings.dtype, self.settings.max_model_len)
 
     @cached_property
     def choice(self) -> Choice:

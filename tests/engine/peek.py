@@ -61,7 +61,8 @@ class Peek:
         model = get_kv_transfer_group()._under_way._stitcher._model
         keys = torch.load(file)
         positions = torch.arange(start, start + keys.shape[1])
-        torch.save(torch.stack([model.rotate(positions, layer.clone()) for layer in keys]), file)
+        model.rotate(range(len(keys)), positions, keys)
+        torch.save(keys, file)
 
     def stitched_elsewhere(self, token_ids: list[int], keys: list[str], prefix_tokens: int, blocks: int) -> float:
         """The connector writes prefix and chunk so many cache blocks behind where they were prefilled; then the engine
@@ -105,7 +106,9 @@ class Peek:
         stitch = StitchRequest("peek", plan, 0, plan.end, blocks, token_ids)
         fetched, table = stitcher.fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
-            stitched, _ = write(stitcher, fetched.slices, layers_looked_at(stitcher._layout, stitch), table)
+            stitched, _ = write(
+                stitcher, fetched.slices, layers_looked_at(stitcher._model, stitcher._layout, stitch), table
+            )
             spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
         return [(span.start, span.end) for span in spans]
 

@@ -35,6 +35,16 @@ _GRANITE = {
     "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 4.0,
 }  # fmt: skip
 
+_WINDOW = 64
+_LOCAL = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
+_LONGROPE = {
+    "original_max_position_embeddings": 2048,
+    "rope_parameters": PLAIN | {"rope_type": "longrope", "short_factor": [1.1] * 16, "long_factor": [4.0] * 16},
+}
+_OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
+_GEMMA3 = TINY | {"sliding_window": _WINDOW, "query_pre_attn_scalar": 32, "layer_types": _LOCAL}
+_MINISTRAL = YARN | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 2048}
+
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 2": ("Llama", TINY),
     "Llama 3, llama3": ("Llama", TINY | {"rope_parameters": LLAMA3}),
@@ -71,6 +81,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Apertus": ("Apertus", TINY | {"rope_parameters": LLAMA3}),
     "Nemotron": ("Nemotron", TINY | {"rope_parameters": _partial(0.5)}),
     "Ernie 4.5": ("Ernie4_5", TINY),
+    "Mistral, window": ("Mistral", TINY | {"sliding_window": _WINDOW}),
+    "Ministral 3": ("Ministral3", TINY | {"rope_parameters": _MINISTRAL}),
+    "Phi-3, window": ("Phi3", WIDE | {"head_dim": None, "sliding_window": _WINDOW}),
+    "Phi-3, longrope": ("Phi3", WIDE | {"head_dim": None, "sliding_window": None} | _LONGROPE),
+    "Gemma 2": ("Gemma2", TINY | {"sliding_window": _WINDOW, "query_pre_attn_scalar": 32}),
+    "Gemma 3": ("Gemma3Text", _GEMMA3),
+    "gpt-oss": (
+        "GptOss",
+        TINY | _LOCAL_EXPERTS | {"sliding_window": _WINDOW, "layer_types": _LOCAL, "rope_parameters": _OSS_YARN} | UNTIED,
+    ),
+    "Command R7B": ("Cohere2", TINY | {"sliding_window": _WINDOW, "layer_types": _LOCAL, "logit_scale": 1.0}),
+    "EXAONE 4": ("Exaone4", WIDE | {"head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL}),
 }  # fmt: skip
 """By name: the class of the family's configuration, without `Config`, and what it is made with."""
 OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0}

@@ -91,7 +91,10 @@ class StitchConnector(KVConnectorBase_V1):
         self._prefills: Prefills | None = None
         self._prefilled: dict[str, WireReport] = {}
         self._prefill_limits = PrefillLimits(
-            vllm_config.model_config.max_model_len, vllm_config.model_config.get_vocab_size(), self._model
+            vllm_config.model_config.max_model_len,
+            vllm_config.model_config.get_vocab_size(),
+            self._model,
+            str(self._layout.dtype),
         )
         self._to_prefill: dict[str, Prefill] = {}
         self._begun_prefills: list[PrefillRequest] = []

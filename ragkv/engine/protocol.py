@@ -76,8 +76,8 @@ class Prefill:
     """Chunks to run through the model once, each behind the prefix and unaware of the others. Their KV is stored under
     their keys, and the prefix's, where it is not, under its own.
 
-    model, writer: fingerprints of the weights and of the writer that the keys are made of; without a writer the plain
-    model runs them. compression: keeps the KV of some tokens of each chunk alone; with `cue_ids` the model goes on
+    model, dtype, writer: fingerprint of the weights, dtype of the KV and fingerprint of the writer that the keys are
+    made of; without a writer the plain model runs them. compression: keeps the KV of some tokens of each chunk alone; with `cue_ids` the model goes on
     from each chunk and these tokens, and what it says chooses.
     """
 
@@ -86,6 +86,7 @@ class Prefill:
     chunks: tuple[PrefillChunk, ...]
     kv_format: KVFormat = KVFormat.BF16
     model: str = ""
+    dtype: str = ""
     writer: str = ""
     compression: Compression | None = None
     cue_ids: tuple[int, ...] = ()

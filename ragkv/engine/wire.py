@@ -70,6 +70,7 @@ class WirePrefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     chunks: Annotated[list[WireChunk], msgspec.Meta(max_length=MAX_CHUNKS)]
     format: KVFormat
     model: _Name = ""
+    dtype: _Name = ""
     writer: _Name = ""
     compression: tuple[CompressionMethod, Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]] | None = None
 
@@ -132,6 +133,7 @@ def prefill_to_wire(prefill: Prefill) -> dict[str, Any]:
         [WireChunk(c.key, list(c.token_ids), list(c.behind), c.decoded) for c in prefill.chunks],
         prefill.kv_format,
         prefill.model,
+        prefill.dtype,
         prefill.writer,
         (CompressionMethod(compression.method), compression.keep) if (compression := prefill.compression) else None,
     )
@@ -140,12 +142,13 @@ def prefill_to_wire(prefill: Prefill) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class PrefillLimits:
-    """Limits of an engine on what it prefills: its window and vocabulary, in tokens, and the fingerprint of its
-    weights, empty if it is not known."""
+    """Limits of an engine on what it prefills: its window and vocabulary, in tokens, and the fingerprint of its weights
+    and the dtype of its KV, empty if they are not known."""
 
     window: int
     vocabulary: int
     model: str = ""
+    dtype: str = ""
 
 
 def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefill | None:
@@ -159,6 +162,10 @@ def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefi
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}.{_PREFILL}: {error}") from None
     _check_model(wire.model, limits.model)
+    if wire.dtype and limits.dtype and wire.dtype != limits.dtype:
+        raise Rejected(
+            f"KV is kept in {wire.dtype}, and the engine's in {limits.dtype}: give both the same RAGKV_DTYPE"
+        )
     rows = [wire.prefix_ids, *([*chunk.token_ids, *chunk.behind] for chunk in wire.chunks)]
     if len(wire.prefix_ids) + max(map(len, rows[1:]), default=0) > limits.window:
         raise Rejected(f"a chunk behind the prefix has more than {limits.window} tokens, the model's window")
@@ -172,6 +179,7 @@ def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefi
         tuple(PrefillChunk(c.key, tuple(c.token_ids), tuple(c.behind), c.decoded) for c in wire.chunks),
         wire.format,
         wire.model,
+        wire.dtype,
         wire.writer,
         Compression(*wire.compression) if wire.compression else None,
     )

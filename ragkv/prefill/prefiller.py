@@ -40,6 +40,7 @@ class Prefiller:
             chunks=tuple(PrefillChunk(key, tuple(chunk.token_ids)) for key, chunk in batch),
             kv_format=keys.kv_format,
             model=keys.model,
+            dtype=keys.dtype,
             writer=keys.writer,
             compression=keys.compression,
             cue_ids=self._prompts.question_ids(CUE) if looks_ahead else (),

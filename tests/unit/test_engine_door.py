@@ -15,7 +15,7 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 PREFILL = Prefill(
-    "a" * 64, (1, 2), (PrefillChunk("b" * 64, (3,), (4, 5), 1),), KVFormat.INT8, "m", "w",
+    "a" * 64, (1, 2), (PrefillChunk("b" * 64, (3,), (4, 5), 1),), KVFormat.INT8, "m", "d", "w",
     Compression(CompressionMethod.LAQ, 0.5), (9,),
 )  # fmt: skip
 

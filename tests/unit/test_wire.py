@@ -143,10 +143,10 @@ def test_recomputed_spans_come_back_or_stay_unknown():
 
 
 PREFILL = Prefill(
-    "p" * 64, (1, 2), (PrefillChunk("a" * 64, (3, 4), (5, 6), 1), PrefillChunk("b" * 64, (7,))), KVFormat.INT4, "mine", "w",
+    "p" * 64, (1, 2), (PrefillChunk("a" * 64, (3, 4), (5, 6), 1), PrefillChunk("b" * 64, (7,))), KVFormat.INT4, "mine", "float32", "w",
     Compression(CompressionMethod.LAQ, 0.5),
 )  # fmt: skip
-LIMITS = PrefillLimits(window=6, vocabulary=8, model="mine")
+LIMITS = PrefillLimits(window=6, vocabulary=8, model="mine", dtype="float32")
 
 
 def test_a_prefill_comes_back_as_it_went():
@@ -163,6 +163,7 @@ def test_a_prefill_is_no_plan_and_a_plan_no_prefill():
     ("limits", "fields", "reason"),
     [
         (LIMITS, {"model": "another"}, "other weights"),
+        (LIMITS, {"dtype": "bfloat16"}, "the same RAGKV_DTYPE"),
         (replace(LIMITS, window=5), {}, "window"),
         (replace(LIMITS, vocabulary=7), {}, "vocabulary"),
         (LIMITS, {"chunks": (PrefillChunk("a", ()),)}, "length >= 1"),

@@ -77,8 +77,8 @@ class Prefill:
     their keys, and the prefix's, where it is not, under its own.
 
     model, dtype, writer: fingerprint of the weights, dtype of the KV and fingerprint of the writer that the keys are
-    made of; without a writer the plain model runs them. compression: keeps the KV of some tokens of each chunk alone; with `cue_ids` the model goes on
-    from each chunk and these tokens, and what it says chooses.
+    made of; without a writer the plain model runs them. compression: keeps the KV of some tokens of each chunk alone;
+    with `cue_ids` the model goes on from each chunk and these tokens, and what it says chooses.
     """
 
     prefix_key: str

@@ -4,22 +4,13 @@ import pytest
 
 from ragkv.connector import prefill_share
 from ragkv.connector.prefill_share import BESIDE_ANSWERS, IDLE_TOKENS, MAX_CREDIT_S, PrefillShare
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
+from tests.support.clock import Clock
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(prefill_share.time, "monotonic", clock.monotonic)
+    monkeypatch.setattr(prefill_share, "time", clock)
     return clock
 
 

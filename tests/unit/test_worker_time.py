@@ -17,16 +17,7 @@ from ingest.turn import (
     TurnOver,
 )
 from ragkv.service.documents.turn_statements import Others
-
-
-class Clock:
-    """A clock that is put forward by hand."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
+from tests.support.clock import Clock
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from ragkv.settings import Settings
 from tests.chaos.world import World
 from tests.conftest import lend_models
 from tests.support.documents import LONG, kv_files
+from tests.support.echo_engine import engine_for_workers
 from tests.support.qdrant_server import QdrantServer
 
 WORKERS = ("one", "other")
@@ -37,7 +38,8 @@ def world(settings: Settings, migrated_postgres_url: str, loaded: IngestParts) -
     world.redis.start()
     for name in WORKERS:
         world.launch(name, "run_worker")
-    yield world
+    with engine_for_workers(settings):
+        yield world
     world.close()
     parts.close()
     qdrant.stop()

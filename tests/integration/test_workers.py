@@ -15,8 +15,6 @@ from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
 from ingest.turn import Interrupted
-from ragkv.engine.door import EngineDoor
-from ragkv.engine.loop import LoopThread
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
 from ragkv.kv.format import KVFormat
@@ -37,7 +35,7 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
 from tests.support.documents import LONG, kv_files
-from tests.support.echo_engine import EchoEngine
+from tests.support.echo_engine import EchoEngine, engine_for_workers
 from tests.support.hostile_files import pdfs
 from tests.support.made_files import docx, paragraph
 from tests.support.over_http import ADA, wait_until
@@ -358,16 +356,7 @@ class TestDeleting:
 
 class TestWorkerProcess:
     @pytest.fixture
-    def door(self, parts: Parts) -> Iterator[None]:
-        """An engine at the socket that workers ask."""
-        loop, opened = LoopThread(), EngineDoor(EchoEngine(parts.settings), parts.settings.engine_socket)
-        loop.run(opened.__aenter__())
-        yield
-        loop.run(opened.__aexit__())
-        loop.close()
-
-    @pytest.fixture
-    def worker(self, parts: Parts, redis_server: EmbeddedRedis, door: None) -> Iterator[WorkerProcess]:
+    def worker(self, parts: Parts, redis_server: EmbeddedRedis) -> Iterator[WorkerProcess]:
         settings = parts.settings
         given = {
             "RAGKV_DATA_DIR": str(settings.data_dir),
@@ -377,7 +366,8 @@ class TestWorkerProcess:
         }
         worker = WorkerProcess(os.environ | given)
         worker.start()
-        yield worker
+        with engine_for_workers(settings):
+            yield worker
         worker.stop()
 
     def test_documents_become_ready_though_the_worker_is_killed_messages_are_lost_and_hostile_files_come(

@@ -3,11 +3,14 @@
 import asyncio
 import errno
 import math
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 
 import torch
 
+from ragkv.engine.door import EngineDoor
+from ragkv.engine.loop import LoopThread
 from ragkv.engine.protocol import Generate, Output, Prefill, Report
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.kv.file import PlainKV, block_means, left_of
@@ -146,3 +149,15 @@ def _chosen(plan: StitchPlan, selection: EngineSelection) -> list[Span]:
         Span(output.span.end - round(selection.ratio * output.span.num_tokens), output.span.end)
         for output in plan.placed[2:]
     ]
+
+
+@contextmanager
+def engine_for_workers(settings: Settings) -> Iterator[None]:
+    """An EchoEngine at the socket where worker processes ask for it, while the block runs."""
+    loop, door = LoopThread(), EngineDoor(EchoEngine(settings), settings.engine_socket)
+    loop.run(door.__aenter__())
+    try:
+        yield
+    finally:
+        loop.run(door.__aexit__())
+        loop.close()

@@ -59,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True):
     clients: int
     kills: Literal["worker", "engine"]
     kill_every_s: float
+    most_kills: int
     limit_s: float
 
 
@@ -77,10 +78,11 @@ class Uploaded:
 class Killer:
     """Kills a process without a warning, again and again. Whoever keeps it starts another."""
 
-    def __init__(self, pid: Callable[[], int | None], every_s: float) -> None:
+    def __init__(self, pid: Callable[[], int | None], every_s: float, most: int) -> None:
         """pid: of the process as it is now, None between two."""
         self._pid = pid
         self._every_s = every_s
+        self._most = most
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.kills = 0
@@ -94,7 +96,7 @@ class Killer:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._every_s):
+        while self.kills < self._most and not self._stop.wait(self._every_s):
             with suppress(ProcessLookupError):  # between two
                 if pid := self._pid():
                     os.kill(pid, signal.SIGKILL)
@@ -116,7 +118,7 @@ def main() -> None:
         with ExitStack() as stack:
             parts, client, worker = stack.enter_context(running(settings, engine))
             pid = _engine_pid if plan.kills == "engine" else lambda: worker.pid
-            killer = stack.enter_context(Killer(pid, plan.kill_every_s))
+            killer = stack.enter_context(Killer(pid, plan.kill_every_s, plan.most_kills))
             uploaded = _upload(plan, client)
             _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
             _wait(plan, parts.database, killer, began)
@@ -136,9 +138,10 @@ def _plan() -> Plan:
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--kill", choices=("worker", "engine"), default="worker")
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
+    parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
     given = parser.parse_args()
-    return Plan(given.documents, given.clients, given.kill, given.kill_every, given.limit)
+    return Plan(given.documents, given.clients, given.kill, given.kill_every, given.kills, given.limit)
 
 
 @contextmanager

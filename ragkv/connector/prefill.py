@@ -6,7 +6,6 @@ very kernel that rotates them when they are stitched: a chunk read back where it
 bit for bit. Files are written by threads while the next chunks run.
 """
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -21,7 +20,8 @@ from ragkv.connector.metadata import PrefillRequest
 from ragkv.connector.rotation import Rotary
 from ragkv.engine.protocol import PrefillChunk
 from ragkv.engine.wire import WireReport
-from ragkv.errors import Rejected
+from ragkv.errors import OutOfSpace, Rejected
+from ragkv.files_io import trouble_of
 from ragkv.ids import batched
 from ragkv.kv.file import KVContent, PlainKV, block_means, left_of, write_content
 from ragkv.kv.format import KVFormat
@@ -249,6 +249,6 @@ def _report(job: _Job) -> WireReport:
     errors = [error for write in job.writes if (error := write.exception()) is not None]
     for error in errors[:1]:
         log.warning("request %s: KV was not stored: %s", job.request.request_id, error)
-        job.report.no_room = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        job.report.no_room = isinstance(error, Exception) and isinstance(trouble_of(error), OutOfSpace)
         job.report.error = job.report.error or f"KV was not stored: {error}"
     return job.report

@@ -26,7 +26,7 @@ IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 FEW_CORES = 4
 FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
-given it decides nothing else, and a worker's model on the same GPU would keep an engine from starting again."""
+given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
 
 
 def transfer_config(settings: Settings, folder: Path, layout: Layout, module: str = CONNECTOR_MODULE) -> dict[str, Any]:

@@ -67,10 +67,6 @@ def _ropes(config: PretrainedConfig) -> list[dict[str, Any]]:
     return by_kind or ([rope] if rope else [])
 
 
-def _has(name: str) -> Callable[[PretrainedConfig], bool]:
-    return lambda config: any(name in rope for rope in _ropes(config))
-
-
 def _layer_kinds(config: PretrainedConfig) -> set[str]:
     return set(getattr(config, "layer_types", None) or ())
 
@@ -109,7 +105,7 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
         lambda c: any(rope.get("rope_type") == "dynamic" for rope in _ropes(c)),
         "its rotary embedding changes with the prompt's length (dynamic)",
     ),
-    (_has(_MULTIMODAL_ROPE), "its rotary embedding is multimodal"),
+    (lambda c: any(_MULTIMODAL_ROPE in rope for rope in _ropes(c)), "its rotary embedding is multimodal"),
     (
         lambda c: any(rope.get("rope_type", "default") not in _ROPES for rope in _ropes(c)),
         f"its rotary embedding is scaled in a way other than {', '.join(sorted(_ROPES - {'default'}))}",

@@ -1,7 +1,6 @@
 """An engine without a model: it gives the prompt's own tokens back. For tests of everything around the engine."""
 
 import asyncio
-import errno
 import math
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from ragkv.engine.door import EngineDoor
 from ragkv.engine.loop import LoopThread
 from ragkv.engine.protocol import Generate, Output, Prefill, Report
 from ragkv.errors import OutOfSpace, Unavailable
+from ragkv.files_io import trouble_of
 from ragkv.kv.file import PlainKV, block_means, left_of
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
@@ -88,7 +88,7 @@ class EchoEngine:
         try:
             await asyncio.to_thread(self._store, prefill)
         except OSError as error:
-            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+            full = isinstance(trouble_of(error), OutOfSpace)
             raise (OutOfSpace if full else Unavailable)(f"KV was not stored: {error}") from error
 
     @cached_property

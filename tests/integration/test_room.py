@@ -1,7 +1,6 @@
 """What one client, one key or one tenant may take of the service: the rest is there for the others."""
 
 import json
-import select
 import socket
 import tempfile
 import time
@@ -265,11 +264,20 @@ def held_upload(served: httpx.Client, key: dict[str, str]) -> socket.socket:
     """A connection whose upload, of which the rest never comes, has its tenant's one place."""
     connection = opened(served, form_of(key))
     while served.post("/v1/documents", headers=key).status_code != 429:
-        if select.select([connection], [], [], 0.01)[0]:
+        if answered(connection, within_s=0.01):
             # The request above was first, so the upload was the one that was refused.
             connection.close()
             connection = opened(served, form_of(key))
     return connection
+
+
+def answered(connection: socket.socket, within_s: float) -> bool:
+    connection.settimeout(within_s)
+    try:
+        connection.recv(1, socket.MSG_PEEK)
+    except TimeoutError:
+        return False
+    return True
 
 
 def form_of(key: dict[str, str]) -> bytes:

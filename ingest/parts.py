@@ -9,7 +9,7 @@ from typing import Any
 from ingest.sandbox.messages import Limits, OCRLimits
 from ingest.sandbox.parser import Parser
 from ingest.turn import BatchSize, KVShare
-from ragkv.engine.loop import LoopThread
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import KVEngine
 from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
@@ -44,7 +44,7 @@ class IngestParts:
     kept: Callable[[], None] = lambda: None
     attached: Callable[[str], None] = lambda document_id: None
     owed: list[tuple[Lease, str]] = field(default_factory=list)
-    run: Callable[[Coroutine[Any, Any, None]], None] = field(default_factory=lambda: LoopThread().run)
+    run: Callable[[Coroutine[Any, Any, None]], None] = run_in_background
     kv_share: KVShare = field(default_factory=KVShare)
     batch_size: BatchSize = field(default_factory=BatchSize)
 

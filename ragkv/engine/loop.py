@@ -1,9 +1,10 @@
 """Event loops in threads, for users of an engine that are not asynchronous."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
-from functools import cached_property
+from functools import cache
 from typing import Any, Self, TypeVar
 
 from ragkv.engine.protocol import Engine
@@ -16,22 +17,19 @@ def run_on(loop: asyncio.AbstractEventLoop) -> Callable[[Coroutine[Any, Any, T]]
     return lambda work: asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
-class LoopThread:
-    """An event loop in a thread, which is started when the first coroutine comes."""
+@cache
+def _background_loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="engine", daemon=True).start()
+    return loop
 
-    @cached_property
-    def _loop(self) -> asyncio.AbstractEventLoop:
-        loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, name="engine", daemon=True).start()
-        return loop
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result. Raises as it does."""
-        return run_on(self._loop)(work)
+os.register_at_fork(after_in_child=_background_loop.cache_clear)  # a child process has no copy of the thread
 
-    def close(self) -> None:
-        """End the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
+
+def run_in_background(work: Coroutine[Any, Any, T]) -> T:
+    """The coroutine's result, from this process's one event loop in a thread. Raises as the coroutine does."""
+    return run_on(_background_loop())(work)
 
 
 class EngineLoop:
@@ -41,20 +39,19 @@ class EngineLoop:
         """starting: called before the engine is started."""
         self._engine = engine
         self._starting = starting
-        self._thread: LoopThread | None = None
+        self._is_started = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The coroutine's result. Raises as it does, and as Engine.start does."""
-        if self._thread is None:
+        if not self._is_started:
             self._starting()
-            self._thread = LoopThread()
-            self._thread.run(self._engine.start())
-        return self._thread.run(work)
+            self._is_started = True
+            run_in_background(self._engine.start())
+        return run_in_background(work)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._thread is not None:
-            self._thread.run(self._engine.stop())
-            self._thread.close()
+        if self._is_started:
+            run_in_background(self._engine.stop())

@@ -8,6 +8,7 @@ import pytest
 
 from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk
+from ragkv.engine.loop import run_in_background
 from ragkv.settings import Settings
 from tests.engine.conftest import started
 from tests.engine.test_load_failures import (
@@ -48,7 +49,7 @@ def exact(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def test_it_is_the_runner_of_gpus_with_asynchronous_scheduling(exact: World) -> None:
-    [(module, asynchronous)] = exact.loop.run(exact.engine._llm.collective_rpc("runner"))
+    [(module, asynchronous)] = run_in_background(exact.engine._llm.collective_rpc("runner"))
     assert (module, asynchronous) == ("vllm.v1.worker.cpu.model_runner", True), "the V2 runner's subclass for CPUs"
 
 

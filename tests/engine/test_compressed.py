@@ -22,6 +22,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Answer, Question
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
+from ragkv.engine.loop import run_in_background
 from ragkv.ids import new_id
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import Compression, CompressionMethod
@@ -185,7 +186,7 @@ def answer_to(question: Question, world: World, parts: Parts) -> Answer:
         assert isinstance(events[-1], Answer)
         return events[-1]
 
-    return world.loop.run(last())
+    return run_in_background(last())
 
 
 class TestQuestions:
@@ -227,8 +228,8 @@ class TestQuestions:
     def test_recomputing_everything_is_what_full_prefill_says(self, exact: World, parts: Parts, asked: Question):
         everything = dataclasses.replace(asked, recompute_ratio=1.0)
         meter = FidelityMeter(parts.answerer.uncached, parts.engine, parts.prompts, 16)
-        outcome, _ = exact.loop.run(meter.measure(everything, (ANSWER,)))
-        nothing, _ = exact.loop.run(meter.measure(dataclasses.replace(asked, policy="none"), (ANSWER,)))
+        outcome, _ = run_in_background(meter.measure(everything, (ANSWER,)))
+        nothing, _ = run_in_background(meter.measure(dataclasses.replace(asked, policy="none"), (ANSWER,)))
 
         assert outcome.kl < 1e-3
         assert outcome.agree

@@ -8,6 +8,7 @@ from rich.console import Console
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ragkv.answer.question import Question
+from ragkv.engine.loop import run_in_background
 from ragkv.service.evaluations.fidelity import FidelityMeter
 from ragkv.service.evaluations.outcome import FidelityOutcome
 from ragkv.service.parts import Parts
@@ -37,7 +38,7 @@ def measured(world: World, parts: Parts, known: tuple[str, ...], **options: obje
     ref = parts.default_collection
     question = Question(ref.tenant_id, ref.collection_id, QUESTION, top_k=4, max_tokens=ANSWER_TOKENS, **options)  # type: ignore[arg-type]
     meter = FidelityMeter(parts.answerer.uncached, parts.engine, parts.prompts, ANSWER_TOKENS)
-    outcome, answers = world.loop.run(meter.measure(question, known))
+    outcome, answers = run_in_background(meter.measure(question, known))
     assert outcome.agree == (answers.stitched == answers.full)
     assert outcome.passages_without_kv == 0
     return outcome

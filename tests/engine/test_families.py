@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from ragkv.answer.prompt import Prompt
+from ragkv.engine.loop import run_in_background
 from ragkv.span import total_tokens
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.tiny import MODELS, OFTEN
@@ -77,8 +78,8 @@ def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: Wor
     prefix = model.keys.prefix_ids
     stored = model.store.get(model.keys.chunk(model.chunks[3].token_ids), model.layout)
     torch.save(stored.keys, rotated)
-    tiny.loop.run(rpc("save_own_kv", args=([*prefix, *model.chunks[3].token_ids], str(own), ELSEWHERE)))
-    tiny.loop.run(rpc("rotate_file", args=(str(rotated), ELSEWHERE + len(prefix))))
+    run_in_background(rpc("save_own_kv", args=([*prefix, *model.chunks[3].token_ids], str(own), ELSEWHERE)))
+    run_in_background(rpc("rotate_file", args=(str(rotated), ELSEWHERE + len(prefix))))
 
     keys, values = zip(*torch.load(own), strict=True)
     assert len(keys) == model.layout.layers

@@ -19,6 +19,7 @@ from bench.known_questions import read_questions
 from bench.records import Records
 from ingest.parts import IngestParts
 from ragkv.chunk import Passage
+from ragkv.engine.loop import run_in_background
 from ragkv.errors import TooLarge
 from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.models import encoder_folder
@@ -69,7 +70,7 @@ def report(exact: World, ingest: IngestParts, asked: list[TokenizedQuestion]) ->
     methods = methods_of(METHODS, (0.1, 1.0), ingest.parts.settings)
     records, told = Records(None, "test", Record), []
     before = set(ingest.parts.kv_store.keys())
-    exact.loop.run(run_of(ingest, methods).carry_out(asked, records, told.append))
+    run_in_background(run_of(ingest, methods).carry_out(asked, records, told.append))
     assert len(told) == len(methods) * len(asked)
     assert len(set(ingest.parts.kv_store.keys()) - before) <= 2, "only the prefix is kept"
     rows = Table([records[one.question.line] for one in asked], methods, "question", seed=0).rows()
@@ -114,7 +115,7 @@ def test_over_compressed_chunks_prompts_are_shorter_unless_everything_is_recompu
     laq = Compression(CompressionMethod.LAQ, 0.5)
     methods = methods_of(["question"], (0.0, 1.0), ingest.parts.settings, shorter=[laq.name])
     run = run_of(ingest, methods, compressions=[laq])
-    exact.loop.run(asyncio.to_thread(run.prefill, asked[0].chunks))
+    run_in_background(asyncio.to_thread(run.prefill, asked[0].chunks))
     ranked = tuple(Passage(chunk, 0.0, 1) for chunk in asked[0].chunks)
     case = Case(asked[0].question, ranked, ranked, asked[0].answer_ids, None, 0.0)
     prepared = {method.key: method.prepare(run.kit, case) for method in methods if method.key != "none"}

@@ -8,6 +8,7 @@ import pytest
 from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk
 from ragkv.connector.under_way import READING_S
+from ragkv.engine.loop import run_in_background
 from tests.engine.world import Answered, World, kl, request, whole_context
 
 fails = pytest.mark.parametrize(
@@ -21,7 +22,7 @@ def chunks(exact: World) -> list[Chunk]:
 
 
 def fail_recomputes(world: World, times: int) -> None:
-    world.loop.run(world.engine._llm.collective_rpc("fail_recomputes", args=(times,)))
+    run_in_background(world.engine._llm.collective_rpc("fail_recomputes", args=(times,)))
 
 
 def assert_is_full_prefill(world: World, prompt: Prompt, answered: Answered) -> None:
@@ -48,22 +49,22 @@ def test_kv_that_is_not_read_in_time_is_recomputed_and_holds_nothing_up(exact: W
     """A disk that hangs: both readers are at it, and a prompt behind them is late as well."""
     prompt, plan = exact.model.prompt(chunks), exact.model.plan(chunks)
     rpc = exact.engine._llm.collective_rpc
-    exact.loop.run(rpc("wait_for_reads", args=(0.1,)))
-    exact.loop.run(rpc("hold_reads"))
+    run_in_background(rpc("wait_for_reads", args=(0.1,)))
+    run_in_background(rpc("hold_reads"))
 
     answered = exact.ask(prompt, plan, max_tokens=8, logprobs=-1)
 
     assert_is_full_prefill(exact, prompt, answered)
     assert (answered.report.stitched, answered.report.recomputed) == (0, plan.end)
     assert set(answered.report.failed_keys) == {placed.key for placed in plan.placed}
-    exact.loop.run(rpc("wait_for_reads", args=(READING_S,)))
+    run_in_background(rpc("wait_for_reads", args=(READING_S,)))
 
     async def next_one() -> Answered:
         asked = asyncio.create_task(exact.answer(request(prompt, plan)))
         await rpc("release_reads")
         return await asked
 
-    assert exact.loop.run(next_one()).report.stitched == plan.end, "the next one waits for its turn, and is stitched"
+    assert run_in_background(next_one()).report.stitched == plan.end, "the next one waits for its turn, and is stitched"
 
 
 def test_kv_of_other_weights_than_the_engines_is_not_stitched(exact: World, chunks: list[Chunk]) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ragkv.answer.prompt import Prompt
+from ragkv.engine.loop import run_in_background
 from ragkv.kv.file import PlainKV
 from ragkv.stitch.plan import EngineSelection, StitchPlan
 from tests.engine.reference import divergence_from_mixture
@@ -78,8 +79,8 @@ def test_a_chunk_at_its_original_position_holds_the_engines_own_kv(exact: World,
     stored = model.store.get(model.keys.chunk(chunk.token_ids), model.layout)
     start = len(model.keys.prefix_ids)
     torch.save(stored.keys, rotated)
-    exact.loop.run(rpc("save_own_kv", args=([*model.keys.prefix_ids, *chunk.token_ids], str(own))))
-    exact.loop.run(rpc("rotate_file", args=(str(rotated), start)))
+    run_in_background(rpc("save_own_kv", args=([*model.keys.prefix_ids, *chunk.token_ids], str(own))))
+    run_in_background(rpc("rotate_file", args=(str(rotated), start)))
     for layer, ((key, value), stitched) in enumerate(zip(torch.load(own), torch.load(rotated), strict=True)):
         assert_same(stitched, key[start:], f"keys of layer {layer}")
         assert_same(stored.values[layer], value[start:], f"values of layer {layer}")

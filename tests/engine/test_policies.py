@@ -13,6 +13,7 @@ from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
 from ragkv.connector.connector import _added
 from ragkv.connector.prefill import QCACHE_VIEW
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Generate
 from ragkv.engine.wire import WireReport, plan_to_wire
 from ragkv.span import Span, merge, total_tokens
@@ -40,7 +41,7 @@ def test_captured_queries_are_those_of_prefill(exact: World) -> None:
     asked = behind_prefix(model.prompts.prefix_ids, question_ids, model.keys)
     end = len(asked.token_ids) - 1
 
-    answered = exact.loop.run(exact.answer(replace(asked, capture=Span(end - QCACHE_VIEW, end))))
+    answered = run_in_background(exact.answer(replace(asked, capture=Span(end - QCACHE_VIEW, end))))
 
     torch.testing.assert_close(answered.report.queries, question.local, atol=2e-3, rtol=2e-2)
 
@@ -97,7 +98,7 @@ def test_a_request_selects_by_its_whole_question(exact: World, chunks: list[Chun
 
 
 def test_blocks_lent_to_a_question_are_given_back_as_they_were(exact: World) -> None:
-    [(lent, unchanged)] = exact.loop.run(exact.engine._llm.collective_rpc("lend_blocks", args=([0, 2, 5], 3)))
+    [(lent, unchanged)] = run_in_background(exact.engine._llm.collective_rpc("lend_blocks", args=([0, 2, 5], 3)))
     assert lent == [1, 3, 4]
     assert unchanged
 
@@ -159,7 +160,7 @@ def choose(
 def chosen_in(world: World, prompt: Prompt, plan: StitchPlan) -> tuple[Span, ...]:
     """What the engine chooses where a request has all the cache blocks it needs."""
     params = plan_to_wire(Generate(prompt.token_ids, "", plan))
-    [spans] = world.loop.run(world.engine._llm.collective_rpc("chosen", args=(params, list(prompt.token_ids))))
+    [spans] = run_in_background(world.engine._llm.collective_rpc("chosen", args=(params, list(prompt.token_ids))))
     return tuple(Span(start, end) for start, end in spans)
 
 

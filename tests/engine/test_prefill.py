@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Prefill, PrefillChunk
 from ragkv.errors import Unavailable
 from ragkv.kv.format import KVFormat
@@ -23,7 +24,7 @@ def prefill_of(world: World, number: int = 4, **fields: object) -> Prefill:
 
 
 def prefill(world: World, order: Prefill) -> None:
-    world.loop.run(world.engine.prefill(order))
+    run_in_background(world.engine.prefill(order))
 
 
 def test_a_batch_gives_what_each_chunk_gives_alone(exact: World):
@@ -66,7 +67,7 @@ def test_answers_beside_prefills_are_those_given_alone(exact: World):
         answers, *_ = await asyncio.gather(asyncio.gather(*map(exact.answer, prompts)), *orders)
         return [answer.token_ids for answer in answers]
 
-    assert exact.loop.run(both()) == [answer.token_ids for answer in alone]
+    assert run_in_background(both()) == [answer.token_ids for answer in alone]
 
 
 def test_a_prefill_that_is_given_up_leaves_the_engine_free(exact: World):
@@ -78,7 +79,7 @@ def test_a_prefill_that_is_given_up_leaves_the_engine_free(exact: World):
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(exact.engine.prefill(order), 0.05)
 
-    exact.loop.run(give_up())
+    run_in_background(give_up())
     prefill(exact, prefill_of(exact, 1))
     stored = [chunk.key in exact.model.store for chunk in order.chunks]
     assert not all(stored)

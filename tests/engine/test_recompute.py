@@ -7,6 +7,7 @@ import pytest
 from bench.gpu.loading import let_go
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Generate
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
@@ -125,7 +126,7 @@ def query_vectors(world: World) -> "object":
     prefix, rest = Span(0, len(prompts.prefix_ids)), Span(len(prompts.prefix_ids), len(ids))
     plan = StitchPlan((PlacedChunk(keys.prefix(), prefix), PlacedChunk(None, rest)))
     asked = Generate(ids, "a salt", plan, max_tokens=2, ignore_eos=True, capture=rest)
-    queries = world.loop.run(world.answer(asked)).report.queries
+    queries = run_in_background(world.answer(asked)).report.queries
     assert queries is not None
     assert queries.shape == (len(layout.q_layers), layout.q_heads, layout.head_dim)
     assert queries.abs().sum() > 0

@@ -15,6 +15,7 @@ import pytest
 
 from ragkv.engine import launch
 from ragkv.engine.launch import serve_command, server_variables
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.remote import RemoteEngine
 from ragkv.engine.sampling import Sampling
 from ragkv.errors import Rejected, Unavailable
@@ -58,7 +59,7 @@ def remote(
 
 def wait_until_up(world: World, server: "subprocess.Popen[bytes]", log: Path) -> None:
     deadline = time.monotonic() + START_SECONDS
-    while not world.loop.run(world.engine.ready()):
+    while not run_in_background(world.engine.ready()):
         assert server.poll() is None, log.read_text()[-3000:]
         assert time.monotonic() < deadline, log.read_text()[-3000:]
         time.sleep(1)
@@ -160,7 +161,7 @@ def test_closing_the_stream_early_stops_the_generation(remote: World) -> None:
             break
         await stream.aclose()
 
-    remote.loop.run(first_piece())
+    run_in_background(first_piece())
     began = time.monotonic()
     remote.ask(remote.model.prompt(remote.model.chunks[:1]))
     assert time.monotonic() - began < 20

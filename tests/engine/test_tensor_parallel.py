@@ -18,6 +18,7 @@ from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
 from ragkv.connector.internals import refuse_parallel
 from ragkv.engine.local import LocalEngine
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import EngineLost
 from ragkv.errors import Unsupported
 from ragkv.settings import Settings
@@ -75,7 +76,7 @@ def some_chunks(world: World) -> list[Chunk]:
 
 
 def on_ranks(world: World, method: str, *args: object, **options: object) -> None:
-    world.loop.run(world.engine._llm.collective_rpc(method, args=args, kwargs=options))
+    run_in_background(world.engine._llm.collective_rpc(method, args=args, kwargs=options))
 
 
 def selecting(plan: StitchPlan, policy: str, ratio: float) -> StitchPlan:
@@ -85,7 +86,7 @@ def selecting(plan: StitchPlan, policy: str, ratio: float) -> StitchPlan:
 def seen_of_the_question(world: World) -> Answered:
     prompts = world.model.prompts
     question_ids = prompts.question_ids("Who directed the film, and where were they born?")
-    return world.loop.run(world.answer(behind_prefix(prompts.prefix_ids, question_ids, world.model.keys)))
+    return run_in_background(world.answer(behind_prefix(prompts.prefix_ids, question_ids, world.model.keys)))
 
 
 def test_recomputing_everything_is_full_prefill(two: World):
@@ -194,7 +195,7 @@ def test_heads_that_vllm_cannot_share_out_are_refused_before_it_starts(two: Worl
     settings = msgspec.structs.replace(two.model.settings, tensor_parallel_size=3)
     engine = LocalEngine(settings, Path(settings.model), two.model.layout)
     with pytest.raises(Unsupported, match="8 query heads and 4 KV heads cannot be divided among 3 ranks"):
-        two.loop.run(engine.start())
+        run_in_background(engine.start())
 
 
 def test_a_rank_that_fails_alone_ends_the_engine_at_once(two: World, chunks: list[Chunk]):

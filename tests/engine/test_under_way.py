@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import aclosing
 
+from ragkv.engine.loop import run_in_background
 from ragkv.stitch.plan import EngineSelection, StitchPlan, plan_stitch
 from tests.engine.world import World, request
 
@@ -61,7 +62,7 @@ def test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks(exact:
         await rpc("release_reads")
 
     for _ in range(3):
-        exact.loop.run(ended())
+        run_in_background(ended())
         assert exact.ask(other, other_plan, max_tokens=8).token_ids == expected
 
 

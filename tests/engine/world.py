@@ -3,10 +3,9 @@
 import asyncio
 import itertools
 import math
-import threading
 import uuid
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +14,7 @@ from ingest.split import split
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
 from ragkv.chunk import Chunk, Passage
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Engine, Generate, Prefill, PrefillChunk, Report
 from ragkv.kv.file import PlainKV
 from ragkv.kv.key import KeyMaker
@@ -40,20 +40,6 @@ class Answered:
     token_ids: tuple[int, ...]
     logprobs: tuple[dict[int, float], ...]
     report: Report
-
-
-class Loop:
-    """An event loop in a thread, so that one engine serves every test of a session."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=600)
-
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
 
 
 @dataclass
@@ -116,10 +102,9 @@ class World:
 
     model: Model
     engine: Engine
-    loop: Loop = field(default_factory=Loop)
 
     def start(self) -> "World":
-        self.loop.run(self.engine.start())
+        run_in_background(self.engine.start())
         self.ingest(self.model.chunks)
         return self
 
@@ -131,7 +116,7 @@ class World:
         """KV of tokens behind a prefix, as the engine stores it."""
         key = uuid.uuid4().hex * 2
         chunk = PrefillChunk(key, tuple(token_ids))
-        self.loop.run(self.engine.prefill(Prefill(uuid.uuid4().hex * 2, tuple(prefix_ids), (chunk,))))
+        run_in_background(self.engine.prefill(Prefill(uuid.uuid4().hex * 2, tuple(prefix_ids), (chunk,))))
         kv = self.model.store.get(key, self.model.layout)
         assert isinstance(kv, PlainKV)
         self.model.store.drop([key])
@@ -139,14 +124,13 @@ class World:
 
     @property
     def prefiller(self) -> Prefiller:
-        return Prefiller(self.engine, self.model.prompts, self.loop.run)
+        return Prefiller(self.engine, self.model.prompts, run_in_background)
 
     def stop(self) -> None:
-        self.loop.run(self.engine.stop())
-        self.loop.close()
+        run_in_background(self.engine.stop())
 
     def ask(self, prompt: Prompt, plan: StitchPlan | None = None, **options: Any) -> Answered:
-        return self.loop.run(self.answer(request(prompt, plan, **options)))
+        return run_in_background(self.answer(request(prompt, plan, **options)))
 
     def ask_all(self, requests: Sequence[Generate]) -> list[Answered]:
         """All at once, in as few steps as the engine likes."""
@@ -154,7 +138,7 @@ class World:
         async def gather() -> list[Answered]:
             return await asyncio.gather(*map(self.answer, requests))
 
-        return self.loop.run(gather())
+        return run_in_background(gather())
 
     async def answer(self, asked: Generate) -> Answered:
         outputs = [output async for output in self.engine.generate(asked)]
@@ -193,7 +177,7 @@ def stitched_elsewhere(world: World, chunk: Chunk, blocks: int = 3) -> float:
     prefix = world.model.keys.prefix_ids
     keys = [world.model.keys.prefix(), world.model.keys.chunk(chunk.token_ids)]
     args = [*prefix, *chunk.token_ids], keys, len(prefix), blocks
-    [difference] = world.loop.run(world.engine._llm.collective_rpc("stitched_elsewhere", args=args))
+    [difference] = run_in_background(world.engine._llm.collective_rpc("stitched_elsewhere", args=args))
     return float(difference)
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 
 from ragkv.engine.door import EngineDoor
-from ragkv.engine.loop import LoopThread
+from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Generate, Output, Prefill, Report
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.files_io import trouble_of
@@ -154,10 +154,9 @@ def _chosen(plan: StitchPlan, selection: EngineSelection) -> list[Span]:
 @contextmanager
 def engine_for_workers(settings: Settings) -> Iterator[None]:
     """An EchoEngine at the socket where worker processes ask for it, while the block runs."""
-    loop, door = LoopThread(), EngineDoor(EchoEngine(settings), settings.engine_socket)
-    loop.run(door.__aenter__())
+    door = EngineDoor(EchoEngine(settings), settings.engine_socket)
+    run_in_background(door.__aenter__())
     try:
         yield
     finally:
-        loop.run(door.__aexit__())
-        loop.close()
+        run_in_background(door.__aexit__())

@@ -47,7 +47,7 @@ from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.lease import Lease, forget_unused
 from ragkv.service.documents.mail_attachments import settle_attachments
 from ragkv.service.documents.originals import discard_unnamed
-from ragkv.service.documents.turn_statements import Others
+from ragkv.service.documents.turn_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
@@ -88,13 +88,26 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
     return IngestOutcome.SKIPPED if lease is None else work_on(lease, ingest, progress)
 
 
-def take_next(ingest: IngestParts) -> Lease | None:
-    """Take the document whose turn it is (`turn_statements`, `KVShare`); None if none waits. Raises Unavailable."""
+def take_next(ingest: IngestParts, *, unread_only: bool = False) -> Lease | None:
+    """Take the document whose turn it is (`turn_statements`, `KVShare`); None if none waits. Raises Unavailable.
+
+    unread_only: none that lacks nothing but KV.
+    """
     _settle(ingest)
-    if not Lease.any_waits(ingest.parts.database):
+    kinds = (BEGUN_FIRST,) if unread_only else (BEGUN_FIRST, LACKS_KV)
+    if not Lease.any_waits(ingest.parts.database, kinds):
         return None
     ingest.load_models()  # before the lease: a worker that is killed meanwhile costs no document an attempt
-    return Lease.take_next(ingest.parts.database, owner=_owner(), kv_is_due=ingest.kv_share.is_due)
+    return Lease.take_next(ingest.parts.database, _owner(), kinds[::-1] if ingest.kv_share.is_due else kinds)
+
+
+def lacks_only_kv(lease: Lease, ingest: IngestParts) -> bool:
+    """Whether the document has been read."""
+    try:
+        document = lease.document()
+    except Conflict:  # deleted: `work_on` ends at once
+        return False
+    return not _needs_reading(document, ingest.parts.index_fingerprint)
 
 
 def work_on(
@@ -184,7 +197,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
         raise Rejected(f"the worker died {deaths} times while reading this document")
     parts, superseded = ingest.parts, list[str]()
-    if document.status is not Status.SEARCHABLE or _is_reread(document, parts.index_fingerprint):
+    if _needs_reading(document, parts.index_fingerprint):
         share = ingest.kv_share
         with share.spending() if document.status is Status.SEARCHABLE else share.earning():
             superseded = _make_searchable(lease, document, ingest, reporter, turn)
@@ -194,6 +207,10 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
     with ingest.kv_share.spending():
         keep_kv(lease, document, ingest, reporter, turn)
     parts.kv_store.delete(forget_unused(superseded, parts.database))
+
+
+def _needs_reading(document: DocumentRow, index_fingerprint: str) -> bool:
+    return document.status is not Status.SEARCHABLE or _is_reread(document, index_fingerprint)
 
 
 def _is_reread(document: DocumentRow, index_fingerprint: str) -> bool:

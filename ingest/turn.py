@@ -73,10 +73,12 @@ def none_waiting() -> Others:
 
 
 class KVShare:
-    """Time that a worker owes to KV, since it read documents: a stream of them delays KV, and does not stop it."""
+    """Time that a worker owes to KV, since it read documents: a stream of them delays KV, and does not stop it. Several
+    threads may note theirs."""
 
     def __init__(self) -> None:
         self._owed_s = 0.0
+        self._lock = threading.Lock()
 
     @property
     def is_due(self) -> bool:
@@ -92,7 +94,8 @@ class KVShare:
             yield
         finally:
             earned_s = (time.monotonic() - began) * KV_SHARE / (1 - KV_SHARE)
-            self._owed_s = min(self._owed_s + earned_s, LOOK_SECONDS)
+            with self._lock:
+                self._owed_s = min(self._owed_s + earned_s, LOOK_SECONDS)
 
     @contextmanager
     def spending(self) -> Iterator[None]:
@@ -101,7 +104,8 @@ class KVShare:
         try:
             yield
         finally:
-            self._owed_s = max(self._owed_s - (time.monotonic() - began), 0.0)
+            with self._lock:
+                self._owed_s = max(self._owed_s - (time.monotonic() - began), 0.0)
 
 
 FIRST_TOKENS = 1024

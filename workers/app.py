@@ -1,7 +1,7 @@
 """The worker process, loaded by `celery -A workers.app worker`. A composition root.
 
-One document at a time (`--pool solo`): the engine computes its KV. More workers on more machines share the work
-through leases.
+One document is read at a time (`--pool solo`), while the engine computes the KV of others. More workers on more
+machines share the work through leases.
 """
 
 import logging
@@ -23,7 +23,7 @@ from ragkv.settings import Settings
 from workers.pulse import Pulse
 from workers.repeating import Uploads, delivering, syncing
 from workers.sweep import Sweeper
-from workers.tasks import register_tasks
+from workers.tasks import Ingestion, register_tasks
 from workers.watching import Watching
 
 os.umask(0o077)  # files are readable by this user only
@@ -42,7 +42,8 @@ ingest = IngestParts(
     uploads.kept,
     attached=lambda document_id: enqueue(document_id, parts.queue),
 )
-stopping = register_tasks(app, ingest, pulse)
+ingestion = Ingestion(ingest, pulse)
+register_tasks(app, ingestion)
 beside = (Sweeper(parts), uploads, delivering(parts), syncing(parts), Watching(parts))
 """Threads beside ingestion."""
 tracing = ExitStack()
@@ -67,14 +68,15 @@ def start_threads(**signal: Any) -> None:
 
 @worker_shutting_down.connect(weak=False)
 def stop_early(**signal: Any) -> None:
-    """Return the current document to the queue at its next report of progress, and stop the threads beside
+    """Return the present documents to the queue at their next report of progress, and stop the threads beside
     ingestion."""
-    stopping.set()
+    ingestion.stop()
     for thread in beside:
         thread.stop()
 
 
 @worker_shutdown.connect(weak=False)
 def say_goodbye(**signal: Any) -> None:
+    ingestion.close()
     pulse.stop()
     tracing.close()

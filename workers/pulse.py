@@ -1,5 +1,5 @@
-"""The worker's heartbeat: a thread that reports that the process is alive, and the time since its document last made
-progress."""
+"""The worker's heartbeat: a thread that reports that the process is alive, and the time since its documents last
+made progress."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ class Pulse:
         self._heartbeats = heartbeats
         self._interval_s = interval_s
         self._stop = threading.Event()
-        self._moved_at: float | None = None
+        self._moved_at: dict[int, float] = {}
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
     def start(self) -> None:
@@ -38,20 +38,22 @@ class Pulse:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """While the block ingests a document, report the time since its last progress."""
+        """While the block ingests a document in this thread, report the time since its last progress."""
         self.progressed()
         try:
             yield
         finally:
-            self._moved_at = None
+            del self._moved_at[threading.get_ident()]
 
     def progressed(self) -> None:
-        self._moved_at = time.monotonic()
+        """Note progress of this thread's document."""
+        self._moved_at[threading.get_ident()] = time.monotonic()
 
     def beat(self) -> None:
-        moved_at = self._moved_at
+        """Report the document that has made none for the longest time."""
+        now_s = time.monotonic()
         try:
-            self._heartbeats.beat(this_worker(), 0.0 if moved_at is None else time.monotonic() - moved_at)
+            self._heartbeats.beat(this_worker(), now_s - min((now_s, *self._moved_at.values())))
         except Unavailable as error:
             log.warning("no heartbeat: %s", error)
 

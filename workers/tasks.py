@@ -1,16 +1,17 @@
-"""The Celery task: a name, a retry policy and a call."""
+"""The Celery task, and what a worker does at each of its messages."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
-from celery import Celery, Task
+from celery import Celery
 from celery.exceptions import Reject
 
 from ingest.parts import IngestParts
-from ingest.pipeline import IngestOutcome, take_next, work_on
+from ingest.pipeline import IngestOutcome, lacks_only_kv, take_next, work_on
 from ingest.turn import Interrupted
 from ragkv.observe import logs, traces
 from ragkv.observe.traces import CAUSE_HEADER
@@ -18,45 +19,84 @@ from ragkv.service.base.outages import is_outage, retry_delay_s
 from ragkv.service.base.queue import INGEST, QUEUE
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import enqueue
+from workers.kv_threads import KVThreads
 from workers.pulse import Pulse
 
 log = logging.getLogger("ragkv.ingest")
 
 FIRST_PAUSE_S = 1.0
+LOOK_S = 0.2
+"""Between looks for a document to read, while all threads of KV are busy."""
 
 
-def register_tasks(
-    app: Celery, ingest: IngestParts, pulse: Pulse, first_pause_s: float = FIRST_PAUSE_S
-) -> threading.Event:
-    """Register the task. Setting the returned event sends what is being worked on back to the queue."""
-    stopping = threading.Event()
+class Ingestion:
+    """A worker's work: it reads one document at a time, and keeps the KV of others meanwhile."""
 
-    def stop_if_asked(stage: str, done: int, total: int) -> None:
-        if stopping.is_set():
-            raise Interrupted
-        pulse.progressed()
+    def __init__(self, ingest: IngestParts, pulse: Pulse, first_pause_s: float = FIRST_PAUSE_S) -> None:
+        self._ingest = ingest
+        self._pulse = pulse
+        self._stopping = threading.Event()
+        self._pause = Pause(self._stopping, first_pause_s)
+        self._kv_threads = KVThreads(ingest)
 
-    pause = Pause(stopping, first_pause_s)
+    def turn(self) -> None:
+        """Work on the document whose turn it is; there may be none. One that lacks nothing but KV is left to a thread.
+        Raises Interrupted when the worker stops."""
+        with self._pause.during_outages():
+            if (lease := self._take_next()) is None:
+                return
+            if lacks_only_kv(lease, self._ingest):
+                self._kv_threads.start(partial(self._keep_kv, lease))
+            else:
+                self._work_on(lease, self._ingest)
 
-    @app.task(name=INGEST, bind=True, acks_late=True, shared=False)
-    def ingest_task(self: Task, document_id: str) -> None:
-        """Work on the document whose turn it is, which need not be the one the message names; there may be none."""
+    def stop(self) -> None:
+        """Send what is being worked on back to the queue, at its next report of progress."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Wait for the end of what was begun."""
+        self._kv_threads.close()
+
+    def _take_next(self) -> Lease | None:
+        is_one_idle = self._kv_threads.is_one_idle()
+        while (lease := take_next(self._ingest, unread_only=not is_one_idle)) is None and not is_one_idle:
+            if self._stopping.is_set():
+                raise Interrupted
+            is_one_idle = self._kv_threads.is_one_idle(LOOK_S)
+        return lease
+
+    def _keep_kv(self, lease: Lease, ingest: IngestParts) -> None:
         try:
-            if (lease := take_next(ingest)) is not None:
-                with pulse.working(), _as_caused(lease) as note:
-                    note(outcome := work_on(lease, ingest, stop_if_asked, lease.others_wait))
-                if outcome is IngestOutcome.YIELDED:
-                    enqueue(lease.document_id, ingest.parts.queue)
+            with self._pause.during_outages():
+                self._work_on(lease, ingest)
+        except Interrupted:
+            enqueue(lease.document_id, ingest.parts.queue)
+        except Exception:
+            log.exception("the KV of document %s", lease.document_id)
+
+    def _work_on(self, lease: Lease, ingest: IngestParts) -> None:
+        with self._pulse.working(), _as_caused(lease) as note:
+            note(outcome := work_on(lease, ingest, self._note_progress, lease.others_wait))
+        if outcome is IngestOutcome.YIELDED:
+            enqueue(lease.document_id, ingest.parts.queue)
+
+    def _note_progress(self, stage: str, done: int, total: int) -> None:
+        if self._stopping.is_set():
+            raise Interrupted
+        self._pulse.progressed()
+
+
+def register_tasks(app: Celery, ingestion: Ingestion) -> None:
+    """Register the task."""
+
+    @app.task(name=INGEST, acks_late=True, shared=False)
+    def ingest_task(document_id: str) -> None:
+        """A message only wakes the worker: the document whose turn it is need not be the one that it names."""
+        try:
+            ingestion.turn()
         except Interrupted as stop:
             raise Reject(requeue=True) from stop
-        except Exception as error:
-            if not is_outage(error):
-                raise
-            pause.after(error)
-        else:
-            pause.reset()
-
-    return stopping
 
 
 class Pause:
@@ -66,6 +106,18 @@ class Pause:
         self._stopping = stopping
         self._first_s = first_s
         self._outages = 0
+
+    @contextmanager
+    def during_outages(self) -> Iterator[None]:
+        """Wait after a block that an outage ended, which is not raised."""
+        try:
+            yield
+        except Exception as error:
+            if not is_outage(error):
+                raise
+            self.after(error)
+        else:
+            self.reset()
 
     def after(self, error: Exception) -> None:
         """Wait, longer each time. Ends early when the worker stops."""

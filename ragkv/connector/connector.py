@@ -6,6 +6,7 @@ steps that serve others. Approximate KV never meets exact KV: the service salts 
 """
 
 import logging
+import time
 from collections import OrderedDict
 from functools import partial
 from pathlib import Path
@@ -90,6 +91,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._done: dict[str, Done] = {}
         self._prefills: Prefills | None = None
         self._prefilled: dict[str, WireReport] = {}
+        self._prefills_s = 0.0
         self._prefill_limits = PrefillLimits(
             vllm_config.model_config.max_model_len,
             vllm_config.model_config.get_vocab_size(),
@@ -183,6 +185,7 @@ class StitchConnector(KVConnectorBase_V1):
         """vLLM: the worker's output of a step. Its reports are kept, for requests that have not finished meanwhile."""
         meta = connector_output.kv_connector_worker_meta
         if isinstance(meta, StitchReports):
+            self._prefill_share.note(meta.prefills_s)
             self._reports |= meta.prefilled
             self._prefilling -= meta.prefilled.keys()
             for request_id, report in meta.by_request.items():
@@ -250,7 +253,9 @@ class StitchConnector(KVConnectorBase_V1):
                 self._done[done.request_id] = done
             for prefill in meta.prefills:
                 self._prefills.begin(prefill)
+            began_s = time.monotonic()
             self._prefilled |= self._prefills.advance(meta.prefill_room, is_idle=meta.is_idle)
+            self._prefills_s += time.monotonic() - began_s if meta.prefill_room else 0.0
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended
@@ -269,11 +274,12 @@ class StitchConnector(KVConnectorBase_V1):
         """vLLM: the worker's metadata of this step for the scheduler. The reports."""
         done, self._done = self._done, {}
         prefilled, self._prefilled = self._prefilled, {}
-        if not done and not prefilled:
+        prefills_s, self._prefills_s = self._prefills_s, 0.0
+        if not done and not prefilled and not prefills_s:
             return None
         reports = {request_id: finished.report for request_id, finished in done.items()}
         failed = {request_id for request_id, finished in done.items() if finished.failed_blocks}
-        return StitchReports(reports, failed, prefilled)
+        return StitchReports(reports, failed, prefilled, prefills_s)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """vLLM: wait for a layer's KV. There is nothing to wait for: a request runs once all of its KV is in place."""

@@ -85,7 +85,7 @@ class StitchMetadata(KVConnectorMetadata):
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
     """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute
-    itself. prefilled: reports on prefills.
+    itself. prefilled: reports on prefills. prefills_s: seconds that prefills took in the step.
 
     All ranks finish the same requests in the same step; the first one's reports stand for all.
     """
@@ -93,9 +93,13 @@ class StitchReports(KVConnectorWorkerMetadata):
     by_request: dict[str, WireReport] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     prefilled: dict[str, WireReport] = field(default_factory=dict)
+    prefills_s: float = 0.0
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:
         assert isinstance(other, StitchReports)
         return StitchReports(
-            other.by_request | self.by_request, self.failed | other.failed, other.prefilled | self.prefilled
+            other.by_request | self.by_request,
+            self.failed | other.failed,
+            other.prefilled | self.prefilled,
+            max(self.prefills_s, other.prefills_s),
         )

@@ -126,11 +126,12 @@ class Prefills:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> dict[str, WireReport]:
-        """Run chunks of the oldest request that has any left, one at least if `tokens` is not 0. Returns the reports of
+        """Run chunks, those of the oldest request first, and one at least if `tokens` is not 0. Returns the reports of
         requests that are done."""
-        job = next((job for job in self._jobs.values() if job.rows), None)
-        if job is not None and tokens:
-            self._run(job, tokens)
+        taken = 0
+        for job in self._jobs.values():
+            while tokens and job.rows and (not taken or taken + _tokens_of(job.rows[-1]) <= tokens):
+                taken += self._run(job, tokens - taken)
         if not any(job.rows for job in self._jobs.values()):
             pending = [write for job in self._jobs.values() for write in job.writes if not write.done()]
             wait(pending, PATIENCE_S if is_idle else LAST_FILES_S, FIRST_COMPLETED if is_idle else ALL_COMPLETED)
@@ -138,7 +139,9 @@ class Prefills:
         done = [name for name, is_written in zip(self._jobs, written, strict=True) if is_written]
         return {name: _report(self._jobs.pop(name)) for name in done}
 
-    def _run(self, job: _Job, tokens: int) -> None:
+    def _run(self, job: _Job, tokens: int) -> int:
+        """Run chunks of a request, one at least. Returns the tokens that this took out of it."""
+        rows: list[PrefillChunk] = []
         try:
             prefix = self._prefix(job)
             if rows := self._next_rows(job, tokens):
@@ -149,13 +152,14 @@ class Prefills:
             log.exception("request %s: prefill of chunks failed", job.request.request_id)
             job.rows.clear()
             job.report.error = str(error) if isinstance(error, Rejected) else "the engine failed at it: see its log"
+        return sum(map(_tokens_of, rows))
 
     def _next_rows(self, job: _Job, tokens: int) -> list[PrefillChunk]:
         """Take chunks out of the job, the longest first, as many as fit."""
         room = min(tokens, self._model.max_tokens, MAX_CAPTURE_BYTES // self._shard.layout.bytes_per_token)
         rows: list[PrefillChunk] = []
         while job.rows and len(rows) < self._model.max_sequences:
-            room -= len(job.rows[-1].token_ids) + len(job.rows[-1].behind)
+            room -= _tokens_of(job.rows[-1])
             if rows and room < 0:
                 break
             rows.append(job.rows.pop())
@@ -242,6 +246,10 @@ class Prefills:
         if not self._model.ranks.rank:
             content = KVContent.of(kv, kv_format)
             job.writes.append(self._writers.submit(write_content, self._store.path(key), content))
+
+
+def _tokens_of(row: PrefillChunk) -> int:
+    return len(row.token_ids) + len(row.behind)
 
 
 def _report(job: _Job) -> WireReport:

@@ -19,19 +19,27 @@ class PrefillShare:
     """Gives prefills all of an engine that answers nothing, and beside answers at most two thirds of its time."""
 
     def __init__(self) -> None:
-        is_cpu = not torch.accelerator.is_available()
-        self._idle_tokens = IDLE_TOKENS if is_cpu else IDLE_TOKENS_OF_ACCELERATOR
-        self._tokens_beside = BESIDE_ANSWERS if is_cpu else BESIDE_ANSWERS_OF_ACCELERATOR
+        self._is_cpu = not torch.accelerator.is_available()
+        self._idle_tokens = IDLE_TOKENS if self._is_cpu else IDLE_TOKENS_OF_ACCELERATOR
+        self._tokens_beside = BESIDE_ANSWERS if self._is_cpu else BESIDE_ANSWERS_OF_ACCELERATOR
         self._step_began_s = time.monotonic()
         self._gave = False
+        self._took_s = 0.0
         self._credit_s = MAX_CREDIT_S
+
+    def note(self, seconds: float) -> None:
+        """Note the time that prefills took in a step, as its worker measured it: on an accelerator it cannot, and the
+        whole step counts."""
+        self._took_s += seconds
 
     def of_step(self, *, is_idle: bool, is_asked: bool) -> int:
         """Tokens of chunks that may be prefilled in the step that begins now. is_idle: no answer waits for it;
         is_asked: there are some."""
         now_s = time.monotonic()
-        took_s, self._step_began_s = now_s - self._step_began_s, now_s
-        self._credit_s = min(self._credit_s + (-took_s if self._gave else PACE * took_s), MAX_CREDIT_S)
+        step_s, self._step_began_s = now_s - self._step_began_s, now_s
+        prefills_s = self._took_s if self._is_cpu else self._gave * step_s
+        self._took_s = 0.0
+        self._credit_s = min(self._credit_s + PACE * (step_s - prefills_s) - prefills_s, MAX_CREDIT_S)
         self._gave = is_asked and not is_idle and self._credit_s > 0
         if is_idle:
             return self._idle_tokens

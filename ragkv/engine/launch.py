@@ -11,7 +11,7 @@ import torch
 from ragkv.engine.protocol import MAX_LOGPROBS
 from ragkv.engine.versions import check_version
 from ragkv.errors import Rejected
-from ragkv.kv.layout import Layout, Shard, computed_in
+from ragkv.kv.layout import Layout, Shard, computed_in, read_whole_config
 from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.settings import Settings
 from ragkv.urls import is_loopback
@@ -27,6 +27,18 @@ FEW_CORES = 4
 FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
+
+
+LANGUAGE_MODELS = {"gemma3": "Gemma3LanguageModel", "mistral3": "Mistral3LanguageModel"}
+"""Of checkpoints that see images too (`ragkv.kv.families.SEEING`), by `model_type`."""
+
+
+def register_language_models() -> None:
+    """Make them known to vLLM. It calls this in all its processes: the entry point in its group of plugins."""
+    from vllm import ModelRegistry  # noqa: PLC0415 - seconds to import, which vLLM alone pays
+
+    for name in LANGUAGE_MODELS.values():
+        ModelRegistry.register_model(name, f"ragkv.connector.language_models:{name}")
 
 
 def transfer_config(settings: Settings, folder: Path, layout: Layout, module: str = CONNECTOR_MODULE) -> dict[str, Any]:
@@ -70,9 +82,16 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
+        **_language_model(folder),
         **({"speculative_config": _guesses(settings.speculative_tokens)} if settings.speculative_tokens else {}),
         **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),
     }
+
+
+def _language_model(folder: Path) -> dict[str, Any]:
+    """Makes vLLM load the language model alone, which has no tokens that attend to ones behind them, as images do."""
+    name = LANGUAGE_MODELS.get(read_whole_config(folder).model_type)
+    return {"hf_overrides": {"architectures": [name], "is_mm_prefix_lm": False}} if name else {}
 
 
 def _ways_to_run(settings: Settings) -> dict[str, Any]:

@@ -12,10 +12,12 @@ from transformers import PretrainedConfig
 
 FAMILIES = frozenset({
     "apertus", "cohere", "cohere2", "ernie4_5", "exaone4", "gemma", "gemma2", "gemma3_text", "glm4", "glm4_moe", "gpt_oss",
-    "granite", "granitemoe", "granitemoeshared", "llama", "ministral3", "mistral", "mixtral", "nemotron", "olmoe",
+    "granite", "granitemoe", "granitemoeshared", "llama", "minimax_m2", "ministral3", "mistral", "mixtral", "nemotron", "olmoe",
     "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "stablelm",
 })  # fmt: skip
 """Held to full prefill."""
+SEEING = frozenset({"gemma3", "mistral3"})
+"""Kinds of checkpoints that see images too: of them the language model is served, if its family is."""
 _BY_TRANSFORMERS = frozenset({
     "arcee", "flex_olmo", "glm", "gpt_neox", "hunyuan_v1_dense", "hunyuan_v1_moe", "olmo", "olmo2", "olmo3", "phi", "phimoe", "seed_oss",
     "smollm3", "starcoder2",
@@ -26,7 +28,7 @@ _WINDOWED = frozenset({
 })  # fmt: skip
 """Families that were held to it with layers of a sliding window too."""
 _CAPPED = frozenset({"gemma2"})
-_UNTIED = frozenset({"glm4_moe", "olmoe"})
+_UNTIED = frozenset({"glm4_moe", "minimax_m2", "olmoe"})
 """Families whose embeddings vLLM never ties."""
 _ROPES = frozenset({"default", "linear", "llama3", "longrope", "yarn"})
 _LAYERS = frozenset({"full_attention", "sliding_attention"})

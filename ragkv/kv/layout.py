@@ -1,5 +1,6 @@
 """The shape of a model's KV, whole and on one rank, and the dtype that this machine computes it in."""
 
+import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import torch
 from transformers import AutoConfig, PretrainedConfig
 
 from ragkv.errors import Rejected, Unsupported
-from ragkv.kv.families import refusal_of
+from ragkv.kv.families import SEEING, refusal_of
 from ragkv.kv.format import qcache_layers
 
 LAYOUT_VERSION = 2
@@ -35,11 +36,26 @@ class Layout:
 
 
 def read_config(folder: Path) -> PretrainedConfig:
-    """The model's configuration. Raises Rejected for a folder that holds none Transformers knows."""
+    """The configuration of the model, or of its language model if it sees images too. Raises Rejected for a folder that
+    holds none Transformers knows."""
+    config = read_whole_config(folder)
+    return language_model_of(config) if config.model_type in SEEING else config
+
+
+def read_whole_config(folder: Path) -> PretrainedConfig:
+    """The configuration in the folder. Raises Rejected for a folder that holds none Transformers knows."""
     try:
         return AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
         raise Rejected(f"{folder} is not a model folder that Transformers can read: {error}") from None
+
+
+def language_model_of(config: PretrainedConfig) -> PretrainedConfig:
+    """The configuration of the language model of one that sees images too, with what stands beside it."""
+    text = copy.deepcopy(config.text_config)
+    text.tie_word_embeddings = config.tie_word_embeddings
+    text.dtype = text.dtype or config.dtype
+    return text
 
 
 def layout_of(config: PretrainedConfig, dtype: str = "auto", max_model_len: int = 0) -> Layout:

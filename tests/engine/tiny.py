@@ -5,7 +5,9 @@ from typing import Any
 
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, AutoTokenizer, PretrainedConfig
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer, PretrainedConfig
+
+from ragkv.kv.families import SEEING
 
 TINY: dict[str, Any] = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -44,6 +46,18 @@ _LONGROPE = {
 _OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
 _GEMMA3 = TINY | {"sliding_window": _WINDOW, "query_pre_attn_scalar": 32, "layer_types": _LOCAL}
 _MINISTRAL = YARN | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 2048}
+
+_EYE = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32,
+    "patch_size": 16,
+}  # fmt: skip
+
+
+def _seeing(kind: str, text: dict[str, Any], eye: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "text_config": {"model_type": kind} | text, "vision_config": {"model_type": eye} | _EYE, "tie_word_embeddings": True,
+    } | fields  # fmt: skip
+
 
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 2": ("Llama", TINY),
@@ -92,6 +106,12 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         TINY | _LOCAL_EXPERTS | {"sliding_window": _WINDOW, "layer_types": _LOCAL, "rope_parameters": _OSS_YARN} | UNTIED,
     ),
     "Command R7B": ("Cohere2", TINY | {"sliding_window": _WINDOW, "layer_types": _LOCAL, "logit_scale": 1.0}),
+    "Gemma 3, sees": ("Gemma3", _seeing("gemma3_text", _GEMMA3, "siglip_vision_model", mm_tokens_per_image=4)),
+    "Mistral Small 3.2, sees": ("Mistral3", _seeing("mistral", TINY | {"sliding_window": None}, "pixtral")),
+    "Ministral 3, sees": ("Mistral3", _seeing("ministral3", TINY | {"rope_parameters": _MINISTRAL}, "pixtral")),
+    "MiniMax M2": (
+        "MiniMaxM2", TINY | _LOCAL_EXPERTS | {"rope_parameters": _partial(0.5), "rotary_dim": 16, "use_routing_bias": True, "scoring_func": "softmax"} | UNTIED,
+    ),
     "EXAONE 4": ("Exaone4", WIDE | {"head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL}),
 }  # fmt: skip
 """By name: the class of the family's configuration, without `Config`, and what it is made with."""
@@ -111,7 +131,8 @@ def config_of(name: str) -> PretrainedConfig:
 def save_tiny(config: PretrainedConfig, embedded: Path, folder: Path) -> Path:
     """A model folder with the embedded model's tokenizer."""
     torch.manual_seed(0)
-    model = AutoModelForCausalLM.from_config(config).to(torch.float32)
+    kind = AutoModelForImageTextToText if config.model_type in SEEING else AutoModelForCausalLM
+    model = kind.from_config(config).to(torch.float32)
     for name, weight in model.named_parameters():
         if "norm" in name:  # norms of ones would hide a norm that is left out
             weight.data.uniform_(0.5, 1.5)

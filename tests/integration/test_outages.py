@@ -37,7 +37,7 @@ from tests.support.echo_engine import EchoEngine, random_kv
 from tests.support.over_http import ADA, Client, upload
 from tests.support.wrong_clock import clock_ahead
 from workers.pulse import Pulse
-from workers.tasks import Pause, register_tasks
+from workers.tasks import Ingestion, Pause, register_tasks
 
 OFTEN = MAX_ATTEMPTS + 2
 MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
@@ -163,7 +163,7 @@ class TestBackOff:
         """Once the index is back, one more wake-up makes the document ready."""
         parts.settings = msgspec.structs.replace(parts.settings, qdrant_url="http://127.0.0.1:9")
         app = Celery("test", broker="memory://", set_as_current=False)
-        register_tasks(app, ingest, Pulse(parts.heartbeats), first_pause_s=0.01)
+        register_tasks(app, Ingestion(ingest, Pulse(parts.heartbeats), first_pause_s=0.01))
         for _ in range(OFTEN):
             _become_due(parts)
             app.tasks[INGEST].run(document_id)

@@ -1,6 +1,7 @@
 """Traces as a receiver gets them: what hangs together, what is in them, and what never is."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from celery import Celery
@@ -16,7 +17,7 @@ from ragkv.settings import Settings
 from tests.support.otlp_receiver import Received, receiving
 from tests.support.over_http import ADA, Client, upload
 from workers.pulse import Pulse
-from workers.tasks import register_tasks
+from workers.tasks import Ingestion, register_tasks
 
 QUESTION = "Who wrote the first program?"
 TRACE, CALLER = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -141,7 +142,8 @@ def work(parts: Parts, ingest: IngestParts) -> None:
     """Do in this process what a worker would do with the first message of the queue."""
     assert parts.redis.lpop(QUEUE)
     app = Celery("test", broker="memory://", set_as_current=False)
-    register_tasks(app, ingest, Pulse(parts.heartbeats))
-    app.tasks[INGEST].run("")
+    with closing(Ingestion(ingest, Pulse(parts.heartbeats))) as ingestion:
+        register_tasks(app, ingestion)
+        app.tasks[INGEST].run("")
     assert logs.request_id() is None
     assert take_next(ingest) is None

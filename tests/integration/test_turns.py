@@ -1,8 +1,11 @@
 """Whose turn it is: tenants take turns, and no document waits for a message, or for another tenant's pile."""
 
+import asyncio
 import io
 import json
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import msgspec
 import pytest
@@ -13,7 +16,9 @@ from sqlalchemy import text as sql_text
 from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
-from ingest.turn import READING_PAGES
+from ingest.turn import READING_PAGES, Interrupted
+from ragkv.engine.protocol import Prefill
+from ragkv.errors import Unavailable
 from ragkv.ids import new_id
 from ragkv.kv.rule import KVWhen
 from ragkv.observe import logs
@@ -30,13 +35,17 @@ from ragkv.service.documents.changes import Queued, retry_failed
 from ragkv.service.documents.documents import accept_document, document_view, store_document
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import requeue_stuck, stuck_ids
-from ragkv.service.documents.turn_statements import Others
+from ragkv.service.documents.turn_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.service.kv_admin.usage import rebuild_evicted
 from ragkv.service.parts import Parts
+from ragkv.settings import Settings
 from tests.integration.filled import add_documents
+from tests.support.echo_engine import EchoEngine
+from tests.support.over_http import wait_until
 from tests.support.scans import DRAGON, GEESE, picture, scanned_pdf
+from workers.kv_threads import AT_ONCE
 from workers.pulse import Pulse
-from workers.tasks import register_tasks
+from workers.tasks import Ingestion, register_tasks
 
 PILE = 40
 
@@ -103,7 +112,7 @@ class TestOrder:
         small = add(database, "a", 2)
 
         assert turns(database, 1) == small[:1]
-        due = Lease.take_next(database, "worker", kv_is_due=True)
+        due = Lease.take_next(database, "worker", (LACKS_KV, BEGUN_FIRST))
         assert due.document_id in {mine, other}
         assert turns(database, 2)[0] == small[1]
 
@@ -112,7 +121,7 @@ class TestOrder:
         uploads = add(database, "a", 4)
         taken = []
         for _ in range(4):
-            taken.append(Lease.take_next(database, "worker", kv_is_due=True).document_id)
+            taken.append(Lease.take_next(database, "worker", (LACKS_KV, BEGUN_FIRST)).document_id)
             assert turns(database, 1)[0] in uploads
 
         assert [sum(one in taken[start : start + 2] for one in mine) for start in (0, 2)] == [1, 1]
@@ -294,6 +303,106 @@ class TestWorker:
         assert parts.queue.depth() == 0
 
 
+class HeldEngine(EchoEngine):
+    """Holds the KV of documents back until it is let go."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.prefilling = 0
+        self.let_go = threading.Event()
+        self.is_away = False
+
+    async def prefill(self, prefill: Prefill) -> None:
+        if self.is_away:
+            raise Unavailable("the engine is away")
+        self.prefilling += 1
+        await asyncio.to_thread(self.let_go.wait)
+        await super().prefill(prefill)
+
+
+class TestKVThreads:
+    @pytest.fixture
+    def held(self, ingest: IngestParts) -> HeldEngine:
+        ingest.engine = HeldEngine(ingest.parts.settings)
+        return ingest.engine
+
+    @pytest.fixture
+    def ingestion(
+        self, parts: Parts, ingest: IngestParts, held: HeldEngine, redis_server: EmbeddedRedis
+    ) -> Iterator[Ingestion]:
+        with closing(Ingestion(ingest, Pulse(parts.heartbeats), first_pause_s=3600)) as ingestion:
+            yield ingestion
+            held.let_go.set()
+            ingestion.stop()
+
+    @pytest.fixture
+    def searchable(self, parts: Parts, ingest: IngestParts, ingestion: Ingestion) -> list[str]:
+        """Ids of three documents that lack KV; that of the first ones is being computed, by all threads."""
+        ids = [store(parts, str(n)) for n in range(AT_ONCE + 1)]
+        for _ in ids:
+            work_on(take_next(ingest, unread_only=True), ingest, others_wait=lambda: Others.UNREAD)
+        return ids
+
+    def test_the_engine_has_the_next_documents_chunks_while_it_computes(
+        self, parts: Parts, ingestion: Ingestion, held: HeldEngine, searchable: list[str]
+    ):
+        for _ in range(AT_ONCE):
+            ingestion.turn()
+        wait_until(lambda: held.prefilling == AT_ONCE)
+
+        held.let_go.set()
+        ingestion.turn()
+        wait_until(lambda: {status(parts, "default", one) for one in searchable} == {Status.READY})
+
+    def test_a_document_is_read_while_all_threads_wait_for_the_engine(
+        self, parts: Parts, ingestion: Ingestion, held: HeldEngine, searchable: list[str]
+    ):
+        for _ in range(AT_ONCE):
+            ingestion.turn()
+        unread = [store(parts, name) for name in ("unread", "too")]
+        ingestion.turn()
+
+        assert {status(parts, "default", one) for one in unread} == {Status.SEARCHABLE, Status.ACCEPTED}
+        assert held.prefilling <= AT_ONCE
+
+    def test_a_worker_that_stops_gives_the_documents_back(
+        self, parts: Parts, ingestion: Ingestion, held: HeldEngine, searchable: list[str]
+    ):
+        for _ in range(AT_ONCE):
+            ingestion.turn()
+        ingestion.stop()
+        with pytest.raises(Interrupted):
+            ingestion.turn()
+        held.let_go.set()
+        ingestion.close()
+
+        assert parts.queue.depth() == AT_ONCE
+        assert [(row.lease_owner, row.attempts) for row in rows(parts, searchable)] == [(None, 0)] * len(searchable)
+
+    def test_an_engine_that_is_away_costs_no_attempt_and_stops_no_reading(
+        self, parts: Parts, ingestion: Ingestion, held: HeldEngine, searchable: list[str]
+    ):
+        held.is_away = True
+        for _ in range(AT_ONCE):
+            ingestion.turn()
+        wait_until(lambda: sum(row.outages for row in rows(parts, searchable)) == AT_ONCE)
+        unread = [store(parts, name) for name in ("unread", "too")]
+
+        ingestion.turn()
+        assert {status(parts, "default", one) for one in unread} == {Status.SEARCHABLE, Status.ACCEPTED}
+        assert [row.attempts for row in rows(parts, searchable)] == [0] * len(searchable)
+
+
+def store(parts: Parts, name: str) -> str:
+    """The id of a document that waits."""
+    return store_document(parts.default_collection, f"{name}.md", text(name), parts.intake).document_id
+
+
+def rows(parts: Parts, document_ids: list[str]) -> list[DocumentRow]:
+    with parts.database.reading() as session:
+        return [session.get_one(DocumentRow, document_id) for document_id in document_ids]
+
+
 class TestMessages:
     def test_a_document_whose_message_was_lost_is_queued_also_while_the_queue_is_full(
         self, parts: Parts, redis_server: EmbeddedRedis
@@ -360,10 +469,11 @@ class TestMessages:
 def work(parts: Parts, ingest: IngestParts, messages: int = 1_000) -> None:
     """Do what a worker does with the queue's messages, until there are no more."""
     app = Celery("test", broker="memory://", set_as_current=False)
-    register_tasks(app, ingest, Pulse(parts.heartbeats))
-    for _ in range(messages):
-        message = parts.redis.rpop(QUEUE)
-        if message is None:
-            return
-        assert json.loads(message)["headers"]["task"] == INGEST
-        app.tasks[INGEST].run("")
+    with closing(Ingestion(ingest, Pulse(parts.heartbeats))) as ingestion:
+        register_tasks(app, ingestion)
+        for _ in range(messages):
+            message = parts.redis.rpop(QUEUE)
+            if message is None:
+                return
+            assert json.loads(message)["headers"]["task"] == INGEST
+            app.tasks[INGEST].run("")

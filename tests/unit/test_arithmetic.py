@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import LlamaConfig
 
 from ragkv.engine.launch import engine_arguments, transfer_config
 from ragkv.kv.layout import Layout, computed_in
@@ -42,6 +43,7 @@ def test_the_engine_is_told_both(monkeypatch, tmp_path):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: AVX2)
     layout = Layout(layers=2, q_heads=4, kv_heads=2, head_dim=16, dtype=torch.bfloat16)
+    LlamaConfig().save_pretrained(tmp_path)
 
     assert engine_arguments(Settings(), tmp_path, layout)["dtype"] == "float32"
     assert transfer_config(Settings(), tmp_path, layout)["kv_connector_extra_config"]["kv_dtype"] == "bfloat16"

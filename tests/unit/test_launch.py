@@ -6,52 +6,72 @@ from pathlib import Path
 
 import pytest
 import torch
+from transformers import Gemma3Config, Gemma3TextConfig, LlamaConfig, SiglipVisionConfig
 
-from ragkv.engine.launch import engine_arguments, serve_command, thread_variables
+from ragkv.engine.launch import LANGUAGE_MODELS, engine_arguments, serve_command, thread_variables
 from ragkv.errors import Unsupported
+from ragkv.kv.families import SEEING
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 
 LAYOUT = Layout(layers=2, q_heads=8, kv_heads=4, head_dim=8, dtype=torch.float32)
-FOLDER = Path("model")
 
 
-def test_ranks_share_the_cache_and_run_in_processes_of_their_own():
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model folder without weights."""
+    LlamaConfig().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def test_ranks_share_the_cache_and_run_in_processes_of_their_own(folder: Path):
     alone, together = (
-        engine_arguments(Settings(tensor_parallel_size=ranks, kv_cache_gib=3), FOLDER, LAYOUT) for ranks in (1, 2)
+        engine_arguments(Settings(tensor_parallel_size=ranks, kv_cache_gib=3), folder, LAYOUT) for ranks in (1, 2)
     )
     assert (alone["tensor_parallel_size"], together["tensor_parallel_size"]) == (1, 2)
     assert together["kv_cache_memory_bytes"] * 2 == alone["kv_cache_memory_bytes"] == 3 * 2**30
     assert "distributed_executor_backend" not in together
 
 
-def test_the_server_is_told_too():
-    command = serve_command(Settings(tensor_parallel_size=2, speculative_tokens=3), FOLDER, LAYOUT, "127.0.0.1", 8001)
+def test_the_server_is_told_too(folder: Path):
+    command = serve_command(Settings(tensor_parallel_size=2, speculative_tokens=3), folder, LAYOUT, "127.0.0.1", 8001)
     assert command[command.index("--tensor-parallel-size") + 1] == "2"
     guesses = json.loads(command[command.index("--speculative-config") + 1])
     assert (guesses["method"], guesses["num_speculative_tokens"]) == ("ngram", 3)
 
 
-def test_a_gpu_replays_whole_forwards_from_graphs(monkeypatch: pytest.MonkeyPatch):
+def test_of_a_checkpoint_that_sees_the_language_model_alone_is_loaded(folder: Path):
+    Gemma3Config(text_config=Gemma3TextConfig(), vision_config=SiglipVisionConfig()).save_pretrained(folder)
+
+    command = serve_command(Settings(), folder, LAYOUT, "127.0.0.1", 8001)
+    overrides = json.loads(command[command.index("--hf-overrides") + 1])
+    assert overrides == {"architectures": ["Gemma3LanguageModel"], "is_mm_prefix_lm": False}
+
+
+def test_every_kind_that_sees_has_a_language_model():
+    assert set(LANGUAGE_MODELS) == SEEING
+
+
+def test_a_gpu_replays_whole_forwards_from_graphs(monkeypatch: pytest.MonkeyPatch, folder: Path):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
     graphs = {"mode": 0, "cudagraph_mode": "FULL"}
     for setting, eager, compilation in [(None, False, graphs), (False, False, graphs), (True, True, None)]:
-        arguments = engine_arguments(Settings(enforce_eager=setting), FOLDER, LAYOUT)
+        arguments = engine_arguments(Settings(enforce_eager=setting), folder, LAYOUT)
         assert (arguments["enforce_eager"], arguments.get("compilation_config")) == (eager, compilation)
-    command = serve_command(Settings(), FOLDER, LAYOUT, "127.0.0.1", 8001)
+    command = serve_command(Settings(), folder, LAYOUT, "127.0.0.1", 8001)
     assert json.loads(command[command.index("--compilation-config") + 1]) == graphs
 
 
-def test_a_cpu_runs_eagerly_unless_told_to_compile(monkeypatch: pytest.MonkeyPatch):
+def test_a_cpu_runs_eagerly_unless_told_to_compile(monkeypatch: pytest.MonkeyPatch, folder: Path):
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     for setting, eager in [(None, True), (True, True), (False, False)]:
-        arguments = engine_arguments(Settings(enforce_eager=setting), FOLDER, LAYOUT)
+        arguments = engine_arguments(Settings(enforce_eager=setting), folder, LAYOUT)
         assert (arguments["enforce_eager"], "compilation_config" in arguments) == (eager, False)
 
 
-def test_more_ranks_than_heads_can_be_shared_among_are_refused():
+def test_more_ranks_than_heads_can_be_shared_among_are_refused(folder: Path):
     with pytest.raises(Unsupported, match="3 ranks"):
-        engine_arguments(Settings(tensor_parallel_size=3), FOLDER, LAYOUT)
+        engine_arguments(Settings(tensor_parallel_size=3), folder, LAYOUT)
 
 
 @pytest.mark.parametrize(

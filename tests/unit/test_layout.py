@@ -3,7 +3,7 @@
 import pytest
 import torch
 from click.testing import CliRunner
-from transformers import LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import LlamaConfig, Mistral3Config, MistralConfig, PixtralVisionConfig, Qwen2Config, Qwen3Config
 
 from ragkv.cli import main
 from ragkv.errors import Rejected
@@ -35,11 +35,14 @@ def test_a_folder_that_holds_no_model_is_rejected(tmp_path):
 
 def test_the_command_says_of_a_model_whether_it_can_be_served(tmp_path):
     said = []
-    for config in (Qwen3Config(), MistralConfig(sliding_window=None, is_causal=False)):
+    seeing = Mistral3Config(text_config=MistralConfig(sliding_window=None), vision_config=PixtralVisionConfig())
+    for config in (Qwen3Config(), MistralConfig(sliding_window=None, is_causal=False), seeing):
         config.save_pretrained(folder := tmp_path / config.model_type)
         result = CliRunner().invoke(main, ["models", "check", str(folder)])
         said.append((result.exit_code, result.output))
     assert said[0][0] == 0
     assert "can be served (qwen3)" in said[0][1]
+    assert said[2][0] == 0
+    assert "can be served (mistral)" in said[2][1]
     assert said[1][0] == 1
     assert "its attention is not causal" in said[1][1]

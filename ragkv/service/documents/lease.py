@@ -37,7 +37,16 @@ from ragkv.service.documents.job_statements import (
     open_kind,
 )
 from ragkv.service.documents.statements import NOT_REPLACED, claim, held
-from ragkv.service.documents.turn_statements import Others, next_waiting, others_wait, served, tenants_by_turn
+from ragkv.service.documents.turn_statements import (
+    BEGUN_FIRST,
+    LACKS_KV,
+    Kinds,
+    Others,
+    next_waiting,
+    others_wait,
+    served,
+    tenants_by_turn,
+)
 from ragkv.service.kv_admin.entry_statements import (
     forget_entries,
     keep_entries,
@@ -80,18 +89,19 @@ class Lease:
         return cls(database, document_id, owner)
 
     @staticmethod
-    def any_waits(database: Database) -> bool:
+    def any_waits(database: Database, kinds: Kinds) -> bool:
         """Whether a document of any tenant waits for a worker."""
         with database.reading() as session:
-            return session.scalars(tenants_by_turn(now_of(session)).limit(1)).first() is not None
+            statuses = [status for kind in kinds for status in kind]
+            return session.scalars(tenants_by_turn(now_of(session), statuses).limit(1)).first() is not None
 
     @classmethod
-    def take_next(cls, database: Database, owner: str, *, kv_is_due: bool = False) -> "Lease | None":
-        """A hold on the document whose turn it is; with `kv_is_due`, one that only lacks KV, if any waits. None when
-        none waits."""
+    def take_next(cls, database: Database, owner: str, kinds: Kinds = (BEGUN_FIRST, LACKS_KV)) -> "Lease | None":
+        """A hold on the document whose turn it is, of the first of these kinds of which any waits. None when none
+        waits."""
         with database.writing() as session:
             moment = now_of(session)
-            turn = next_waiting(session, moment, kv_is_due=kv_is_due)
+            turn = next_waiting(session, moment, kinds)
             if turn is None or not _claimed(session, turn[0], owner, moment):
                 return None
             session.execute(served(*turn, moment), execution_options={"synchronize_session": False})

@@ -18,6 +18,8 @@ from ragkv.service.documents.statements import waiting
 
 BEGUN_FIRST = tuple(reversed(UNREAD))
 LACKS_KV = (Status.SEARCHABLE,)
+Kinds = Sequence[Sequence[Status]]
+"""Statuses of documents that wait, by kind: the first kind is served first."""
 
 
 class Others(Enum):
@@ -29,10 +31,10 @@ class Others(Enum):
     UNREAD = "unread"
 
 
-def next_waiting(session: Session, moment: datetime, *, kv_is_due: bool = False) -> tuple[str, Status] | None:
-    """(id, status) of the document whose turn it is. On PostgreSQL its row is locked, and rows that are locked are
-    passed over."""
-    for kind in (LACKS_KV, BEGUN_FIRST) if kv_is_due else (BEGUN_FIRST, LACKS_KV):
+def next_waiting(session: Session, moment: datetime, kinds: Kinds) -> tuple[str, Status] | None:
+    """(id, status) of the document whose turn it is, of the first kind of which any waits. On PostgreSQL its row is
+    locked, and rows that are locked are passed over."""
+    for kind in kinds:
         for tenant_id in session.scalars(tenants_by_turn(moment, kind)).all():
             for status in kind:
                 oldest = oldest_waiting(tenant_id, status, moment).with_for_update(skip_locked=True)

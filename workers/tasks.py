@@ -3,9 +3,11 @@
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from threading import get_ident
 
 from celery import Celery
 from celery.exceptions import Reject
@@ -100,12 +102,13 @@ def register_tasks(app: Celery, ingestion: Ingestion) -> None:
 
 
 class Pause:
-    """Exponential backoff of one worker: during an outage it tries one document a minute, not all of them."""
+    """Exponential backoff of a worker's threads, each for itself: during an outage it tries one document a minute, not
+    all of them."""
 
     def __init__(self, stopping: threading.Event, first_s: float) -> None:
         self._stopping = stopping
         self._first_s = first_s
-        self._outages = 0
+        self._outages = Counter[int]()
 
     @contextmanager
     def during_outages(self) -> Iterator[None]:
@@ -121,13 +124,13 @@ class Pause:
 
     def after(self, error: Exception) -> None:
         """Wait, longer each time. Ends early when the worker stops."""
-        self._outages += 1
-        seconds = retry_delay_s(self._outages, self._first_s)
+        self._outages[get_ident()] += 1
+        seconds = retry_delay_s(self._outages[get_ident()], self._first_s)
         log.warning("a service that the worker needs is unavailable, next attempt in %.0f s: %s", seconds, error)
         self._stopping.wait(seconds)
 
     def reset(self) -> None:
-        self._outages = 0
+        del self._outages[get_ident()]
 
 
 @contextmanager

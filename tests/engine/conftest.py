@@ -12,7 +12,7 @@ from ragkv.engine.local import LocalEngine
 from ragkv.kv.layout import computed_in
 from ragkv.settings import Settings
 from tests.engine.quantised import FORMS, quantise
-from tests.engine.tiny import OFTEN, QUANTISED, config_of, save_tiny
+from tests.engine.tiny import IN_SMALL_STEPS, QUANTISED, config_of, save_tiny
 from tests.engine.world import Model, World
 
 NUM_CHUNKS = 24
@@ -65,9 +65,9 @@ def tiny(
         if computed_in(torch.bfloat16) is not torch.bfloat16:
             pytest.skip("vLLM's kernels for quantised weights compute in bfloat16")
         quantise(home / "model", family)
-    if family in OFTEN:
+    if family in IN_SMALL_STEPS:
         settings = msgspec.structs.replace(
-            settings, kv_cache_gib=0.006, max_batched_tokens=STEP_TOKENS, speculative_tokens=OFTEN[family]
+            settings, kv_cache_gib=0.006, max_batched_tokens=STEP_TOKENS, speculative_tokens=IN_SMALL_STEPS[family]
         )
     world = started(settings, 12, worker_extension_cls="tests.engine.peek.Peek")
     yield world

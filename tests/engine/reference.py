@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, DynamicCache, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, PretrainedConfig, PreTrainedModel
 
 from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk
@@ -21,15 +21,22 @@ def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk
     """The stored KV of prefix and chunks, rotated by Transformers."""
     keys = [model.keys.prefix(), *(model.keys.chunk(chunk.token_ids) for chunk in chunks)]
     kvs = [model.store.get(key, model.layout) for key in keys]
-    length = sum(kv.num_tokens for kv in kvs)
-    cos, sin = reader.model.rotary_emb(kvs[0].keys, torch.arange(length)[None])
+    positions = torch.arange(sum(kv.num_tokens for kv in kvs))[None]
     cache = DynamicCache()
     for layer in range(model.layout.layers):
         key = torch.cat([kv.keys[layer] for kv in kvs]).transpose(0, 1)[None]
         value = torch.cat([kv.values[layer] for kv in kvs]).transpose(0, 1)[None]
         first, second = key.chunk(2, dim=-1)
+        cos, sin = _angles(reader, layer, key, positions)
         cache.update(key * cos[:, None] + torch.cat((-second, first), -1) * sin[:, None], value, layer)
     return cache
+
+
+def _angles(reader: torch.nn.Module, layer: int, key: torch.Tensor, positions: torch.Tensor) -> list[torch.Tensor]:
+    """Cosine and sine for every dimension: Gemma 3 has those of each kind of layer, gpt-oss gives them for one half."""
+    kind = (reader.config.layer_types[layer],) if reader.config.model_type == "gemma3_text" else ()
+    angles = reader.model.rotary_emb(key, positions, *kind)
+    return [part.repeat(1, 1, key.shape[-1] // part.shape[-1]) for part in angles]
 
 
 class MixedCache(DynamicCache):
@@ -64,11 +71,22 @@ def partly_recomputed(
     ids = torch.tensor([*prompt.token_ids, *answer[:-1]])
     runs = [*(torch.arange(span.start, span.end) for span in recompute), torch.arange(prompt.question.start, len(ids))]
     rows = torch.cat(runs)
-    visible = torch.arange(len(ids))[None] <= rows[:, None]
-    mask = torch.zeros(visible.shape).masked_fill(~visible, torch.finfo(torch.float32).min)
     cache = MixedCache(stitched_cache(reader, model, chunks), rows)
-    out = reader(ids[None, rows], attention_mask=mask[None, None], position_ids=rows[None], past_key_values=cache)
+    mask = _mask(reader.config, torch.arange(len(ids))[None], rows[:, None])
+    out = reader(ids[None, rows], attention_mask=mask, position_ids=rows[None], past_key_values=cache)
     return out.logits[0, -len(answer) :].log_softmax(-1)
+
+
+def _mask(config: PretrainedConfig, positions: torch.Tensor, rows: torch.Tensor) -> Any:
+    """The positions up to its own that each row sees, within the window where there is one: by kind of layer, where
+    they have kinds."""
+    past = positions <= rows
+    window = getattr(config, "sliding_window", None)
+    near = past & (positions > rows - window) if window else past
+    whole, local = (torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min) for seen in (past, near))
+    if getattr(config, "layer_types", None):
+        return {"full_attention": whole[None, None], "sliding_attention": local[None, None]}
+    return local[None, None]
 
 
 def divergence_from_mixture(

@@ -118,6 +118,9 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0}
 """Families among the ordinary tests, and how many tokens are guessed at once: everything holds with n-gram speculative
 decoding too."""
+IN_SMALL_STEPS = OFTEN | {"Gemma 3": 0, "gpt-oss": 0, "Mistral, window": 0}
+"""Families whose engine has a small cache and small steps (tests/engine/test_architectures.py), and how many tokens are
+guessed at once."""
 QUANTISED = "Qwen3"
 """The family whose weights are quantised (tests/engine/quantised.py)."""
 

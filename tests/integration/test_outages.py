@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -173,6 +174,19 @@ class TestBackOff:
         _become_due(parts)
         app.tasks[INGEST].run(document_id)
         assert row_of(parts.database, document_id).status is Status.READY
+
+    def test_one_outage_that_several_threads_see_is_the_first_of_each(self, caplog: pytest.LogCaptureFixture):
+        pause, together = Pause(threading.Event(), first_s=0.001), threading.Barrier(4)
+
+        def see() -> None:
+            together.wait()
+            pause.after(Unavailable("away"))
+
+        with ThreadPoolExecutor(4) as threads:
+            for _ in range(4):
+                threads.submit(see)
+
+        assert {record.args[0] for record in caplog.records} == {0.001}
 
     def test_a_worker_that_is_to_stop_waits_no_longer(self):
         stopping = threading.Event()

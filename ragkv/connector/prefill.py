@@ -128,10 +128,10 @@ class Prefills:
     def advance(self, tokens: int, *, is_idle: bool) -> dict[str, WireReport]:
         """Run chunks, those of the oldest request first, and one at least if `tokens` is not 0. Returns the reports of
         requests that are done."""
-        taken = 0
+        num_run = 0
         for job in self._jobs.values():
-            while tokens and job.rows and (not taken or taken + _tokens_of(job.rows[-1]) <= tokens):
-                taken += self._run(job, tokens - taken)
+            while tokens and job.rows and (not num_run or num_run + _tokens_of(job.rows[-1]) <= tokens):
+                num_run += self._run(job, tokens - num_run)
         if not any(job.rows for job in self._jobs.values()):
             pending = [write for job in self._jobs.values() for write in job.writes if not write.done()]
             wait(pending, PATIENCE_S if is_idle else LAST_FILES_S, FIRST_COMPLETED if is_idle else ALL_COMPLETED)

@@ -134,7 +134,7 @@ class Parts:
         )
 
     def close(self) -> None:
-        for name in ("question_encoder", "kv_use", "database", "redis", "queue", "server_index"):
+        for name in ("question_encoder", "kv_use", "database", "redis", "server_index"):
             part = self.__dict__.pop(name, None)
             if part is not None:
                 part.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 
 from ragkv.engine.launch import GUARD, serve_command
@@ -22,6 +23,13 @@ except ImportError:  # before 0.31
 KEY = "a-long-random-key"
 LAYOUT = Layout(layers=2, q_heads=8, kv_heads=4, head_dim=8, dtype=torch.float32)
 FOLDER = Path("model")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model folder without weights, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    LlamaConfig().save_pretrained(FOLDER)
 
 
 def config(**settings: Any) -> dict[str, Any]:

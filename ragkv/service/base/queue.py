@@ -52,11 +52,6 @@ class Queue:
         except OperationalError as error:
             raise _away(error) from error
 
-    def close(self) -> None:
-        """Close the connections to Redis."""
-        self._app.pool.force_close_all(close_pool=False)  # Celery keeps it, for all apps with this URL
-        self._app.close()
-
     def depth(self) -> int:
         """Messages that no worker has taken yet."""
         with self._app.connection_for_write() as connection:

@@ -255,7 +255,8 @@ class StitchConnector(KVConnectorBase_V1):
                 self._prefills.begin(prefill)
             began_s = time.monotonic()
             self._prefilled |= self._prefills.advance(meta.prefill_room, is_idle=meta.is_idle)
-            self._prefills_s += time.monotonic() - began_s if meta.prefill_room else 0.0
+            if meta.prefill_room:
+                self._prefills_s += time.monotonic() - began_s
 
     def get_finished(self, finished_req_ids: set[str]) -> tuple[set[str] | None, set[str] | None]:
         """vLLM: which requests' KV was sent, and which was received? Those that are done, and those that were ended

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ingest.parse import parse
 from ingest.split import split
@@ -30,7 +30,6 @@ from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.tokenizer import Tokenizer
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)

@@ -337,7 +337,7 @@ class TestKVThreads:
 
     @pytest.fixture
     def searchable(self, parts: Parts, ingest: IngestParts, ingestion: Ingestion) -> list[str]:
-        """Ids of three documents that lack KV; that of the first ones is being computed, by all threads."""
+        """Ids of documents that lack KV, one more than there are threads."""
         ids = [store(parts, str(n)) for n in range(AT_ONCE + 1)]
         for _ in ids:
             work_on(take_next(ingest, unread_only=True), ingest, others_wait=lambda: Others.UNREAD)

@@ -102,7 +102,7 @@ def _loaded(tier: HostCache, named: Sequence[str], layout: Layout, out: Sequence
     began = time.perf_counter()
     for key in named:
         at = time.perf_counter()
-        kv = tier.get(key, layout)
+        kv = tier.get(key, layout, in_memory=tier.in_memory(key))
         reading += time.perf_counter() - at
         if kv is None:
             raise Rejected("a KV file is gone or damaged: measure the part `ingest` again")

@@ -193,7 +193,7 @@ class Stitcher:
 
     def _fetch_chunk(self, placed: PlacedChunk, key: str, span: Span, fetched: Fetched) -> None:
         in_memory = self._store.in_memory(key)  # before it is read
-        kv = self._store.get(key, self._whole)
+        kv = self._store.get(key, self._whole, in_memory=in_memory)
         if kv is None or (kv.num_tokens, _kept_by(kv)) != (placed.span.num_tokens, placed.kept):
             fetched.lost.append(span)
             fetched.failed_keys.append(key)

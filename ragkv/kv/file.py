@@ -21,7 +21,7 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.files_io import make_folder, sync
 from ragkv.kv.format import GRIDS, QCACHE_BLOCK, KVFormat
 from ragkv.kv.layout import LAYOUT_VERSION, Layout
-from ragkv.kv.pieces import FilePart, OpenFile, copy_part, in_memory, part_of_heads
+from ragkv.kv.pieces import FilePart, Identity, OpenFile, copy_part, in_memory, part_of_heads
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
 
 PARTIAL = ".partial"
@@ -269,14 +269,16 @@ def _raise_os_error(error: Exception, path: Path) -> None:
         raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from error
 
 
-def read_kv(path: Path, layout: Layout) -> StoredKV:
+def read_kv(path: Path, layout: Layout, checked: Identity | None = None) -> StoredKV:
     """Check a KV file, all of it. Its keys and values are read as they are asked for, from the file as it was checked.
+
+    checked: a file whose keys and values were checked before. If it is this one, they are not read for that again.
 
     Raises Corrupt for a file that is truncated, damaged or another key's, Unsupported for one of another layout or
     format, and OSError (of which FileNotFoundError is one) for a file that cannot be read now: that says nothing
     about its content.
     """
-    kv = load_kv(path)
+    kv = load_kv(path, checked=checked)
     for name in _PLAIN:
         shape, dtype = _shape_of(getattr(kv, name))
         tokens = shape[1] if len(shape) == 4 else -1  # noqa: PLR2004 - the four axes of keys and of values
@@ -285,17 +287,17 @@ def read_kv(path: Path, layout: Layout) -> StoredKV:
     return kv
 
 
-def load_kv(path: Path, key: str | None = None) -> StoredKV:
+def load_kv(path: Path, key: str | None = None, checked: Identity | None = None) -> StoredKV:
     """Like `read_kv`, of whatever layout. key: that of a file that is not named by it."""
     content = OpenFile(path)
     with _opened(path, key or path.stem, content.name) as (file, kv_format):
         offsets = _kept_in(file, path)
         if kv_format is KVFormat.BF16:
-            parts = _checked_parts(file, content, _PLAIN, path)
+            parts = _parts(file, content, _PLAIN, path, checked)
             kv: StoredKV = PlainKV(parts["keys"], parts["values"], **_checked(file, _QCACHE, path), kept=offsets)
         else:
             codes, *scales = _parts_of(kv_format)
-            parts = _checked_parts(file, content, [f"{name}.{codes}" for name in _PLAIN], path)
+            parts = _parts(file, content, [f"{name}.{codes}" for name in _PLAIN], path, checked)
             small = _checked(file, (*(f"{name}.{part}" for name in _PLAIN for part in scales), *_QCACHE), path)
             keys, values = (
                 Packed(parts[f"{name}.{codes}"], **{part: small[f"{name}.{part}"] for part in scales})
@@ -307,8 +309,10 @@ def load_kv(path: Path, key: str | None = None) -> StoredKV:
     return kv
 
 
-def _checked_parts(file: Any, content: OpenFile, names: Sequence[str], path: Path) -> dict[str, FilePart]:
-    """Tensors of a file, looked through and left where they are."""
+def _parts(
+    file: Any, content: OpenFile, names: Sequence[str], path: Path, checked: Identity | None
+) -> dict[str, FilePart]:
+    """Tensors of a file, looked through, if it is not the one that was checked before, and left where they are."""
     (length,) = _HEADER.unpack(content.read_bytes(0, _HEADER.size))
     index = json.loads(content.read_bytes(_HEADER.size, _HEADER.size + length))
     metadata, parts = file.metadata(), {}
@@ -316,7 +320,9 @@ def _checked_parts(file: Any, content: OpenFile, names: Sequence[str], path: Pat
         stored = file.get_slice(name)
         start, end = (_HEADER.size + length + offset for offset in index[name]["data_offsets"])
         part = FilePart(content, start, tuple(stored.get_shape()), _DTYPES.get(stored.get_dtype(), torch.uint8))
-        if metadata.get(name) != _digest(part.dtype, part.shape, content.blocks(start, end)):
+        if content.identity != checked and metadata.get(name) != _digest(
+            part.dtype, part.shape, content.blocks(start, end)
+        ):
             raise Corrupt(f"{path.name}: the checksum of its {name} does not match")
         parts[name] = part
     return parts

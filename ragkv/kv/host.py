@@ -13,18 +13,19 @@ import torch
 
 from ragkv.kv.file import StoredKV
 from ragkv.kv.layout import Layout
-from ragkv.kv.pieces import FilePart
+from ragkv.kv.pieces import FilePart, Identity
 from ragkv.kv.quantise import Packed
-from ragkv.kv.store import Identity, KVStore
+from ragkv.kv.store import KVStore
 
 log = logging.getLogger(__name__)
 
-REMEMBERED = 10_000
-"""Keys of which is known that they were used once."""
+REMEMBERED = 50_000
+"""Keys of which is known that they were used once, and keys whose files were checked."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 KV = TypeVar("KV", bound=StoredKV | Packed)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +36,12 @@ class _Copy:
 
 
 class HostCache:
-    """A KV store read through a bounded memory. A copy serves as long as its file is there and unchanged, so code that
-    deletes or replaces a file need not know of it. Copies are made in a thread of their own: no question waits for
-    one."""
+    """A KV store read through memory: copies in a bounded one, and the kernel's page cache.
+
+    A copy serves as long as its file is there and unchanged, so code that deletes or replaces a file need not know of
+    it. Copies are made in a thread of their own: no question waits for one. A file that was checked once is not checked
+    again while it is unchanged and all of it is in the page cache: what comes from the disk is checked.
+    """
 
     def __init__(self, store: KVStore, capacity: int, *, heads: slice | None = None, pinned: bool = False) -> None:
         """capacity: bytes, 0 for no copies. heads: the KV heads that are read, if not all. pinned: in memory that a GPU
@@ -50,6 +54,7 @@ class HostCache:
         self._copies = OrderedDict[str, _Copy]()
         self._bytes = 0
         self._used_once = OrderedDict[str, None]()
+        self._checked = OrderedDict[str, Identity]()
         self._copier = ThreadPoolExecutor(1, "host tier")
 
     @property
@@ -57,15 +62,25 @@ class HostCache:
         """Bytes of all copies."""
         return self._bytes
 
-    def get(self, key: str, layout: Layout) -> StoredKV | None:
-        """Like `KVStore.open`, with the tier's heads alone. layout: the files', with all heads."""
+    def get(self, key: str, layout: Layout, *, in_memory: bool = False) -> StoredKV | None:
+        """Like `KVStore.open`, with the tier's heads alone.
+
+        layout: the files', with all heads. in_memory: the method of this name said so. A file that was checked before
+        and is unchanged is not checked again then.
+        """
         if (kv := self._copy_of(key)) is not None:
             return kv
         file = self._store.identity(key)
-        kv = self._store.open(key, layout)
+        checked = self._checked.get(key) if in_memory else None
+        kv = self._store.open(key, layout, checked)
         if kv is not None and self._heads is not None:
             kv = kv.of_heads(self._heads)
-        if kv is not None and file is not None and self._is_used_again(key):
+        # The file may have been replaced between the two looks at it: then it is not known which one was checked.
+        if kv is None or file is None or file != self._store.identity(key):
+            return kv
+        with self._lock:
+            _remember(self._checked, key, file)
+        if self._is_used_again(key):
             self._copier.submit(self._keep, key, kv, file)
         return kv
 
@@ -97,9 +112,7 @@ class HostCache:
             if key in self._used_once:
                 del self._used_once[key]
                 return True
-            self._used_once[key] = None
-            if len(self._used_once) > REMEMBERED:
-                self._used_once.popitem(last=False)
+            _remember(self._used_once, key, None)
         return False
 
     def _keep(self, key: str, kv: StoredKV, file: Identity) -> None:
@@ -142,6 +155,14 @@ class HostCache:
         copy = self._copies.pop(key, None)
         if copy is not None:
             self._bytes -= copy.num_bytes
+
+
+def _remember(by_key: OrderedDict[str, T], key: str, value: T) -> None:
+    """Set it as the latest, and forget the earliest of too many."""
+    by_key[key] = value
+    by_key.move_to_end(key)
+    if len(by_key) > REMEMBERED:
+        by_key.popitem(last=False)
 
 
 def _bytes_of(kv: StoredKV | Packed) -> int:

@@ -17,6 +17,14 @@ BLOCK = 2**20
 CONVERTED = 4 * BLOCK
 """Bytes that are converted, or sent to a device, at a time, or those of one layer."""
 
+Identity = tuple[int, int, int]
+"""Tells a file from any other that takes its place: inode, time of the last change in nanoseconds, bytes."""
+
+
+def identity_of(status: os.stat_result) -> Identity:
+    """The identity of a file that was looked at."""
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
 
 class OpenFile:
     """A file, open until nothing refers to it. What is read is what was there when it was opened, or OSError."""
@@ -26,7 +34,7 @@ class OpenFile:
         self._path = path
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         weakref.finalize(self, os.close, self._descriptor)
-        self._opened_as = self._state()
+        self.identity = self._identity_now()
 
     @property
     def name(self) -> str:
@@ -40,7 +48,7 @@ class OpenFile:
             for out in outs:
                 self._read_all(offset, out)
                 offset += len(out)
-        if self._state() != self._opened_as:
+        if self._identity_now() != self.identity:
             raise self._changed()
 
     def _read_all(self, offset: int, out: memoryview) -> None:
@@ -66,9 +74,8 @@ class OpenFile:
             self.read(offset, [block])
             yield block
 
-    def _state(self) -> tuple[int, int]:
-        seen = os.fstat(self._descriptor)
-        return seen.st_mtime_ns, seen.st_size
+    def _identity_now(self) -> Identity:
+        return identity_of(os.fstat(self._descriptor))
 
 
 class _Buffer(threading.local):

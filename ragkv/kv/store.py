@@ -30,6 +30,7 @@ from ragkv.kv.file import (
 )
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Layout
+from ragkv.kv.pieces import Identity, identity_of
 from ragkv.kv.resident import is_resident
 
 if TYPE_CHECKING:
@@ -43,9 +44,6 @@ _KEY = re.compile(r"[0-9a-f]{64}")
 
 WRITERS = 4
 """KV files that are written at the same time: each waits for the disk most of its time."""
-
-Identity = tuple[int, int, int]
-"""Inode, time of the last change in nanoseconds, bytes."""
 
 
 class KVFile(NamedTuple):
@@ -90,10 +88,9 @@ class KVStore:
     def identity(self, key: str) -> Identity | None:
         """Tells the file of `key` from any other that takes its place; None if there is none."""
         try:
-            seen = self.path(key).stat()
+            return identity_of(self.path(key).stat())
         except (OSError, Corrupt):
             return None
-        return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
     def put(self, key: str, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
         """Keep the KV. Returns its size in bytes."""
@@ -118,9 +115,9 @@ class KVStore:
         """
         return self._use(key, lambda path: read_kv(path, layout).loaded())
 
-    def open(self, key: str, layout: Layout) -> StoredKV | None:
-        """The KV, checked, but not in memory: see `PlainKV`. None like `get`."""
-        return self._use(key, lambda path: read_kv(path, layout))
+    def open(self, key: str, layout: Layout, checked: Identity | None = None) -> StoredKV | None:
+        """The KV, checked as `read_kv` says, but not in memory: see `PlainKV`. None like `get`."""
+        return self._use(key, lambda path: read_kv(path, layout, checked))
 
     def convert(self, source: str, key: str, kv_format: KVFormat) -> bool:
         """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to

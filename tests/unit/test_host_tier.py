@@ -1,5 +1,6 @@
 """The host tier: copies of KV that is used again, within their bytes, and never of a file that is gone."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,16 @@ def copied(tier: HostCache, key: str) -> bool:
     """Whether a copy is read: the same tensor twice."""
     first, second = tier.get(key, LAYOUT), tier.get(key, LAYOUT)
     return first is not None and first is second
+
+
+def damage(path: Path, *, unnoticed: bool = False) -> None:
+    """Change a bit of the last tensor. unnoticed: as a disk does, which does not change the time of the last change."""
+    before = path.stat()
+    body = bytearray(path.read_bytes())
+    body[-1] ^= 1
+    path.write_bytes(body)
+    if unnoticed:
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def test_what_is_used_again_is_copied_and_says_the_same(store: KVStore):
@@ -123,12 +134,31 @@ def test_a_file_that_is_gone_or_another_has_no_copy(store: KVStore):
 def test_a_file_that_was_damaged_is_read_again_and_refused(store: KVStore):
     tier = tier_of(store, 3)
     use(tier, A, A)
-    path = store.path(A)
-    body = bytearray(path.read_bytes())
-    body[-1] ^= 1
-    path.write_bytes(body)
+    damage(store.path(A))
 
     assert tier.get(A, LAYOUT) is None
+
+
+@pytest.mark.parametrize("kv_format", KVFormat)
+def test_what_stays_in_memory_is_checked_once_and_what_comes_from_disk_each_time(store: KVStore, kv_format: KVFormat):
+    store.put(A, some_kv(), kv_format)
+    store.put(B, some_kv(), kv_format)
+    tier = HostCache(store, 0)
+    assert tier.get(A, LAYOUT, in_memory=True) is not None
+    damage(store.path(A), unnoticed=True)
+    damage(store.path(B), unnoticed=True)
+
+    assert tier.get(A, LAYOUT, in_memory=True) is not None
+    assert tier.get(B, LAYOUT, in_memory=True) is None, "never checked yet"
+    assert tier.get(A, LAYOUT) is None
+
+
+def test_a_file_in_memory_that_was_changed_is_checked_again(store: KVStore):
+    tier = HostCache(store, 0)
+    use(tier, A)
+    damage(store.path(A))
+
+    assert tier.get(A, LAYOUT, in_memory=True) is None
 
 
 def test_a_copy_stays_while_its_file_is_used(store: KVStore):

@@ -1,6 +1,8 @@
 """`ragkv bench gpu`: measures ragkv on this machine's GPU, with random weights: no model, document or network is
 needed."""
 
+import math
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +14,7 @@ from bench.gpu.device import first_gpu
 from bench.gpu.plot import can_plot, plot
 from bench.gpu.report import PARTS, GpuReport, Part, basis_of, resumed, tables
 from bench.gpu.run import Run
-from bench.gpu.scale import ON_A_GPU, REHEARSAL
+from bench.gpu.scale import KINDS, ON_A_GPU, REHEARSAL, Kind
 from bench.measuring import check_folder
 from bench.records import code_digest, package_versions
 from bench.ttft import machine
@@ -30,15 +32,7 @@ _WIDTH = 150
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     default="bench-gpu.json",
     show_default=True,
-    help="The report, written after each part and continued by the next call.",
-)
-@click.option(
-    "--plot",
-    "svg_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    default="bench-gpu.svg",
-    show_default=True,
-    help="The picture, if matplotlib is installed.",
+    help="The report, written after each part and continued by the next call; a picture goes beside it if matplotlib is installed.",
 )
 @click.option(
     "--folder",
@@ -48,32 +42,36 @@ _WIDTH = 150
     help="Folder for KV: some 15 GB, removed once all parts have been measured.",
 )
 @click.option("--size", "sizes", type=click.IntRange(min=512), multiple=True, help="Context tokens; may be repeated.")
-@click.option("--runs", type=click.IntRange(min=1), help="Measured runs of each method, for the time to first token.")
 @click.option("--eager", is_flag=True, help="Launch every forward by itself, as RAGKV_ENFORCE_EAGER=true does.")
+@click.option("--shape", type=click.Choice(KINDS), help="The models of one kind alone.  [default: all]")
+@click.option("--seconds", type=click.FloatRange(min=0), help="Leave out what would not end within so many.")
 @click.option("--rehearse", is_flag=True, help="Check that everything runs, with tiny models on any machine.")
 def gpu(
     parts: tuple[Part, ...],
     json_file: Path,
-    svg_file: Path,
     folder: Path,
     sizes: tuple[int, ...],
-    runs: int | None,
     eager: bool,
+    shape: Kind | None,
+    seconds: float | None,
     rehearse: bool,
 ) -> None:
-    """Check and measure ragkv on this machine's GPU: everything that the report lacks, or these PARTS again.
+    """Check and measure ragkv on this machine's GPU: everything that the report lacks, or these PARTS again, those
+    worth most first.
 
-    Figures from another version of ragkv, or with another --size or --runs, are measured again.
+    Figures from another version of ragkv, or with another --size, are measured again.
 
     oracle: recomputing everything is full prefill. ingest: tokens a second against a bare forward. load: KV onto the
     device, by source and format. ttft: the first token of full prefill, a prefix-cache hit and stitched. latency:
     running streams while prompts arrive. serve: many clients. memory: of device and host. RAGKV_* settings are not
     read.
     """
-    for option, file in (("--json", json_file), ("--plot", svg_file)):
-        check_folder(option, file)
+    check_folder("--json", json_file)
     scale = REHEARSAL if rehearse else ON_A_GPU
-    scale = replace(scale, sizes=sizes or scale.sizes, runs=runs or scale.runs)
+    scale = replace(scale, sizes=sizes or scale.sizes)
+    ends_at = math.inf if seconds is None else time.monotonic() + seconds
+    if shape is not None:
+        scale = scale.of_kind(shape)
     report = resumed(json_file, _fresh(eager=eager, rehearse=rehearse))
     code = code_digest("bench.gpu.run")
     for part in parts:
@@ -82,11 +80,12 @@ def gpu(
         report.begin(part, basis_of(part, code, scale))
     console = Console(stderr=True)
     with console.status("measuring") as status:
-        run = Run(scale, folder, report, json_file, eager, status.update, console.print)
+        run = Run(scale, folder, report, json_file, eager, status.update, console.print, ends_at)
         run.measure(parts or PARTS)
     shown = Console(width=_WIDTH)
     for table in tables(report):
         shown.print(table)
+    svg_file = json_file.with_suffix(".svg")
     if not can_plot():
         console.print("no picture: pip install 'ragkv\\[plot]', then call again")
     elif plot(report, svg_file):

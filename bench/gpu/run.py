@@ -3,6 +3,7 @@ process, so that its memory is free for the engine afterwards."""
 
 import asyncio
 import logging
+import math
 import multiprocessing
 import shutil
 import time
@@ -18,7 +19,7 @@ from bench.gpu.engine import Measuring, measuring
 from bench.gpu.ingestion import measure_bare
 from bench.gpu.loading import measure_loading
 from bench.gpu.oracle import check_oracle
-from bench.gpu.report import WITH_ENGINE, GpuReport, Part, save
+from bench.gpu.report import ENGINE_START_S, EXPECTED_S, WITH_ENGINE, GpuReport, Part, save
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import Shape
 
@@ -31,7 +32,7 @@ Progress = Callable[[str], None]
 @dataclass(frozen=True, slots=True)
 class Run:
     """One call of the command. folder: for models and KV; progress: called with what is under way; done: with what
-    is finished."""
+    is finished or left out; ends_at: when it should have ended, on the monotonic clock."""
 
     scale: Scale
     folder: Path
@@ -40,26 +41,42 @@ class Run:
     eager: bool
     progress: Progress
     done: Progress
+    ends_at: float = math.inf
 
     def measure(self, parts: Sequence[Part]) -> None:
-        """Measure what the report lacks of the parts. A part that fails is noted, and the next one begins."""
-        if "oracle" in parts:
-            for shape in self._without("oracle", self.scale.oracles):
-                with self._part("oracle", shape):
-                    self.report.oracle[shape.name] = asyncio.run(self._oracle(shape))
-        smallest = self.scale.shapes[0]
-        for shape in self.scale.shapes:
-            of_all = WITH_ENGINE if shape is smallest else ("ingest", "ttft")
-            with_engine = [part for part in of_all if part in parts]
-            if missing := [part for part in with_engine if not self.report.has(part, shape.name)]:
+        """Measure what the report lacks of the parts, those worth most first. A part that fails is noted, and the next
+        one begins; one that would not end in time is left out."""
+        for oracle, shape in zip(self.scale.oracles, self.scale.shapes, strict=True):
+            is_first = shape is self.scale.shapes[0]
+            if self._due(["oracle"], parts, oracle):
+                with self._part("oracle", oracle):
+                    self.report.oracle[oracle.name] = asyncio.run(self._oracle(oracle))
+            if due := self._due(WITH_ENGINE if is_first else ("ttft", "ingest"), parts, shape, ENGINE_START_S):
                 with self._part("engine", shape):
-                    asyncio.run(self._with_engine(shape, missing))
-        if "load" in parts and not self.report.has("load", smallest.name):
-            with self._part("load", smallest):
-                if not Corpus.of(smallest, self._model(smallest), self.scale).is_written:
-                    asyncio.run(self._with_engine(smallest, ()))
-                self.progress(f"{smallest.name}: loading")
-                self.report.load[smallest.name] = _apart(measure_loading, smallest, self._model(smallest), self.scale)
+                    asyncio.run(self._with_engine(shape, due))
+            if is_first and self._due(["load"], parts, shape):
+                with self._part("load", shape):
+                    if not Corpus.of(shape, self._model(shape), self.scale).is_written:
+                        asyncio.run(self._with_engine(shape, ()))
+                    self.progress(f"{shape.name}: loading")
+                    self.report.load[shape.name] = _apart(measure_loading, shape, self._model(shape), self.scale)
+
+    def _due(self, candidates: Iterable[Part], parts: Sequence[Part], shape: Shape, start_s: float = 0.0) -> list[Part]:
+        """The candidates that are among the parts, were not measured yet, and should end in time, one after the other.
+        start_s: of an engine that measures them all."""
+        due: list[Part] = []
+        left_s = self.ends_at - time.monotonic() - start_s
+        for part in candidates:
+            if part not in parts or self.report.has(part, shape.name):
+                continue
+            if EXPECTED_S[part] <= left_s:
+                due.append(part)
+                left_s -= EXPECTED_S[part]
+            else:
+                self.done(
+                    f"{part}, {shape.name}: left out, it takes some {EXPECTED_S[part]:.0f} s, {max(left_s, 0):.0f} s are left"
+                )
+        return due
 
     def remove_models(self) -> None:
         """Remove models and KV, and their folder if nothing else is in it."""
@@ -90,9 +107,6 @@ class Run:
                 with self._part(part, shape):
                     measure = getattr(Measuring, part)
                     getattr(self.report, part)[shape.name] = await measure(started, self.progress)
-
-    def _without(self, part: Part, shapes: Iterable[Shape]) -> list[Shape]:
-        return [shape for shape in shapes if not self.report.has(part, shape.name)]
 
     def _model(self, shape: Shape) -> Path:
         folder = self.folder / shape.name

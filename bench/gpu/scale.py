@@ -1,16 +1,20 @@
 """Amounts to measure: many on a GPU, few in a rehearsal."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 from bench.gpu.shapes import LLAMA_8B, QWEN3_8B, Shape, llama, qwen3, small_sizes
 
 RATIOS = (0.0, 0.02, 0.05, 0.10)
+Kind = Literal["llama", "qwen3"]
+"""Architectures that are measured, as the configurations of their models name them."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes in tokens. oracles: models whose weights are saved; shapes: models whose weights are drawn, the first of
-    which is measured in every part."""
+    """Sizes in tokens. oracles: models whose weights are saved; shapes: models whose weights are drawn, of the same
+    kinds, the first of which is measured in every part."""
 
     device: str
     oracles: tuple[Shape, ...]
@@ -36,6 +40,14 @@ class Scale:
         """Chunks of the largest context, and one more: what they hold must exceed it."""
         return max(*self.sizes, self.context) // self.chunk_tokens + 1
 
+    def of_kind(self, kind: Kind) -> "Scale":
+        """With the models of one kind alone."""
+        oracles, shapes = (
+            tuple(shape for shape in shapes if shape.config.model_type == kind)
+            for shapes in (self.oracles, self.shapes)
+        )
+        return replace(self, oracles=oracles, shapes=shapes)
+
 
 ON_A_GPU = Scale(
     device="cuda",
@@ -47,7 +59,7 @@ ON_A_GPU = Scale(
     oracle_prompts=20,
     chunk_tokens=256,
     sizes=(4096, 8192, 16384, 32768),
-    runs=5,
+    runs=3,
     ingest_tokens=8192,
     load_tokens=8192,
     context=8192,

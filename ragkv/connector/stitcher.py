@@ -3,9 +3,10 @@
 import sys
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import repeat
 
 import torch
 
@@ -19,8 +20,9 @@ from ragkv.kv.file import StoredKV, name_of_kept
 from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, Shard
 from ragkv.span import Span, merge, split, total_tokens
-from ragkv.stitch.plan import PlacedChunk
 
+FILES_AT_ONCE = 4
+"""Files of one prompt that are read from the disk at the same time."""
 MAX_LAYERS_AT_ONCE = 10
 MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 256 * 2**20
 
@@ -125,12 +127,24 @@ class Stitcher:
         """Map and check the files of every chunk that is not recomputed whole. Needs no model: any thread may do it."""
         began = time.perf_counter()
         fetched = Fetched()
+        on_disk = [key for placed in stitch.filled_from if (key := placed.key) and not self._store.in_memory(key)]
+        # Threads of this prompt alone: a file that hangs holds up no other prompt's. What is in memory needs none.
+        with ThreadPoolExecutor(FILES_AT_ONCE, "KV file") as files:
+            from_disk = dict(zip(on_disk, files.map(self._store.get, on_disk, repeat(self._whole)), strict=True))
         for placed in stitch.filled_from:
             span = stitch.clip(placed.span)
             if placed.key is None:
                 fetched.lost.append(span)
-            else:
-                self._fetch_chunk(placed, placed.key, span, fetched)
+                continue
+            in_memory = placed.key not in from_disk
+            kv = self._store.get(placed.key, self._whole, in_memory=True) if in_memory else from_disk[placed.key]
+            if kv is None or (kv.num_tokens, _kept_by(kv)) != (placed.span.num_tokens, placed.kept):
+                fetched.lost.append(span)
+                fetched.failed_keys.append(placed.key)
+                continue
+            fetched.slices.append(KVSlice(placed.key, span, span.start - placed.span.start, kv))
+            if in_memory:
+                fetched.host_keys.append(placed.key)
         fetched.seconds = time.perf_counter() - began
         return fetched
 
@@ -190,17 +204,6 @@ class Stitcher:
         fetched.slices = [kv_slice for kv_slice in fetched.slices if on_all[kv_slice.span]]
         fetched.lost += [kv_slice.span for kv_slice in given_up]
         fetched.failed_keys += [kv_slice.key for kv_slice in given_up]
-
-    def _fetch_chunk(self, placed: PlacedChunk, key: str, span: Span, fetched: Fetched) -> None:
-        in_memory = self._store.in_memory(key)  # before it is read
-        kv = self._store.get(key, self._whole, in_memory=in_memory)
-        if kv is None or (kv.num_tokens, _kept_by(kv)) != (placed.span.num_tokens, placed.kept):
-            fetched.lost.append(span)
-            fetched.failed_keys.append(key)
-            return
-        fetched.slices.append(KVSlice(key, span, span.start - placed.span.start, kv))
-        if in_memory:
-            fetched.host_keys.append(key)
 
     def write(
         self,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -70,22 +71,24 @@ def test_memory_is_told_of_the_host_and_of_kv(measured):
     assert gib["KV of 1,000 tokens, int4"] < gib["KV of 1,000 tokens, int8"] < gib["KV of 1,000 tokens, bf16"]
 
 
-def test_the_whole_command_is_rehearsed_and_gone_on_with(tmp_path):
-    """All parts through bench/gpu.sh, whose second call measures nothing again; a part by itself is measured anew."""
+def test_the_whole_command_is_rehearsed_from_a_pack_and_gone_on_with(tmp_path):
+    """All parts, of which a second call measures nothing again; a part by itself is measured anew."""
+    python = os.environ | {"PYTHON": sys.executable}
+    subprocess.run([ROOT / "bench" / "gpu.sh", "--pack", tmp_path / "pack", "--no-vllm"], check=True, env=python)
+    kit, data = tmp_path / "kit", tmp_path / "data"
 
     def call(*parts: str) -> GpuReport:
-        options = ["--rehearse", "--json", "report.json", "--plot", "report.svg", "--folder", "data"]
-        given = [each if "." not in each and each != "data" else str(tmp_path / each) for each in options]
-        subprocess.run([ROOT / "bench" / "gpu.sh", *given, *parts], check=True, env=os.environ | {"PYTHON": ""})
-        return msgspec.json.decode((tmp_path / "report.json").read_bytes(), type=GpuReport)
+        environ = python | {"KIT": str(kit), "OUT": str(tmp_path), "DATA": str(data)}
+        subprocess.run([tmp_path / "pack" / "run.sh", "--rehearse", *parts], check=True, env=environ, cwd=tmp_path)
+        return msgspec.json.decode((tmp_path / "bench-gpu.json").read_bytes(), type=GpuReport)
 
-    mine = tmp_path / "data" / "mine"
-    mine.parent.mkdir()
+    data.mkdir()
+    mine = data / "mine"
     mine.touch()
     whole = call()
     assert all(getattr(whole, part) for part in PARTS)
-    assert "prefix-cache hit" in (tmp_path / "report.svg").read_text()
-    assert list(mine.parent.iterdir()) == [mine]
+    assert "prefix-cache hit" in (tmp_path / "bench-gpu.svg").read_text()
+    assert list(data.iterdir()) == [mine]
     assert call() == whole
     again = call("memory")
     assert again.ttft == whole.ttft

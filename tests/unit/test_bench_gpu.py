@@ -1,8 +1,11 @@
 """`ragkv bench gpu` without a GPU: what is refused, measured without an engine, written, resumed and drawn."""
 
 import asyncio
+import os
+import struct
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -19,7 +22,9 @@ from bench.gpu.ingestion import IngestRow, measure_bare, measure_ingestion
 from bench.gpu.loading import LoadRow, measure_loading
 from bench.gpu.oracle import OracleRow
 from bench.gpu.plot import plot
-from bench.gpu.report import PARTS, GpuReport, MemoryRow, basis_of, resumed, save, tables
+from bench.gpu.prune import pruned
+from bench.gpu.report import PARTS, WITH_ENGINE, GpuReport, MemoryRow, basis_of, resumed, save, tables
+from bench.gpu.run import Run
 from bench.gpu.scale import ON_A_GPU, REHEARSAL
 from bench.gpu.streams import StreamRow
 from bench.serving.load import ServeRow
@@ -28,6 +33,7 @@ from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat
 from tests.support.echo_engine import EchoEngine
 
+ROOT = Path(__file__).parents[2]
 TOOL = """#!/bin/sh
 echo "NVIDIA H200, NVL, 570.86.15, 143771, 2048"
 """
@@ -82,6 +88,87 @@ def test_it_needs_none_of_the_services_packages():
     blocked = f"import sys; sys.modules.update(dict.fromkeys({sorted(SERVICE)})); import bench.gpu.__main__"
     ran = subprocess.run([sys.executable, "-c", blocked], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pack without vLLM."""
+    folder = tmp_path_factory.mktemp("pack")
+    subprocess.run(
+        [ROOT / "bench" / "gpu.sh", "--pack", folder, "--no-vllm"],
+        check=True,
+        env=os.environ | {"PYTHON": sys.executable},
+    )
+    return folder
+
+
+def test_what_is_packed_starts_without_the_repository_and_begins_nothing_that_it_has_no_time_for(packed, tmp_path):
+    kit = {"PYTHON": sys.executable, "KIT": str(tmp_path / "kit"), "OUT": str(tmp_path), "DATA": str(tmp_path / "data")}
+    command = [packed / "run.sh", "--rehearse", "--seconds", "0", "ttft", "load"]
+    ran = subprocess.run(command, env=os.environ | kit, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert ran.returncode == 0, ran.stdout
+    assert [line.split(",")[:2] for line in ran.stdout.splitlines()] == [
+        ["ttft", " Llama's shape: left out"],
+        ["load", " Llama's shape: left out"],
+        ["ttft", " Qwen3's shape: left out"],
+    ]
+
+
+def test_the_parts_worth_most_come_first_as_long_as_there_is_time(tmp_path):
+    told: list[str] = []
+    run = Run(
+        REHEARSAL,
+        tmp_path,
+        report(ttft={"Llama's shape": []}),
+        tmp_path / "report.json",
+        True,
+        told.append,
+        told.append,
+    )
+    shape = REHEARSAL.shapes[0]
+
+    assert run._due(WITH_ENGINE, PARTS, shape) == ["latency", "serve", "ingest", "memory"]
+    assert run._due(WITH_ENGINE, ("memory", "serve"), shape) == ["serve", "memory"]
+    in_time = replace(run, ends_at=time.monotonic() + 100)
+    assert in_time._due(WITH_ENGINE, PARTS, shape, start_s=50) == ["serve", "memory"]
+    assert [line.split(":")[0] for line in told] == ["latency, Llama's shape", "ingest, Llama's shape"]
+
+
+def test_of_one_kind_there_are_its_models_alone():
+    scale = ON_A_GPU.of_kind("qwen3")
+    assert [shape.name for shape in (*scale.oracles, *scale.shapes)] == ["small Qwen3", "Qwen3-8B"]
+
+
+def entry(kind: int, chip: int, code: bytes) -> bytes:
+    return struct.pack("<HHIQ12xI32x", kind, 0, 64, len(code), chip) + code
+
+
+def container(*entries: bytes) -> bytes:
+    content = b"".join(entries)
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(content)) + content
+
+
+def library(code: bytes) -> bytes:
+    """An ELF file of two sections: the code for GPUs, and the sections' names."""
+    names = b"\0.nv_fatbin\0.names\0"
+    sections = [(1, 64, len(code)), (12, 64 + len(code), len(names))]
+    headers = b"".join(struct.pack("<I20xQQ24x", *section) for section in sections)
+    start = struct.pack("<40xQ12xHH", 64 + len(code) + len(names), len(sections), 1)
+    return start + code + names + headers
+
+
+def test_a_library_keeps_one_chips_code_and_its_size():
+    cubin, ptx, older = entry(2, 90, b"cubin" * 8), entry(1, 80, b"assembler" * 8), entry(2, 80, b"old" * 8)
+    whole = library(container(older, ptx, cubin) + container(older, ptx) + container(entry(2, 100, b"new" * 16), older))
+    left = pruned(whole)
+
+    assert len(left) == len(whole)
+    assert [left.count(code) for code in (cubin, ptx, older)] == [1, 1, 1]
+    assert b"new" not in left
+    assert pruned(left) == left
+    with pytest.raises(ValueError, match="no GPU code"):
+        pruned(library(b"").replace(b".nv_fatbin", b".something"))
 
 
 def test_ingestion_and_loading_are_measured_over_kv_that_stays(tmp_path):

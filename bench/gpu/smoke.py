@@ -1,0 +1,126 @@
+"""`python -m bench.gpu.smoke`: whether vLLM's libraries compute right on this GPU, before an engine is started for a
+minute. Rotation, norm, activation, the paged cache's write and FlashAttention 3 over it, as recompute in place uses
+them, each against PyTorch in float32."""
+
+import sys
+from dataclasses import dataclass, field
+
+import click
+import torch
+
+HEAD_DIM, QUERY_HEADS, KV_HEADS, BLOCK, TOKENS = 128, 32, 8, 16, 1024
+HIDDEN = 4096
+SPANS = ((100, 140), (500, 501), (900, 1024))
+"""Of one request, as sequences that share its block table."""
+BOUND = 1e-2
+
+
+@dataclass(slots=True)
+class Smoke:
+    """What was compared. wrong: names of what is not what PyTorch computes."""
+
+    wrong: list[str] = field(default_factory=list)
+
+    def compare(self, what: str, computed: torch.Tensor, expected: torch.Tensor, bound: float = BOUND) -> None:
+        """Tell the relative error, and note it if it is not below the bound (NaN is not)."""
+        error = ((computed.float() - expected.float()).norm() / expected.float().norm()).item()
+        click.echo(f"{what}: relative error {error:.1e}")
+        if not error < bound:
+            self.wrong.append(what)
+
+
+def check_kernels() -> list[str]:
+    """Names of the kernels that do not compute right on the first GPU."""
+    import vllm._C_stable_libtorch  # noqa: F401, PLC0415 - registers the operators; only vLLM for CUDA has it
+
+    torch.manual_seed(0)
+    smoke = Smoke()
+    table = _angles()
+    positions = torch.arange(TOKENS, device="cuda")
+    keys, values, queries = (
+        _draw(TOKENS, KV_HEADS, HEAD_DIM),
+        _draw(TOKENS, KV_HEADS, HEAD_DIM),
+        _draw(TOKENS, QUERY_HEADS, HEAD_DIM),
+    )
+    rotated = keys.clone()
+    torch.ops._C.rotary_embedding(positions, rotated.view(TOKENS, -1), None, HEAD_DIM, table, True)  # noqa: SLF001
+    smoke.compare("rotary_embedding without a key", rotated, _rotated(keys, table[positions]))
+    _compare_norm_and_activation(smoke)
+    cache = torch.zeros(256, 2, BLOCK, KV_HEADS, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
+    blocks = torch.randperm(256, device="cuda")[: TOKENS // BLOCK]
+    slots = blocks[positions // BLOCK] * BLOCK + positions % BLOCK
+    scale = torch.ones(1, device="cuda")
+    key_cache, value_cache = cache.unbind(1)
+    torch.ops._C_cache_ops.reshape_and_cache_flash(rotated, values, key_cache, value_cache, slots, "auto", scale, scale)  # noqa: SLF001
+    smoke.compare("reshape_and_cache_flash", key_cache[blocks].reshape(rotated.shape), rotated, bound=1e-6)
+    rows = torch.cat([torch.arange(*span, device="cuda") for span in SPANS])
+    attended = _attention_of_spans(queries[rows], key_cache, value_cache, blocks)
+    smoke.compare("FlashAttention 3 over three spans", attended, _attention(queries[rows], rows, rotated, values))
+    return smoke.wrong
+
+
+def _draw(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
+
+
+def _angles() -> torch.Tensor:
+    frequencies = 500000.0 ** (-torch.arange(0, HEAD_DIM, 2, device="cuda") / HEAD_DIM)
+    angles = torch.arange(HIDDEN, device="cuda")[:, None] * frequencies
+    return torch.cat((angles.cos(), angles.sin()), -1).bfloat16()
+
+
+def _rotated(keys: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
+    cos, sin = angles.float()[:, None].chunk(2, -1)
+    low, high = keys.float().chunk(2, -1)
+    return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
+
+
+def _compare_norm_and_activation(smoke: Smoke) -> None:
+    rows, weight, normed = _draw(TOKENS, HIDDEN), _draw(HIDDEN), _draw(TOKENS, HIDDEN)
+    torch.ops._C.rms_norm(normed, rows, weight, 1e-5)  # noqa: SLF001
+    inverse = (rows.float().square().mean(-1, keepdim=True) + 1e-5).rsqrt()
+    smoke.compare("rms_norm", normed, rows.float() * inverse * weight.float())
+    activated, (gate, up) = _draw(TOKENS, HIDDEN // 2), rows.float().chunk(2, -1)
+    torch.ops._C.silu_and_mul(activated, rows)  # noqa: SLF001
+    smoke.compare("silu_and_mul", activated, torch.nn.functional.silu(gate) * up)
+
+
+def _attention_of_spans(
+    queries: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, blocks: torch.Tensor
+) -> torch.Tensor:
+    """[tokens of the spans, query heads, head_dim]: each span as a sequence that ends where it does."""
+    from vllm.vllm_flash_attn import (  # noqa: PLC0415 - only vLLM for CUDA has it
+        flash_attn_varlen_func,
+        get_scheduler_metadata,
+    )
+
+    lengths = torch.tensor([end - start for start, end in SPANS])
+    starts = torch.tensor([0, *lengths.cumsum(0)], dtype=torch.int32, device="cuda")
+    ends = torch.tensor([end for _, end in SPANS], dtype=torch.int32, device="cuda")
+    longest = int(lengths.max())
+    plan = get_scheduler_metadata(
+        batch_size=len(SPANS), max_seqlen_q=longest, max_seqlen_k=TOKENS, num_heads_q=QUERY_HEADS, num_heads_kv=KV_HEADS,
+        headdim=HEAD_DIM, cache_seqlens=ends, qkv_dtype=torch.bfloat16, cu_seqlens_q=starts, page_size=BLOCK, causal=True,
+        window_size=(-1, -1), num_splits=0,
+    )  # fmt: skip
+    scales = torch.ones(len(SPANS), KV_HEADS, device="cuda")
+    attended: torch.Tensor = flash_attn_varlen_func(
+        q=queries, k=key_cache, v=value_cache, cu_seqlens_q=starts, max_seqlen_q=longest, seqused_k=ends, max_seqlen_k=TOKENS,
+        softmax_scale=HEAD_DIM**-0.5, causal=True, window_size=[-1, -1], block_table=blocks.int()[None].repeat(len(SPANS), 1),
+        scheduler_metadata=plan, fa_version=3, q_descale=scales, k_descale=scales, v_descale=scales, num_splits=0,
+    )  # fmt: skip
+    return attended
+
+
+def _attention(queries: torch.Tensor, rows: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Causal attention of some rows of a sequence, in float32."""
+    all_keys, all_values = (part.float().repeat_interleave(QUERY_HEADS // KV_HEADS, 1) for part in (keys, values))
+    logits = torch.einsum("qhd,khd->hqk", queries.float(), all_keys) * HEAD_DIM**-0.5
+    later = torch.arange(len(keys), device="cuda") > rows[:, None]
+    return torch.einsum("hqk,khd->qhd", logits.masked_fill(later, -torch.inf).softmax(-1), all_values)
+
+
+if __name__ == "__main__":
+    click.echo(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}")
+    wrong = check_kernels()
+    sys.exit(f"these kernels do not compute right here: {', '.join(wrong)}" if wrong else 0)

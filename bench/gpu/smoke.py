@@ -17,7 +17,7 @@ BOUND = 1e-2
 
 @dataclass(slots=True)
 class Smoke:
-    """What was compared. wrong: names of what is not what PyTorch computes."""
+    """Comparisons with PyTorch. wrong: names of those that differ."""
 
     wrong: list[str] = field(default_factory=list)
 

@@ -10,7 +10,7 @@ from supply.modules import PACKAGES, modules
 
 ROOT = Path(__file__).parents[2]
 DOORS = {
-    "vllm": ("ragkv/engine/", "ragkv/connector/"),
+    "vllm": ("ragkv/engine/", "ragkv/connector/", "bench/gpu/smoke.py"),
     "psutil": ("ragkv/engine/", "ragkv/connector/"),
     "litestar": ("api/",),
     "uvicorn": ("api/",),

@@ -26,6 +26,8 @@ from ragkv.retrieve.index import Vectors
 from ragkv.service.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.service.answer_cache.recent import RecentAnswers
 from ragkv.service.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
+from ragkv.service.base.database import Database
+from ragkv.service.collections.statements import cache_terms
 from ragkv.settings import Settings
 from ragkv.threads import Threads
 
@@ -300,3 +302,10 @@ def settings_digest(settings: Settings) -> str:
         name: str(value) for name, value in msgspec.structs.asdict(settings).items() if name not in WITHOUT_INFLUENCE
     }
     return hashlib.sha256(msgspec.json.encode(counted, order="sorted")).hexdigest()
+
+
+def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
+    """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
+    with database.reading() as session:
+        row = session.execute(cache_terms(tenant_id, collection_id)).one_or_none()
+    return CacheRule(*row) if row is not None else None

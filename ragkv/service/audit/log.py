@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ragkv.service.audit.statements import AUDIT_KEYS, audit_of
+from ragkv.service.audit.statements import AUDIT_KEYS, AuditFilter, events_among
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import AuditRow
@@ -38,17 +38,6 @@ class Change:
     within: str | None = None
     request_id: str | None = None
     person: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AuditFilter:
-    """Filter over a tenant's events: about a resource, by a key, from `since` on, before `until`."""
-
-    tenant_id: str
-    resource: str | None = None
-    key_id: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,12 +98,8 @@ def add_change(session: "Session", change: Change) -> None:
 def list_audit(audit_filter: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
     """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
-    resource, key_id = (
-        None if name is None else storable(name) for name in (audit_filter.resource, audit_filter.key_id)
-    )
-    statement = audit_of(audit_filter.tenant_id, resource, key_id, audit_filter.since, audit_filter.until)
     with database.reading() as session:
-        events = rows_behind(session, statement, AUDIT_KEYS, limit, after, descending=True)
+        events = rows_behind(session, events_among(audit_filter), AUDIT_KEYS, limit, after, descending=True)
         items = [_view(*row) for row in events.items]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 

@@ -33,9 +33,8 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.migrate import check_known, migrate, revisions
-from ragkv.service.checks.points import renew_points
-from ragkv.service.documents.forgetting import forget_stale_answers
-from ragkv.service.documents.originals import discard_all_unnamed
+from ragkv.service.checks.cleaning import renew_points
+from ragkv.service.documents.removal import discard_all_unnamed, forget_stale_answers
 from ragkv.service.parts import Parts
 from ragkv.service.webhooks.statements import PENDING
 from ragkv.settings import Settings

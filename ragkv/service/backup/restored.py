@@ -28,9 +28,8 @@ from sqlalchemy import (
 
 from ragkv.ids import utc_now
 from ragkv.service.backup.dump import reflected
+from ragkv.service.base.database import RELEASED
 from ragkv.service.base.file_store import StoredFile
-from ragkv.service.base.file_tables import FileRow
-from ragkv.service.base.leases import RELEASED
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import (
     ApiKeyRow,
@@ -39,6 +38,7 @@ from ragkv.service.base.tables import (
     CollectionRow,
     DeletionRow,
     DocumentRow,
+    FileRow,
     TenantRow,
     WebhookDeliveryRow,
 )

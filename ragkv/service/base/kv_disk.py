@@ -13,16 +13,21 @@ from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Select, Update, select, update
+
 from ragkv.errors import OutOfSpace
 from ragkv.files_io import check_room, default_kv_limit, written_before
 from ragkv.ids import batched, utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.kv_admin.tier_statements import DISK, REMOTE, keys_of_tier, moved, remote_entries, tiers_of
+from ragkv.service.base.lists import one_of
+from ragkv.service.base.tables import KVEntryRow
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
     from ragkv.kv.store import KVFile, KVStore
 
+DISK, REMOTE = "disk", "remote"
+"""Tiers of an entry: only on a disk, or in the object store too."""
 LOW_WATER = 0.9
 """Share of the limit down to which files are removed, so that not every file has to make room for itself."""
 LOOK_EVERY_S = 60.0
@@ -171,3 +176,35 @@ def lose_object(database: Database, key: str) -> None:
     """The object of a key is gone or damaged: a host that has the file uploads it again. Raises Unavailable."""
     with database.writing() as session:
         session.execute(moved([key], DISK))
+
+
+def remote_entries(keys: Sequence[str]) -> Select[str, int]:
+    """(key, bytes) of those among these keys that the object store has."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(one_of(KVEntryRow.key, keys), KVEntryRow.tier == REMOTE)
+
+
+def tiers_of(keys: Sequence[str]) -> Select[str, str]:
+    """(key, tier) of those among these keys that have an entry."""
+    return select(KVEntryRow.key, KVEntryRow.tier).where(one_of(KVEntryRow.key, keys))
+
+
+def keys_of_tier(tier: str) -> Select[str]:
+    """Keys of all tenants."""
+    return select(KVEntryRow.key).where(KVEntryRow.tier == tier)
+
+
+def tenants_with_remote() -> Select[str]:
+    """Tenants some of whose KV the object store has."""
+    return select(KVEntryRow.tenant_id).where(KVEntryRow.tier == REMOTE).distinct()
+
+
+def on_disk_alone(after: str, limit: int) -> Select[str, str, int]:
+    """(key, tenant, bytes) of KV that was not uploaded: a page of it by key."""
+    waiting = (KVEntryRow.tier == DISK, KVEntryRow.key > after)
+    statement = select(KVEntryRow.key, KVEntryRow.tenant_id, KVEntryRow.num_bytes).where(*waiting)
+    return statement.order_by(KVEntryRow.key).limit(limit)
+
+
+def moved(keys: Sequence[str], tier: str) -> Update:
+    """These keys are of another tier."""
+    return update(KVEntryRow).where(one_of(KVEntryRow.key, keys)).values(tier=tier)

@@ -11,9 +11,9 @@ from ragkv.ids import batched
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database, advisory_lock, now_of
 from ragkv.service.base.file_store import GONE, FileStore, StoredFile
-from ragkv.service.base.file_tables import FileRow
+from ragkv.service.base.tables import FileRow
 from ragkv.service.checks.check import ConsistencyCheck, Grace, execute_all
-from ragkv.service.checks.cleaning import delete_points, discard_files
+from ragkv.service.checks.cleaning import delete_points, discard_files, write_points
 from ragkv.service.checks.consistency_statements import (
     close_jobs,
     fail_document,
@@ -29,10 +29,9 @@ from ragkv.service.checks.consistency_statements import (
     stale_leases,
 )
 from ragkv.service.checks.kv_checks import DAMAGED_KV, KV_CHECKS
-from ragkv.service.checks.leftovers import abandoned_uploads, missing_files, stray_points, unnamed_files
-from ragkv.service.checks.points import missing_points, write_points
+from ragkv.service.checks.leftovers import abandoned_uploads, missing_files, missing_points, stray_points, unnamed_files
 from ragkv.service.documents.lease import LEASE
-from ragkv.service.documents.originals import uploads_lock
+from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.documents.statements import start_over
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings

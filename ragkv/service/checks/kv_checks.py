@@ -7,7 +7,7 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.files_io import remove_files
 from ragkv.ids import batched
 from ragkv.service.base.database import Database
-from ragkv.service.base.kv_disk import sizes_of_remote
+from ragkv.service.base.kv_disk import DISK, REMOTE, moved, sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.checks.check import ConsistencyCheck, Grace
 from ragkv.service.checks.consistency_statements import ready_documents_using, ready_without_kv
@@ -23,7 +23,6 @@ from ragkv.service.checks.leftovers import (
 from ragkv.service.documents.job_statements import REBUILD
 from ragkv.service.kv_admin.entry_statements import keys_with_entries
 from ragkv.service.kv_admin.eviction import evict_entries
-from ragkv.service.kv_admin.tier_statements import DISK, REMOTE, moved
 from ragkv.service.kv_admin.usage import request_kv
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import msgspec
 
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock, now_of
-from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.page import from_cursor, rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name

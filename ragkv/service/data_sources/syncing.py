@@ -20,10 +20,8 @@ from ragkv.ids import new_id
 from ragkv.service.audit.log import Change, record_change
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DataSourceFileRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref, tenant_name
-from ragkv.service.data_sources.files import AWAY, UNSETTLED, ListedFile, SourceFiles
-from ragkv.service.data_sources.location import location_of
+from ragkv.service.base.tenants import CollectionRef, collection_ref, tenant_name
+from ragkv.service.data_sources.location import AWAY, UNSETTLED, ListedFile, SourceFiles, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.statements import is_kept_by
 from ragkv.service.data_sources.sync_lease import SyncLease

@@ -16,8 +16,8 @@ from watchfiles._rust_notify import RustNotify
 
 from ragkv.errors import Unavailable
 from ragkv.file_types import is_read
-from ragkv.service.data_sources.files import is_hidden
 from ragkv.service.data_sources.folder import FolderFiles
+from ragkv.service.data_sources.location import is_hidden
 
 log = logging.getLogger(__name__)
 

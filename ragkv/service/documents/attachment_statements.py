@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, delete, exists, func, select, update
 from sqlalchemy.orm import Session, aliased
 
-from ragkv.service.base.file_tables import AttachmentRow
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.tables import DocumentRow, MailAttachmentRow
+from ragkv.service.base.tables import AttachmentRow, DocumentRow, MailAttachmentRow
 
 
 def attachments_of(mail_id: str) -> Select[MailAttachmentRow]:

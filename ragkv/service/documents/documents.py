@@ -24,18 +24,14 @@ from ragkv.service.base.status import (
     outdated,
 )
 from ragkv.service.base.tables import DocumentLabelRow, DocumentRow, JobRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import known_collection
+from ragkv.service.base.tenants import CollectionRef, known_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
-from ragkv.service.documents.forgetting import forget_answers
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.job_statements import INGEST
 from ragkv.service.documents.metadata import Metadata, checked, labels_of
-from ragkv.service.documents.originals import uploads_lock
-from ragkv.service.documents.path_statements import forget_paths_of
-from ragkv.service.documents.removal import Removal, remove_documents
+from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
     document_by_hash,
@@ -46,6 +42,7 @@ from ragkv.service.documents.statements import (
     read_again,
     start_over,
 )
+from ragkv.service.files.statements import forget_paths_of
 from ragkv.text import clean_file_name, plural
 
 if TYPE_CHECKING:

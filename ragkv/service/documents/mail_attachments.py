@@ -14,8 +14,7 @@ from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import Received
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow, MailAttachmentRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.documents.attachment_statements import (
     attachments_of,
@@ -35,8 +34,7 @@ from ragkv.service.documents.documents import (
 )
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.metadata import Metadata
-from ragkv.service.documents.originals import uploads_lock
-from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.removal import Removal, uploads_lock
 from ragkv.service.documents.statements import document_by_hash
 
 if TYPE_CHECKING:

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.deletion_statements import note_deletions
-from ragkv.service.base.file_tables import AttachmentRow, FileRow
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import DocumentRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import known_collection
+from ragkv.service.base.tables import AttachmentRow, DocumentRow, FileRow
+from ragkv.service.base.tenants import CollectionRef, known_collection
 from ragkv.service.collections.collections import insert_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import attribute, files_that_keep
@@ -35,8 +33,7 @@ from ragkv.service.documents.documents import (
 )
 from ragkv.service.documents.intake import Intake, check_document_quota
 from ragkv.service.documents.metadata import Metadata, checked
-from ragkv.service.documents.originals import discard_unnamed, uploads_lock
-from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.removal import Removal, discard_unnamed, uploads_lock
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
     among,

@@ -165,7 +165,7 @@ def list_valid_keys_first(tenant_id: str, limit: int, cursor: str | None, databa
 
 
 def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
-    """(tenant's name, key) of all tenants."""
+    """(tenant's name, key) of all tenants, oldest first."""
     with database.reading() as session:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,7 +31,15 @@ from ragkv.kv.eviction import EVICTION, HALF_LIVES, EvictionName
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
-from ragkv.service.base.tenancy import KVOwner
+
+
+@dataclass(frozen=True, slots=True)
+class KVOwner:
+    """Owner of KV: all of a tenant's, or that of one of its collections or documents."""
+
+    tenant_id: str
+    collection_id: str | None = None
+    document_id: str | None = None
 
 
 def _total(column: SQLColumnExpression[int]) -> ColumnElement[int]:

@@ -15,8 +15,7 @@ from ragkv.kv.file import receive_kv
 from ragkv.service.base.database import Database
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.long_work import ProgressInterval
-from ragkv.service.base.tenancy import KVOwner
-from ragkv.service.kv_admin.entry_statements import documents_using, entries_of, keys_with_entries
+from ragkv.service.kv_admin.entry_statements import KVOwner, documents_using, entries_of, keys_with_entries
 from ragkv.service.kv_admin.eviction import evict_entries
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import msgspec
 from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.service.base.kv_disk import KVDisk
 from ragkv.service.base.long_work import ProgressInterval
-from ragkv.service.base.tenancy import KVOwner
-from ragkv.service.kv_admin.entry_statements import recent_entries
+from ragkv.service.kv_admin.entry_statements import KVOwner, recent_entries
 from ragkv.service.parts import Parts
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from ragkv.errors import Rejected
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import FeedbackRow
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.questions.feedback import Feedback, feedback_view
 from ragkv.service.questions.statements import (
     QuestionFilter,

@@ -7,8 +7,8 @@ import msgspec
 
 from ragkv.errors import Conflict, NotFound
 from ragkv.ids import is_id, new_id
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import WebhookDeliveryRow, WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection

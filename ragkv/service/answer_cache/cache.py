@@ -217,16 +217,12 @@ class AnswerCache:
         for (slot, similarity), packed in zip(near, bodies, strict=True):
             body = None if packed is None else msgspec.msgpack.decode(packed, type=_AnswerBody)
             if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
-                return self._with_passages(question.tenant_id, body, similarity)
+                chunks = {c.id: c for c in self._chunks_of(question.tenant_id, [p.chunk_id for p in body.passages])}
+                if any(p.chunk_id not in chunks for p in body.passages):
+                    return None  # a passage is gone
+                passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
+                return KeptAnswer(body, similarity, passages)
         return None
-
-    def _with_passages(self, tenant_id: str, body: _AnswerBody, similarity: float) -> KeptAnswer | None:
-        """None if a passage is gone."""
-        chunks = {c.id: c for c in self._chunks_of(tenant_id, [p.chunk_id for p in body.passages])}
-        if any(p.chunk_id not in chunks for p in body.passages):
-            return None
-        passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
-        return KeptAnswer(body, similarity, passages)
 
     def _asked(self, question: Question) -> bytes:
         """Digest of the question's options and of the service's basis: answers with another digest do not serve."""

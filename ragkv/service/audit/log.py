@@ -100,26 +100,25 @@ def list_audit(audit_filter: AuditFilter, limit: int, cursor: str | None, databa
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         events = rows_behind(session, events_among(audit_filter), AUDIT_KEYS, limit, after, descending=True)
-        items = [_view(*row) for row in events.items]
+        items = [
+            AuditEvent(
+                id=row.id,
+                at=row.at,
+                action=row.action,
+                resource=row.resource,
+                within=row.within,
+                key_id=row.key_id,
+                key_name=key_name,
+                person=row.person,
+                client=row.client,
+                route=row.route,
+                request_id=row.request_id,
+            )
+            for row, key_name in events.items
+        ]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 
 
 def all_audit(audit_filter: AuditFilter, database: Database) -> Iterator[AuditEvent]:
     """Every event, newest first, read a page at a time."""
     return all_pages(lambda cursor: list_audit(audit_filter, MAX_PAGE, cursor, database))
-
-
-def _view(row: AuditRow, key_name: str | None) -> AuditEvent:
-    return AuditEvent(
-        id=row.id,
-        at=row.at,
-        action=row.action,
-        resource=row.resource,
-        within=row.within,
-        key_id=row.key_id,
-        key_name=key_name,
-        person=row.person,
-        client=row.client,
-        route=row.route,
-        request_id=row.request_id,
-    )

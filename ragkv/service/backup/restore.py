@@ -89,7 +89,13 @@ def consequences(
     listed = set() if with_deleted else deleted_ids(connection)
     deleted = {row_id for row_id, (_, collection_id) in of_backup.items() if {row_id, collection_id} & listed}
     valid, revoked = _keys_of(connection)
-    valid_in_backup = {line["id"] for line in _lines("api_keys", dumps, tables) if _is_valid(line)}
+    moment = utc_now()
+    valid_in_backup = {
+        key["id"]
+        for key in _lines("api_keys", dumps, tables)
+        if key["revoked_at"] is None
+        and (key["expires_at"] is None or datetime.fromisoformat(key["expires_at"]) > moment)
+    }
     return Consequences(
         made_at=made_at,
         documents=len(of_backup.keys() - deleted),
@@ -244,11 +250,6 @@ def _keys_of(connection: "Connection") -> tuple[set[str], set[str]]:
     moment = utc_now()
     unexpired = {key_id for key_id, (_, expires_at) in ends.items() if expires_at is None or expires_at > moment}
     return unexpired - revoked, revoked | deleted_ids(connection)
-
-
-def _is_valid(key: dict[str, Any]) -> bool:
-    ends_at = key["expires_at"]
-    return key["revoked_at"] is None and (ends_at is None or datetime.fromisoformat(ends_at) > utc_now())
 
 
 def _lines(name: str, dumps: Sequence[TableDump], tables: Path) -> Iterator[dict[str, Any]]:

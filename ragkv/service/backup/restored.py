@@ -96,7 +96,15 @@ def reinstate(connection: Connection, copies: Mapping[str, Table], *, with_delet
     deletions, earlier = tables["deletions"], copies["deletions"]
     is_listed = exists().where(deletions.c.kind == earlier.c.kind, deletions.c.id == earlier.c.id)
     connection.execute(insert(deletions).from_select(earlier.columns.keys(), select(earlier).where(~is_listed)))
-    _revoke_keys(connection, tables[_KEYS], copies[_KEYS])
+    # Keys whose rows were removed a year after they ended are revoked, not removed: without keys a service is open.
+    keys, earlier_keys = tables[_KEYS].c, copies[_KEYS].c
+    values = {
+        name: select(earlier_keys[name]).where(earlier_keys.id == keys.id).scalar_subquery() for name in REVOCATION
+    }
+    revoked = select(earlier_keys.id).where(earlier_keys.revoked_at.is_not(None))
+    connection.execute(update(tables[_KEYS]).where(keys.id.in_(revoked)).values(values))
+    again = update(tables[_KEYS]).where(keys.id.in_(_listed(_KEYS)), keys.revoked_at.is_(None))
+    connection.execute(again.values(revoked_at=utc_now()))
     if not with_deleted:
         return _delete_again(connection, tables)
     for table in _deletable(tables):
@@ -122,15 +130,6 @@ def _reinstate_audit(connection: Connection, tables: Mapping[str, Table], copies
         .where(~exists().where(events.c.id == earlier_events.c.id))
     )
     connection.execute(insert(events).from_select(earlier_events.columns.keys(), missing))
-
-
-def _revoke_keys(connection: Connection, keys: Table, earlier: Table) -> None:
-    """Keys whose rows were removed a year after they ended are revoked, not removed: without keys a service is open."""
-    revoked = select(earlier.c.id).where(earlier.c.revoked_at.is_not(None))
-    values = {name: select(earlier.c[name]).where(earlier.c.id == keys.c.id).scalar_subquery() for name in REVOCATION}
-    connection.execute(update(keys).where(keys.c.id.in_(revoked)).values(values))
-    again = update(keys).where(keys.c.id.in_(_listed(_KEYS)), keys.c.revoked_at.is_(None))
-    connection.execute(again.values(revoked_at=utc_now()))
 
 
 def _deletable(tables: Mapping[str, Table]) -> list[Table]:

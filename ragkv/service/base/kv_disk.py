@@ -122,20 +122,15 @@ class KVDisk:
         return files
 
     def _remove(self, needed: int, limit: int) -> None:
-        """Drop what may go until there is room for `wanted` bytes. Where too little may, as while the object store is
-        away, the next try waits: every question wants room."""
+        """Drop the least recently used files that may go, until there is room for the bytes that are needed. Where too
+        little may, as while the object store is away, the next try waits: every question wants room."""
         began = time.monotonic()
-        self._drop(self._look(), self._kept + needed - int(LOW_WATER * limit))
-        if self._kept + needed > limit:
-            ended = time.monotonic()
-            self._full_until = ended + min(max(1.0, (ended - began) / LOOKING_SHARE), LOOK_EVERY_S)
-
-    def _drop(self, files: "list[KVFile]", excess: int) -> None:
-        """Drop the least recently used files that may go, until `excess` bytes are gone."""
+        files = self._look()
+        excess = self._kept + needed - int(LOW_WATER * limit)
         prefixes = self._prefixes()
         for batch in batched(sorted(file for file in files if file.key not in prefixes)):
             if excess <= 0:
-                return
+                break
             droppable = self._droppable(batch)
             bytes_before = accumulate((file.num_bytes for file in droppable), initial=0)
             dropped = [
@@ -146,6 +141,9 @@ class KVDisk:
             freed = sum(file.num_bytes for file in dropped)
             self._kept -= freed
             excess -= freed
+        if self._kept + needed > limit:
+            ended = time.monotonic()
+            self._full_until = ended + min(max(1.0, (ended - began) / LOOKING_SHARE), LOOK_EVERY_S)
 
     def _droppable(self, files: "Sequence[KVFile]") -> "list[KVFile]":
         """Files that have a copy, and those that have no entry and had time to get one."""

@@ -64,17 +64,13 @@ def clean(database: Database, removal: Removal, server_index: "QdrantIndex | Non
     files = discard_files(unnamed, removal)
     strays = stray_points(database, server_index)
     delete_points(strays, server_index)
-    return Cleaned(len(uploads), files, len(strays), _remove_all_orphans(removal))
-
-
-def _remove_all_orphans(removal: Removal) -> int:
     with removal.database.reading() as session:
         places = session.execute(places_of_orphans()).all()
-    removed = 0
+    attachments = 0
     for tenant_id, collection_id in places:
-        removed += len(remove_orphans(tenant_id, collection_id, removal))
+        attachments += len(remove_orphans(tenant_id, collection_id, removal))
         forget_answers(tenant_id, collection_id, removal)
-    return removed
+    return Cleaned(len(uploads), files, len(strays), attachments)
 
 
 def discard_files(files: Iterable[StoredFile], removal: Removal) -> int:

@@ -65,7 +65,7 @@ def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Databa
         return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
 
 
-def _forget(file_ids: Sequence[str], grace: Grace, database: Database, files: FileStore) -> None:
+def _forget(file_ids: Sequence[str], database: Database, files: FileStore) -> None:
     """Delete uploads whose file is still gone. Documents that were made of them stay."""
     for file_id in file_ids:
         with database.writing() as session:
@@ -91,7 +91,7 @@ FILE_CHECKS = (
     ConsistencyCheck(
         "uploads_without_file", "uploaded files whose content is gone", "removed",
         lambda grace, parts: _without_file(lost_uploads, parts.database, parts.files),
-        lambda names, grace, parts: _forget(names, grace, parts.database, parts.files),
+        lambda names, grace, parts: _forget(names, parts.database, parts.files),
     ),
     ConsistencyCheck(
         "unnamed_files", "files that no document or upload refers to", "removed",

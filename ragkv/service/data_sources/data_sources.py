@@ -169,7 +169,17 @@ def list_source_files(
     with database.reading() as session:
         statement = files_in(_find(session, tenant_id, data_source_id).id, status)
         files = rows_behind(session, statement, (DataSourceFileRow.key.expression,), limit, behind)
-        items = [_file_view(*row) for row in files.items]
+        items = [
+            SourceFileView(
+                key=row.key,
+                status=FileStatus(file_status),
+                bytes=row.num_bytes,
+                error=row.error or (failure if file_status == FileStatus.FAILED else None),
+                document_id=row.document_id,
+                updated_at=row.updated_at,
+            )
+            for row, file_status, failure in files.items
+        ]
     return SourceFilePage(items, files.next(lambda row: (row[0].key,)))
 
 
@@ -328,14 +338,3 @@ def _status(row: DataSourceRow, moment: datetime) -> SyncStatus:
     if row.error is not None:
         return "failed"
     return "waiting" if row.synced_at is None else "synced"
-
-
-def _file_view(row: DataSourceFileRow, status: str, failure: str | None) -> SourceFileView:
-    return SourceFileView(
-        key=row.key,
-        status=FileStatus(status),
-        bytes=row.num_bytes,
-        error=row.error or (failure if status == FileStatus.FAILED else None),
-        document_id=row.document_id,
-        updated_at=row.updated_at,
-    )

@@ -93,11 +93,17 @@ def location_of(text: str) -> Location:
 def allowed_locations(setting: str) -> list[Allowed]:
     """Read RAGKV_DATA_SOURCES_ALLOWED: locations between commas, those of one tenant as NAME=LOCATION. Raises
     Rejected."""
-    entries = filter(None, (entry.strip() for entry in setting.split(",")))
+    allowed = []
     try:
-        return [_allowed(entry) for entry in entries]
+        for entry in filter(None, (entry.strip() for entry in setting.split(","))):
+            tenant, equals, location = entry.partition("=")
+            if not equals or "/" in tenant:
+                allowed.append(Allowed(None, location_of(entry)))
+            else:
+                allowed.append(Allowed(tenant.strip(), location_of(location.strip())))
     except Rejected as refusal:
         raise Rejected(f"RAGKV_DATA_SOURCES_ALLOWED: {refusal}") from None
+    return allowed
 
 
 def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Location:
@@ -110,13 +116,6 @@ def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Loca
             "ask its operator to add it to RAGKV_DATA_SOURCES_ALLOWED"
         )
     return root
-
-
-def _allowed(entry: str) -> Allowed:
-    tenant, equals, location = entry.partition("=")
-    if not equals or "/" in tenant:
-        return Allowed(None, location_of(entry))
-    return Allowed(tenant.strip(), location_of(location.strip()))
 
 
 def _names(path: str) -> tuple[str, ...]:

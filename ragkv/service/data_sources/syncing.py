@@ -95,7 +95,11 @@ def _run(lease: SyncLease, intake: Intake, removal: Removal, counters: WorkerCou
     except Conflict:  # the lease is lost: the outcome is another's to note
         raise
     except Exception as error:  # also a bug: a lease that is never ended shows a sync without end
-        tally.outcome, tally.error = "failed", _told_of(error)
+        reason: object = error
+        if not isinstance(error, RagKVError):  # clients are not told: it names places of the server, or is a bug
+            log.warning("a sync failed", exc_info=error)
+            reason = trouble_of(error) or "an unexpected error: see the worker's log"
+        tally.outcome, tally.error = "failed", str(reason)
         lease.end(is_whole=False, error=tally.error)
     else:
         lease.end(is_whole=True, error=tally.error, held_deletions=tally.held)
@@ -104,14 +108,6 @@ def _run(lease: SyncLease, intake: Intake, removal: Removal, counters: WorkerCou
         tally.outcome, added=tally.added, changed=tally.changed, deleted=tally.deleted, unreadable=tally.unreadable
     )
     return tally
-
-
-def _told_of(error: Exception) -> str:
-    """The reason as clients see it. What others say names places of the server, or is a bug: it is logged."""
-    if isinstance(error, RagKVError):
-        return str(error)
-    log.warning("a sync failed", exc_info=error)
-    return str(trouble_of(error) or "an unexpected error: see the worker's log")
 
 
 class _Sync:

@@ -252,9 +252,12 @@ def remove_orphans(
     `when_changed` is called after each commit that removes something.
     """
     removed = list[str]()
-    while orphans := _orphans(collection_id, removal.database):
+    while True:
+        with removal.database.reading() as session:
+            orphans = session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
+        if not orphans:
+            return removed
         removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan(), when_changed)
-    return removed
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -284,11 +287,6 @@ def relabel(session: "Session", document: DocumentRow, metadata: Metadata) -> No
 def _at(key: str, metadata: Metadata) -> tuple[bool, Any]:
     """Whether there is a value, which may be null, and the value."""
     return key in metadata, metadata.get(key)
-
-
-def _orphans(collection_id: str, database: Database) -> Sequence[str]:
-    with database.reading() as session:
-        return session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
 
 
 def insert_document(

@@ -207,7 +207,15 @@ def delete_file(tenant_id: str, file_id: str, removal: Removal, when_changed: Ca
     """
     with removal.database.reading() as session:
         sha256 = find_file(session, tenant_id, file_id).sha256
-    while (collection_id := _delete_if_nowhere(tenant_id, file_id, removal.database)) is not None:
+    while True:
+        with removal.database.writing() as session:
+            advisory_lock(session, uploads_lock(tenant_id))  # which attaching holds
+            file = find_file(session, tenant_id, file_id)
+            collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
+            if collection_id is None:
+                session.delete(file)
+                note_deletions(session, FileRow, [file_id])
+                break
         detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal, when_changed)
     when_changed()
     discard_unnamed(tenant_id, sha256, removal.database, removal.files)
@@ -258,18 +266,6 @@ def _attach(
         session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))
     session.refresh(document)
     return Accepted(document.id, created=False) if document.status is Status.ACCEPTED else None
-
-
-def _delete_if_nowhere(tenant_id: str, file_id: str, database: Database) -> str | None:
-    """Under the lock that attaching holds. Returns a collection that the file is still in, None once it is deleted."""
-    with database.writing() as session:
-        advisory_lock(session, uploads_lock(tenant_id))
-        file = find_file(session, tenant_id, file_id)
-        collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
-        if collection_id is None:
-            session.delete(file)
-            note_deletions(session, FileRow, [file_id])
-        return collection_id
 
 
 def _find(

@@ -244,19 +244,16 @@ def first_to_go(
 ) -> Select[str, int]:
     """(key, bytes) of a tenant's KV in the order of a policy of the table, by its `worth` as SQL: neither of what is
     pinned, nor of what a `spared` document uses."""
-    worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": _warm_for_its_cost(half_life_s)}
+    tokens, size = _at_least(KVEntryRow.num_tokens, 1), _at_least(KVEntryRow.num_bytes, 1)
+    # `ragkv.kv.eviction.CostAware.worth`, recompute seconds in tokens.
+    cost = KVEntryRow.warm_until + half_life_s / math.log(2) * (func.ln(tokens) - func.ln(size))
+    worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": cost}
     assert worth.keys() == EVICTION.keys()
     may_go = [KVEntryRow.tenant_id == tenant_id, ~_pinned()]
     if spared is not None:
         may_go.append(~exists().where(ChunkRow.kv_key == KVEntryRow.key, ChunkRow.document_id == spared))
     entries = select(KVEntryRow.key, KVEntryRow.num_bytes).where(*may_go)
     return entries.order_by(worth[policy], KVEntryRow.key).limit(limit)
-
-
-def _warm_for_its_cost(half_life_s: float) -> ColumnElement[float]:
-    """`ragkv.kv.eviction.CostAware.worth`, recompute seconds in tokens."""
-    tokens, size = _at_least(KVEntryRow.num_tokens, 1), _at_least(KVEntryRow.num_bytes, 1)
-    return KVEntryRow.warm_until + half_life_s / math.log(2) * (func.ln(tokens) - func.ln(size))
 
 
 def _at_least(value: Any, bound: Any) -> ColumnElement[Any]:

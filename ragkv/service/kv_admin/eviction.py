@@ -182,11 +182,13 @@ def _evict_some(
 ) -> Freed:
     with database.writing() as session:
         advisory_lock(session, _EVICTION)
+        policy, half_life_s = known_policy(settings.eviction).name, settings.eviction_half_life_s
         spared = new_kv.document_id if new_kv is not None else None
         evicted: list[tuple[str, int]] = []
         reason: EvictionReason = "budget"
         for tenant_id, num_bytes, reason in _excesses(session, new_kv, settings):  # noqa: B007 - used below
-            entries = _least_worth(session, tenant_id, spared, settings)
+            session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER, half_life_s))
+            entries = session.execute(first_to_go(policy, half_life_s, tenant_id, BATCH, spared)).all()
             freed_before = accumulate((size for _, size in entries), initial=0)
             evicted = [
                 (key, size) for (key, size), freed in zip(entries, freed_before, strict=False) if freed < num_bytes
@@ -200,15 +202,6 @@ def _evict_some(
     freed = Freed(len(evicted), sum(size for _, size in evicted))
     worker_counters.evicted(reason, freed.files, freed.bytes)
     return freed
-
-
-def _least_worth(
-    session: "Session", tenant_id: str, spared: str | None, settings: Settings
-) -> Sequence[tuple[str, int]]:
-    """(key, bytes) of a tenant's entries that go first, BATCH at most."""
-    policy, half_life_s = known_policy(settings.eviction).name, settings.eviction_half_life_s
-    session.execute(used_in_the_future(utc_now(), _CLOCKS_DIFFER, half_life_s))
-    return session.execute(first_to_go(policy, half_life_s, tenant_id, BATCH, spared)).all()
 
 
 def excesses(bytes_of: Mapping[str, int], quota: int, limit: int) -> list[Excess]:

@@ -99,19 +99,15 @@ def verify(
 
 def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
     """Reading a damaged file removes it. What has no sound file may have a sound object."""
-    health = _health_of_file(key, kv_store, layout)
-    if health in ("sound", "unusable") or kv_store.remote is None:
+    health: FileHealth = "missing"
+    if key in kv_store:
+        if kv_store.open(key, layout) is not None:
+            return "sound"
+        health = "unusable" if key in kv_store else "damaged"
+    if health == "unusable" or kv_store.remote is None:
         return health
     of_object = _health_of_object(key, kv_store.remote)
     return health if of_object == "missing" else of_object
-
-
-def _health_of_file(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
-    if key not in kv_store:
-        return "missing"
-    if kv_store.open(key, layout) is not None:
-        return "sound"
-    return "damaged" if key not in kv_store else "unusable"
 
 
 def _health_of_object(key: str, remote: "ObjectStore") -> FileHealth:

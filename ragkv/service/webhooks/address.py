@@ -82,8 +82,11 @@ def refuse_private(address: IPAddress) -> None:
     a gateway or tunnel turns into the IPv4 address in it."""
     if not address.is_global or address.is_multicast:
         raise Rejected(f"webhooks are not sent to private addresses: {_ASK}")
-    if isinstance(address, ipaddress.IPv6Address) and (address not in _GLOBAL_UNICAST or _embeds_ipv4(address)):
-        raise Rejected(f"webhooks are not sent to private or translated addresses: {_ASK}")
+    if isinstance(address, ipaddress.IPv6Address):
+        interface = int(address) >> 32 & 0xFFFFFFFF
+        embeds_ipv4 = any(address in network for network in _TUNNELS) or interface & ~_FLAGS == _ISATAP
+        if address not in _GLOBAL_UNICAST or embeds_ipv4:
+            raise Rejected(f"webhooks are not sent to private or translated addresses: {_ASK}")
 
 
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
@@ -97,11 +100,6 @@ _FLAGS = 0x03000000
 """Bits of that half which say how unique it is."""
 _NAMES_INSIDE = frozenset({"localhost", "localdomain", "local", "internal", "intranet", "lan", "home", "corp", "arpa"})
 """Last parts of names that lead to no host on the internet (RFC 6761, 6762, 8375)."""
-
-
-def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
-    interface = int(address) >> 32 & 0xFFFFFFFF
-    return any(address in network for network in _TUNNELS) or interface & ~_FLAGS == _ISATAP
 
 
 def _literal(host: str) -> IPAddress | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ragkv.service.audit.statements import AUDIT_KEYS, AuditFilter, events_among
+from ragkv.service.audit.statements import AUDIT_KEYS, MAX_CHARS, AuditFilter, events_among
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import AuditRow
@@ -16,8 +16,6 @@ from ragkv.text import storable
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-MAX_CHARS = 200
-"""Length of one name in an event."""
 COMMAND_LINE = "command line"
 
 

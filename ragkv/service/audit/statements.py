@@ -18,6 +18,8 @@ from ragkv.service.base.tables import ApiKeyRow, AuditRow, Base, DeletionRow, Te
 from ragkv.text import storable
 
 AUDIT_KEYS: Keys = (AuditRow.at.expression, AuditRow.id.expression)
+MAX_CHARS = 200
+"""Length of one name in an event."""
 
 
 @dataclass(frozen=True, slots=True)

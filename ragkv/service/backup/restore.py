@@ -22,11 +22,11 @@ from ragkv.service.backup.dump import TableDump, clear, dump, lines_of, load, re
 from ragkv.service.backup.restored import (
     UNHELD,
     deleted_ids,
-    ends_of_keys,
     hashes_by_id,
     make_consistent,
     reinstate,
     set_aside,
+    valid_and_ended_keys,
     versions,
 )
 from ragkv.service.base.database import Database
@@ -88,7 +88,7 @@ def consequences(
     of_backup = {line["id"]: (line["sha256"], line["collection_id"]) for line in _lines("documents", dumps, tables)}
     listed = set() if with_deleted else deleted_ids(connection)
     deleted = {row_id for row_id, (_, collection_id) in of_backup.items() if {row_id, collection_id} & listed}
-    valid, revoked = _keys_of(connection)
+    valid, revoked = valid_and_ended_keys(connection)
     moment = utc_now()
     valid_in_backup = {
         key["id"]
@@ -241,15 +241,6 @@ def _upgraded(tables: Path, manifest: Manifest, scratch: Path) -> list[TableDump
             return dump(connection, scratch)
     finally:
         older.close()
-
-
-def _keys_of(connection: "Connection") -> tuple[set[str], set[str]]:
-    """Ids of keys that are valid now, and of those that are not and stay so."""
-    ends = ends_of_keys(connection)
-    revoked = {key_id for key_id, (revoked_at, _) in ends.items() if revoked_at is not None}
-    moment = utc_now()
-    unexpired = {key_id for key_id, (_, expires_at) in ends.items() if expires_at is None or expires_at > moment}
-    return unexpired - revoked, revoked | deleted_ids(connection)
 
 
 def _lines(name: str, dumps: Sequence[TableDump], tables: Path) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ no KV is counted yet.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -44,8 +43,6 @@ from ragkv.service.base.tables import (
 )
 from ragkv.service.webhooks.statements import FAILED, PENDING
 
-Ends = tuple[datetime | None, datetime | None]
-"""When a key was revoked, and when it expires."""
 _OUTLIVING = (TenantRow, ApiKeyRow, AuditRow, DeletionRow)
 _KEYS = ApiKeyRow.__tablename__
 REVOCATION = ("revoked_at", "revoked_by", "revoked_by_person")
@@ -66,9 +63,13 @@ def deleted_ids(connection: Connection) -> set[str]:
     return set(connection.scalars(select(DeletionRow.id)))
 
 
-def ends_of_keys(connection: Connection) -> dict[str, Ends]:
-    keys = connection.execute(select(ApiKeyRow.id, ApiKeyRow.revoked_at, ApiKeyRow.expires_at))
-    return {row.id: (row.revoked_at, row.expires_at) for row in keys}
+def valid_and_ended_keys(connection: Connection) -> tuple[set[str], set[str]]:
+    """Ids of API keys that are valid now, and of those that were revoked or deleted, and stay so."""
+    keys = connection.execute(select(ApiKeyRow.id, ApiKeyRow.revoked_at, ApiKeyRow.expires_at)).all()
+    moment = utc_now()
+    revoked = {key.id for key in keys if key.revoked_at is not None}
+    unexpired = {key.id for key in keys if key.expires_at is None or key.expires_at > moment}
+    return unexpired - revoked, revoked | deleted_ids(connection)
 
 
 @contextmanager

@@ -25,7 +25,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import TypeDecorator
 
 from ragkv.ids import new_id, utc_now
-from ragkv.observe.traces import cause
 from ragkv.service.base.status import JobStatus, Status
 
 ID = String(64)
@@ -332,7 +331,7 @@ class JobRow(Base):
     status: Mapped[JobStatus] = mapped_column(_by_value(JobStatus), default=JobStatus.QUEUED)
     attempts: Mapped[int] = mapped_column(default=0)
     error: Mapped[str | None] = mapped_column(Text)
-    cause: Mapped[dict[str, str] | None] = mapped_column(JSON, default=cause)
+    cause: Mapped[dict[str, str] | None] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 

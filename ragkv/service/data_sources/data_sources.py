@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -301,31 +301,29 @@ def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSou
 
 
 def _views(session: "Session", rows: list[DataSourceRow]) -> list[DataSourceView]:
-    counts: dict[str, dict[str, int]] = {row.id: {} for row in rows}
+    counts = {row.id: {status.value: 0 for status in FileStatus} for row in rows}
     for data_source_id, status, number in session.execute(files_by_status(list(counts))):
         counts[data_source_id][status] = number
     moment = now_of(session)
-    return [_view(row, counts[row.id], moment) for row in rows]
-
-
-def _view(row: DataSourceRow, counts: dict[str, int], moment: datetime) -> DataSourceView:
-    by_status: dict[str, Any] = {status.value: counts.get(status.value, 0) for status in FileStatus}
-    return DataSourceView(
-        id=row.id,
-        collection_id=row.collection_id,
-        location=row.location,
-        interval_minutes=row.interval_minutes,
-        watch=row.watch,
-        watch_error=row.watch_error,
-        status=_status(row, moment),
-        error=row.error,
-        held_deletions=row.held_deletions,
-        listed=row.listed,
-        files=SourceFileCounts(skipped=row.skipped, **by_status),
-        created_at=row.created_at,
-        synced_at=row.synced_at,
-        next_at=None if row.paused else row.next_at,
-    )
+    return [
+        DataSourceView(
+            id=row.id,
+            collection_id=row.collection_id,
+            location=row.location,
+            interval_minutes=row.interval_minutes,
+            watch=row.watch,
+            watch_error=row.watch_error,
+            status=_status(row, moment),
+            error=row.error,
+            held_deletions=row.held_deletions,
+            listed=row.listed,
+            files=SourceFileCounts(skipped=row.skipped, **counts[row.id]),
+            created_at=row.created_at,
+            synced_at=row.synced_at,
+            next_at=None if row.paused else row.next_at,
+        )
+        for row in rows
+    ]
 
 
 def _status(row: DataSourceRow, moment: datetime) -> SyncStatus:

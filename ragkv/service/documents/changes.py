@@ -17,7 +17,7 @@ from ragkv.service.base.file_store import Readable, Received
 from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import DocumentRow, IngestedPathRow, JobRow
+from ragkv.service.base.tables import DocumentRow, IngestedPathRow
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.collections.statements import collection_changed, mark_changed_document
 from ragkv.service.documents.documents import (
@@ -31,7 +31,7 @@ from ragkv.service.documents.documents import (
     view_of,
 )
 from ragkv.service.documents.intake import Intake, check_byte_quota
-from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.documents.job_statements import INGEST, new_job
 from ragkv.service.documents.metadata import Metadata, checked, patched
 from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers, uploads_lock
 from ragkv.service.documents.requeue import QUEUED_AT_ONCE, enqueue
@@ -239,9 +239,7 @@ def queue_again(
             still = locked(among(documents, ids))
             owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
             session.execute(again(*owners))
-            session.add_all(
-                JobRow(tenant_id=owners[document_id], document_id=document_id, kind=kind) for document_id in owners
-            )
+            session.add_all(new_job(tenant_id, document_id, kind) for document_id, tenant_id in owners.items())
         queued.extend(owners)
         return len(ids)
 
@@ -286,4 +284,4 @@ def _begin_again(session: "Session", document: DocumentRow) -> None:
     """Queue a document from the start. A worker that holds its lease loses it."""
     session.flush()
     session.execute(start_over(document.id))
-    session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
+    session.add(new_job(document.tenant_id, document.id, INGEST))

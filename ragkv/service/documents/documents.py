@@ -23,13 +23,13 @@ from ragkv.service.base.status import (
     Status,
     outdated,
 )
-from ragkv.service.base.tables import DocumentLabelRow, DocumentRow, JobRow
+from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
 from ragkv.service.base.tenants import CollectionRef, known_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
 from ragkv.service.documents.intake import Intake, check_quota
-from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.documents.job_statements import INGEST, new_job
 from ragkv.service.documents.metadata import Metadata, checked, labels_of
 from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.documents.requeue import enqueue
@@ -317,7 +317,7 @@ def insert_document(
     session.add(document)
     session.flush()
     label(session, document, metadata)
-    session.add(JobRow(tenant_id=ref.tenant_id, document_id=document.id, kind=INGEST))
+    session.add(new_job(ref.tenant_id, document.id, INGEST))
     session.flush()
     return document.id
 
@@ -328,7 +328,7 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
     if document.status is Status.FAILED or made_otherwise:
         again = read_again if document.status in ANSWERING else start_over
         session.execute(again(document.id))
-        session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
+        session.add(new_job(document.tenant_id, document.id, INGEST))
 
 
 def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:

@@ -14,6 +14,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Delete, Select, Update, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
+from ragkv.observe.traces import cause
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import UNFINISHED, UNREAD, JobStatus, Status
 from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow, TenantRow
@@ -80,6 +81,11 @@ def served(document_id: str, status: Status, moment: datetime) -> Update:
     owner = select(DocumentRow.tenant_id).where(DocumentRow.id == document_id).scalar_subquery()
     column = TenantRow.kv_served_at if status in LACKS_KV else TenantRow.served_at
     return update(TenantRow).where(TenantRow.id == owner).values({column: moment})
+
+
+def new_job(tenant_id: str, document_id: str, kind: str) -> JobRow:
+    """The record of work that is queued, with the request that it comes from."""
+    return JobRow(tenant_id=tenant_id, document_id=document_id, kind=kind, cause=cause())
 
 
 def open_jobs(document_id: str, **changes: Any) -> Update:

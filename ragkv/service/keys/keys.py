@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.ids import utc_now
-from ragkv.service.audit.log import MAX_CHARS
+from ragkv.service.audit.statements import MAX_CHARS
 from ragkv.service.base.caller import KEY_SCOPES, Caller, KeyScope
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Moment, from_cursor, rows_behind

@@ -14,13 +14,13 @@ from ragkv.service.base.kv_disk import REMOTE, tenants_with_remote
 from ragkv.service.base.page import MAX_PAGE, all_pages, rows_behind
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow
+from ragkv.service.base.tables import CollectionRow, DocumentRow
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.collections.collections import position_by_name
 from ragkv.service.collections.statements import BY_NAME, pins_of_collections
 from ragkv.service.documents.changes import Queued, queue_again
 from ragkv.service.documents.documents import DocumentView, document_view, find_document
-from ragkv.service.documents.job_statements import KEEP, REBUILD
+from ragkv.service.documents.job_statements import KEEP, REBUILD, new_job
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import number_of, precompute_again
 from ragkv.service.kv_admin.entry_statements import (
@@ -263,7 +263,7 @@ def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) 
     worker is to read or is at."""
     if not session.connection().execute(precompute_again(document_id)).rowcount:
         return False
-    session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=kind))
+    session.add(new_job(tenant_id, document_id, kind))
     return True
 
 

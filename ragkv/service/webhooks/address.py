@@ -53,9 +53,10 @@ def target_of(url: str, trusted: frozenset[str]) -> Target:
     if parts.scheme != "https" and host not in trusted:
         raise Rejected(f"the URL of a webhook must begin with https:// (or {_ASK})")
     if host not in trusted:
+        parent, _, last = host.rstrip(".").lower().rpartition(".")
         if (address := _literal(host)) is not None:
             refuse_private(address)
-        elif _is_inside(host):
+        elif not parent or last in _NAMES_INSIDE:
             raise Rejected(f"webhooks are not sent to hosts of private networks: {_ASK}")
     path = parts.path or "/"
     return Target(parts.scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
@@ -110,9 +111,3 @@ def _literal(host: str) -> IPAddress | None:
         with suppress(OSError):
             return ipaddress.IPv4Address(socket.inet_aton(host))
         return None
-
-
-def _is_inside(host: str) -> bool:
-    """Whether the name alone says that it leads to no host on the internet."""
-    parent, _, last = host.rstrip(".").lower().rpartition(".")
-    return not parent or last in _NAMES_INSIDE

@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -223,24 +223,18 @@ def _at_head(folder: Path, manifest: Manifest, settings: Settings) -> Iterator[t
         yield folder / TABLES, manifest.tables
         return
     scratch = Path(tempfile.mkdtemp(prefix="restore-", dir=settings.data_dir))  # mode 0700
+    url = f"sqlite:///{scratch / 'older.sqlite3'}"
     try:
-        yield scratch, _upgraded(folder / TABLES, manifest, scratch)
+        migrate(url, manifest.revision)
+        with closing(Database(url)) as older:
+            with replacing(older) as connection:
+                load(connection, manifest.tables, folder / TABLES, {})
+            migrate(url)
+            with snapshot(older) as connection:
+                dumps = dump(connection, scratch)
+        yield scratch, dumps
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _upgraded(tables: Path, manifest: Manifest, scratch: Path) -> list[TableDump]:
-    url = f"sqlite:///{scratch / 'older.sqlite3'}"
-    migrate(url, manifest.revision)
-    older = Database(url)
-    try:
-        with replacing(older) as connection:
-            load(connection, manifest.tables, tables, {})
-        migrate(url)
-        with snapshot(older) as connection:
-            return dump(connection, scratch)
-    finally:
-        older.close()
 
 
 def _lines(name: str, dumps: Sequence[TableDump], tables: Path) -> Iterator[dict[str, Any]]:

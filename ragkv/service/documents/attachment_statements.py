@@ -38,10 +38,10 @@ def mails_of(document_id: str) -> Select[str, str]:
     )
 
 
-def forget_attachments(mail_ids: Sequence[str], hashes: Sequence[str] | None = None) -> Delete:
-    """Attachments of mails, all or those with these hashes. Their documents stay, if only as orphans."""
-    mine = delete(MailAttachmentRow).where(one_of(MailAttachmentRow.mail_id, mail_ids))
-    return mine if hashes is None else mine.where(one_of(MailAttachmentRow.sha256, hashes))
+def forget_attachments(mail_id: str, hashes: Sequence[str]) -> Delete:
+    """Attachments of a mail with these hashes. Their documents stay, if only as orphans."""
+    mine = (MailAttachmentRow.mail_id == mail_id, one_of(MailAttachmentRow.sha256, hashes))
+    return delete(MailAttachmentRow).where(*mine)
 
 
 def is_in_mail() -> ColumnElement[bool]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from ragkv.observe.traces import cause
 from ragkv.service.base.page import Keys
-from ragkv.service.base.status import UNFINISHED, UNREAD, JobStatus, Status
+from ragkv.service.base.status import UNREAD, JobStatus, Status
 from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow, TenantRow
 from ragkv.service.documents.statements import unfinished, waiting
 
@@ -63,7 +63,7 @@ def others_wait(session: Session, tenant_id: str, status: Status, moment: dateti
     return Others.NONE
 
 
-def tenants_by_turn(moment: datetime, kind: Sequence[Status] = UNFINISHED) -> Select[str]:
+def tenants_by_turn(moment: datetime, kind: Sequence[Status]) -> Select[str]:
     """Ids of the tenants that have waiting documents of a kind, first the one that was served least recently."""
     has_some = exists().where(DocumentRow.tenant_id == TenantRow.id, DocumentRow.status.in_(kind), waiting(moment))
     served_at = TenantRow.kv_served_at if kind == LACKS_KV else TenantRow.served_at
@@ -115,7 +115,7 @@ def count_all_jobs() -> Select[JobStatus, int]:
     return select(JobRow.status, func.count()).group_by(JobRow.status)
 
 
-def jobs_of_tenant(tenant_id: str, status: JobStatus | None = None) -> Select[JobRow, DocumentRow, str]:
+def jobs_of_tenant(tenant_id: str, status: JobStatus | None) -> Select[JobRow, DocumentRow, str]:
     """(job, its document, the name of the document's collection) of a tenant's jobs, or of those with one status."""
     statement = (
         select(JobRow, DocumentRow, CollectionRow.name)

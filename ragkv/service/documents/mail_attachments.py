@@ -147,7 +147,7 @@ def settle_attachments(
     if removed := list(rows.keys() - files.keys()):
         with intake.database.writing() as session:
             _check_unchanged(session, document)
-            session.execute(forget_attachments([document.id], removed))
+            session.execute(forget_attachments(document.id, removed))
         remove_orphans(document.tenant_id, document.collection_id, removal)
     return new
 

@@ -179,7 +179,7 @@ def forget_labels_of(document_id: str) -> Delete:
 
 
 def hashes_to_remove(
-    tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None = None
+    tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None
 ) -> Select[str, str, str | None]:
     """(id, SHA-256, that of the earlier file) of those documents of the tenant's collection of which `still` holds.
     They are `locked`."""

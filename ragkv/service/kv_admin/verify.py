@@ -106,16 +106,11 @@ def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
         health = "unusable" if key in kv_store else "damaged"
     if health == "unusable" or kv_store.remote is None:
         return health
-    of_object = _health_of_object(key, kv_store.remote)
-    return health if of_object == "missing" else of_object
-
-
-def _health_of_object(key: str, remote: "ObjectStore") -> FileHealth:
     with TemporaryDirectory() as folder:
         try:
-            receive_kv(Path(folder) / f"{key}.safetensors", partial(remote.fetch, key))
+            receive_kv(Path(folder) / f"{key}.safetensors", partial(kv_store.remote.fetch, key))
         except NotFound:
-            return "missing"
+            return health
         except Corrupt:
             return "damaged"
         except (Unavailable, Unsupported, OSError):

@@ -60,8 +60,7 @@ def clean(database: Database, removal: Removal, server_index: "QdrantIndex | Non
     cutoff = utc_now() - UPLOAD_GRACE
     uploads = abandoned_uploads(cutoff, removal.files)
     remove_files(uploads)
-    unnamed = unnamed_files(cutoff, removal.database, removal.files)
-    files = discard_files(unnamed, removal)
+    files = discard_files(unnamed_files(cutoff, removal.database, removal.files), removal)
     strays = stray_points(database, server_index)
     delete_points(strays, server_index)
     with removal.database.reading() as session:

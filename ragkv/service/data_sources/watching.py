@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from itertools import islice
 from pathlib import Path, PurePath
 
@@ -68,12 +67,7 @@ def watch(
 def _watched(files: FolderFiles, left_out: set[Path]) -> RustNotify:
     """Watches of the folder and of each below it. One for the whole tree would follow links. left_out: folders that
     cannot be watched, which the log says already; others are added."""
-    with suppress(OSError):
-        kind = kind_of_disk(files.path, _MOUNTS.read_text().splitlines())
-        if kind.startswith(NETWORK):
-            raise Unavailable(
-                f"it is on a network disk ({kind}), where the kernel does not report the changes that other machines make"
-            )
+    _refuse_network(files.path)
     folders = list(islice(files.folders(), MAX_FOLDERS + 1))
     if len(folders) > MAX_FOLDERS:
         raise Unavailable(f"it has more than {MAX_FOLDERS:,} folders")
@@ -96,6 +90,17 @@ def _matters(kind: int, path: str, root: Path) -> bool:
     if any(map(is_hidden, names)):
         return False
     return kind != Change.modified or not names or is_read(names[-1])
+
+
+def _refuse_network(folder: Path) -> None:
+    try:
+        kind = kind_of_disk(folder, _MOUNTS.read_text().splitlines())
+    except OSError:
+        return
+    if kind.startswith(NETWORK):
+        raise Unavailable(
+            f"it is on a network disk ({kind}), where the kernel does not report the changes that other machines make"
+        )
 
 
 def kind_of_disk(folder: Path, mounts: Iterable[str]) -> str:

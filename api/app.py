@@ -56,7 +56,7 @@ from api.v1.writer import writer_router
 from ingest.page_views import PageViews
 from ragkv.engine.door import EngineDoor
 from ragkv.errors import RagKVError, Unavailable
-from ragkv.service.kv_admin.eviction import remove_unnamed_files
+from ragkv.service.checks.cleaning import remove_unnamed_files
 from ragkv.service.parts import Parts
 from ragkv.threads import FairPool
 

@@ -11,10 +11,10 @@ from litestar import Litestar
 from ingest.page_views import PageViews
 from ragkv.errors import RagKVError
 from ragkv.service.base.database import Database
-from ragkv.service.documents.forgetting import MemoryKeeper
-from ragkv.service.documents.removal import Removal
+from ragkv.service.checks.cleaning import remove_unnamed_files
+from ragkv.service.documents.removal import MemoryKeeper, Removal
 from ragkv.service.evaluations.runner import EvaluationRunner
-from ragkv.service.kv_admin.eviction import NOTHING, remove_unnamed_files
+from ragkv.service.kv_admin.eviction import NOTHING
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 

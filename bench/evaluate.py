@@ -21,8 +21,7 @@ from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reranker
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT, collection_ref
 from ragkv.service.parts import Parts
 from ragkv.service.questions.questions import evaluation_set
 from ragkv.settings import Settings

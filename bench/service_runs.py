@@ -16,7 +16,7 @@ from rich.table import Table
 from bench.measuring import json_option, read_lines, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.evaluations.outcome import EvaluationReport, EvaluationRun, EvaluationRunPage, GivenQuestion, Kind
 from ragkv.settings import CLIENT_KEY
 

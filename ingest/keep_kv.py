@@ -18,7 +18,7 @@ from ragkv.prefill.prefiller import Batch
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
-from ragkv.service.kv_admin.room import NewKV, make_room_for
+from ragkv.service.kv_admin.eviction import NewKV, make_room_for
 from ragkv.service.kv_admin.upload import has_room_on_disk
 
 log = logging.getLogger(__name__)

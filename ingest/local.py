@@ -17,8 +17,8 @@ from ragkv.cli.opened import STARTING, silence_libraries
 from ragkv.engine.door import is_open
 from ragkv.engine.loop import EngineLoop
 from ragkv.errors import RagKVError, Rejected
+from ragkv.service.documents.changes import store_path
 from ragkv.service.documents.documents import DocumentView, document_view
-from ragkv.service.documents.ingested_paths import store_path
 from ragkv.service.documents.mail_attachments import waiting_attachments
 from ragkv.service.kv_admin.upload import Uploader
 from ragkv.service.parts import Parts

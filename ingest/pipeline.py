@@ -39,15 +39,15 @@ from ragkv.ids import new_id
 from ragkv.retrieve.encoder import embed_chunks
 from ragkv.retrieve.index import Held, Point, Vectors
 from ragkv.service.base.file_store import FileStore
-from ragkv.service.base.outages import is_outage
+from ragkv.service.base.long_work import is_outage
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
-from ragkv.service.checks.points import write_points
+from ragkv.service.checks.cleaning import write_points
 from ragkv.service.documents.indexed import DatabaseSource
+from ragkv.service.documents.job_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.service.documents.lease import Lease, forget_unused
 from ragkv.service.documents.mail_attachments import settle_attachments
-from ragkv.service.documents.originals import discard_unnamed
-from ragkv.service.documents.turn_statements import BEGUN_FIRST, LACKS_KV, Others
+from ragkv.service.documents.removal import discard_unnamed
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
 
 
 def take_next(ingest: IngestParts, *, unread_only: bool = False) -> Lease | None:
-    """Take the document whose turn it is (`turn_statements`, `KVShare`); None if none waits. Raises Unavailable.
+    """Take the document whose turn it is (`job_statements`, `KVShare`); None if none waits. Raises Unavailable.
 
     unread_only: none that lacks nothing but KV.
     """

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 from ragkv.errors import Conflict, Unavailable
 from ragkv.prefill.precompute import BATCH_TOKENS
+from ragkv.service.documents.job_statements import Others
 from ragkv.service.documents.lease import LEASE, Lease
-from ragkv.service.documents.turn_statements import Others
 
 StageProgress = Callable[[str, int, int], None]
 """Told (stage, done, total), in the stage's unit. May raise Interrupted."""

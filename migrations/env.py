@@ -7,11 +7,7 @@ from alembic.autogenerate.api import AutogenContext
 from sqlalchemy import Connection
 
 from ragkv.service.base.database import open_engine
-from ragkv.service.base.file_tables import FileRow
-from ragkv.service.base.table_base import Base, UtcDateTime
-from ragkv.service.base.tables import TenantRow
-
-assert TenantRow.metadata is FileRow.metadata is Base.metadata  # importing the tables is what registers them
+from ragkv.service.base.tables import Base, UtcDateTime
 
 
 def render_item(kind: str, item: Any, autogen_context: AutogenContext) -> str | Literal[False]:

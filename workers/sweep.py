@@ -3,14 +3,13 @@
 import logging
 import threading
 
-from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.cleaning import clean, collect_garbage
 from ragkv.service.checks.pruning import prune
-from ragkv.service.documents.forgetting import forget_stale_answers, forget_stale_recent_answers
+from ragkv.service.documents.removal import forget_stale_answers, forget_stale_recent_answers
 from ragkv.service.documents.requeue import requeue_stuck
-from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage
-from ragkv.service.kv_admin.prefixes import request_lost_prefixes
-from ragkv.service.kv_admin.room import make_room
+from ragkv.service.kv_admin.eviction import NOTHING, make_room
 from ragkv.service.kv_admin.rules import keep_hot
+from ragkv.service.kv_admin.usage import request_lost_prefixes
 from ragkv.service.parts import Parts
 from workers.repeating import attempt
 
@@ -89,7 +88,7 @@ class Sweeper:
     def _forget_answers(self) -> None:
         if forgotten := forget_stale_answers(self._parts.database, self._parts.answer_ring):
             log.info("removed cached answers of %d collections that changed", forgotten)
-        if stale := forget_stale_recent_answers(self._parts.recent_answers, self._parts.source):
+        if stale := forget_stale_recent_answers(self._parts.recent_answers, self._parts.source.chunks):
             log.info("removed %d recent answers about text that is gone", stale)
         if (forgotten or stale) and self._parts.append_log is not None:
             self._parts.append_log.note_deletion()

@@ -17,7 +17,7 @@ from ingest.pipeline import IngestOutcome, lacks_only_kv, take_next, work_on
 from ingest.turn import Interrupted
 from ragkv.observe import logs, traces
 from ragkv.observe.traces import CAUSE_HEADER
-from ragkv.service.base.outages import is_outage, retry_delay_s
+from ragkv.service.base.long_work import is_outage, retry_delay_s
 from ragkv.service.base.queue import INGEST, QUEUE
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import enqueue

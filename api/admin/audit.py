@@ -5,7 +5,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.admin.shell import AdminRequest, page
-from ragkv.service.audit.log import AuditFilter, list_audit
+from ragkv.service.audit.log import list_audit
+from ragkv.service.audit.statements import AuditFilter
 from ragkv.service.base.database import Database
 
 EVENTS_A_PAGE = 50

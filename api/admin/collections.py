@@ -16,8 +16,7 @@ from ragkv.service.answer_cache.ring import AnswerRing
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, KVOwner
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref
 from ragkv.service.collections.collections import (
     CollectionView,
     collection_view,
@@ -26,6 +25,7 @@ from ragkv.service.collections.collections import (
 )
 from ragkv.service.documents.changes import failures
 from ragkv.service.documents.listing import DocumentFilter, list_documents
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.rules import rule_view
 from ragkv.settings import Settings
 from ragkv.text import MAX_FILE_NAME_CHARS, one_spelling

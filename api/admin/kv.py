@@ -12,8 +12,7 @@ from api.admin.format import size
 from api.admin.shell import AdminRequest, page
 from ragkv.kv.store import KVStore
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.documents.listing import DocumentFilter, list_documents
 from ragkv.service.kv_admin.usage import (
     CollectionKV,

@@ -8,7 +8,7 @@ from api.admin.collections import chosen_collection, collections_of
 from api.admin.shell import AdminRequest, page
 from ragkv.answer.recompute import Recomputing
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.settings import Settings
 from ragkv.stitch.policies import POLICIES
 

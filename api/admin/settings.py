@@ -7,7 +7,7 @@ from litestar import Response, get
 from litestar.di import NamedDependency
 
 from api.admin.shell import AdminRequest, page
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.settings import PREFIX, Settings
 from ragkv.urls import HIDDEN, without_secrets
 

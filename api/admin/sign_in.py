@@ -23,9 +23,8 @@ from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, U
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.provider import Challenge, Identity, Provider, printable
 from ragkv.service.access.rate import RateLimit
-from ragkv.service.access.rights import Rights
 from ragkv.service.access.sessions import Sessions, SignedIn
-from ragkv.service.access.sign_in import SignIn
+from ragkv.service.access.sign_in import Rights, SignIn
 from ragkv.service.base.caller import Caller
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings

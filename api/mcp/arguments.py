@@ -11,7 +11,7 @@ from api.v1.questions import FeedbackText
 from ragkv.answer.question import QUESTION_CHARACTERS
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.data_sources.data_sources import DEFAULT_INTERVAL_MINUTES
 from ragkv.service.documents.metadata import Metadata
 from ragkv.service.evaluations.outcome import Kind

@@ -20,7 +20,7 @@ from api.openai.store_files import NewStoreFile, StatusFilter
 from api.openai.store_views import FileBatch, StoreFilePage, polled, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
 from ragkv.service.files.attachments import Attach

@@ -11,8 +11,7 @@ from ragkv.engine.sampling import Sampling
 from ragkv.errors import NotFound
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef, collection_ref
 from ragkv.settings import Settings
 
 BACKGROUND_TASK = "### Task:\n"

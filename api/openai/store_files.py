@@ -17,7 +17,7 @@ from api.openai.fields import PAGED, Attributes, AutoChunking, Id
 from api.openai.store_views import FileStatus, StoreFile, StoreFileDeleted, StoreFilePage, polled, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
 from ragkv.service.files.attachments import (

@@ -16,7 +16,7 @@ from ragkv.answer.question import QUESTION_CHARACTERS
 from ragkv.chunk import Passage
 from ragkv.retrieve.index import DocumentIds
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.attribute_filter import documents_that_match
 from ragkv.service.files.attachments import entries_by_document
 from ragkv.service.parts import Parts

@@ -24,8 +24,7 @@ from api.v1.collections import delete_collection
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.collections.collections import amend_collection
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal

@@ -46,8 +46,7 @@ from ragkv.answer.question import (
 from ragkv.chunk import relevance_of
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef, collection_ref
 from ragkv.service.documents.cited import Outdated
 from ragkv.service.documents.listing import PageLabel, PageNumber, TextEnd, TextStart
 from ragkv.service.parts import Parts

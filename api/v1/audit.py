@@ -12,7 +12,8 @@ from api.http.download import JSON_LINES, json_lines
 from api.http.errors import problems
 from api.http.moment import read_moment
 from api.v1.collections import Limit
-from ragkv.service.audit.log import AuditFilter, AuditPage, all_audit, list_audit
+from ragkv.service.audit.log import AuditPage, all_audit, list_audit
+from ragkv.service.audit.statements import AuditFilter
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 

@@ -29,8 +29,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef, collection_ref
 from ragkv.service.documents.changes import amend_document, replace_document, retry_document
 from ragkv.service.documents.documents import (
     DocumentView,

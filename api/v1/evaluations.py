@@ -17,7 +17,7 @@ from api.http.observe import note_made
 from api.v1.collections import Limit
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.evaluations.outcome import (
     EvaluationReport,
     EvaluationRun,

@@ -24,10 +24,10 @@ from ragkv.kv.store import KVStore
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.queue import Queue
-from ragkv.service.base.tenancy import CollectionRef, KVOwner
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.documents.changes import Queued
 from ragkv.service.documents.documents import DocumentView, document_view
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.eviction import Freed, evict
 from ragkv.service.kv_admin.rules import KVRulePatch, KVRuleView, change_rule, rule_view
 from ragkv.service.kv_admin.usage import (

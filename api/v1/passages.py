@@ -11,7 +11,7 @@ from ragkv.answer.question import QUESTION_CHARACTERS, PassageKV
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.cited import Outdated, checksum_of
 from ragkv.service.documents.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
 from ragkv.service.documents.metadata import Scalar

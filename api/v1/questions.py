@@ -17,8 +17,7 @@ from api.v1.collections import Limit
 from ragkv.service.answer_cache.recent import RecentAnswers
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.questions.feedback import Feedback, give_feedback, remove_feedback
 from ragkv.service.questions.questions import (

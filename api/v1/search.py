@@ -25,8 +25,7 @@ from ragkv.chunk import relevance_of
 from ragkv.retrieve.index import DocumentIds
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef, collection_ref
 from ragkv.service.parts import Parts
 
 BODY_BYTES = 256 * 1024

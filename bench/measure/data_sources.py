@@ -31,11 +31,10 @@ from ragkv.ids import new_id, utc_now
 from ragkv.object_store import StoreLocation, opened
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow, DocumentRow
-from ragkv.service.base.tenancy import DEFAULT_TENANT
+from ragkv.service.base.tenants import DEFAULT_TENANT
 from ragkv.service.data_sources.data_sources import add_data_source, data_source_view
-from ragkv.service.data_sources.files import ListedFile
 from ragkv.service.data_sources.folder import SETTLED_S
-from ragkv.service.data_sources.location import location_of
+from ragkv.service.data_sources.location import ListedFile, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.syncing import SyncTally, sync_now
 from ragkv.service.parts import Parts

@@ -24,7 +24,7 @@ from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
 from ragkv.kv.eviction import EVICTION, known_policy
 from ragkv.models import model_folder
-from ragkv.service.base.tenancy import DEFAULT_TENANT
+from ragkv.service.base.tenants import DEFAULT_TENANT
 from ragkv.service.parts import Parts
 from ragkv.service.planning.plan import DISK, MEMORY, TIERS, Device, by_name
 from ragkv.service.planning.shape import shape_of

@@ -14,7 +14,7 @@ from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.prefill.writer import EMBEDDED_WRITER, SUFFICIENT_KL, Card, Gate, install, read_card, remove
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 

@@ -12,8 +12,7 @@ from ingest.parts import IngestParts
 from ingest.split import split
 from ragkv.chunk import Chunk, prompt_text
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.parts import Parts
 from ragkv.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, all_pages
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT
 from ragkv.service.data_sources.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     DataSourceView,

@@ -11,8 +11,7 @@ from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
-from ragkv.service.base.tenancy import DEFAULT_TENANT
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_TENANT, collection_ref
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import delete_document, document_view
 from ragkv.service.documents.listing import DocumentFilter, list_documents

@@ -9,8 +9,7 @@ from rich.table import Table
 from ragkv.cli.opened import opened_parts
 from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
 from ragkv.service.base.caller import KEY_SCOPES, KeyScope
-from ragkv.service.base.tenancy import DEFAULT_TENANT
-from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.base.tenants import DEFAULT_TENANT, ensure_collection
 from ragkv.service.keys.keys import issue_key, list_all_keys, revoke_key
 from ragkv.service.parts import Parts
 from ragkv.text import clean_name

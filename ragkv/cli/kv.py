@@ -13,10 +13,10 @@ from ragkv.cli.opened import opened_parts, tenant_id_of
 from ragkv.cli.progress import shown
 from ragkv.kv.rule import MOST, CompressionMethod, KVWhen
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, KVOwner
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT, collection_ref
 from ragkv.service.documents.documents import document_view
 from ragkv.service.kv_admin import usage as admin
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.eviction import evict as evict_kv
 from ragkv.service.kv_admin.rules import MAX_USES, Compress, Format, KVRulePatch, When, Write, change_rule
 from ragkv.service.kv_admin.verify import verify as verify_kv

@@ -27,9 +27,8 @@ from ragkv.models import (
 )
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
-from ragkv.service.access.rights import Rights
 from ragkv.service.access.sessions import Sessions
-from ragkv.service.access.sign_in import SignIn, sign_in_of
+from ragkv.service.access.sign_in import Rights, SignIn, sign_in_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import AppendLog
 from ragkv.service.base.file_store import FileStore
@@ -38,9 +37,7 @@ from ragkv.service.base.loading import Loading
 from ragkv.service.base.migrate import migrate
 from ragkv.service.base.queue import Queue, make_celery
 from ragkv.service.base.redis import connect, redis_url
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import ensure_collection, tenant_ids, tenant_secret
-from ragkv.service.collections.collections import cache_rule
+from ragkv.service.base.tenants import CollectionRef, ensure_collection, tenant_ids, tenant_secret
 from ragkv.service.collections.statements import generation_of
 from ragkv.service.data_sources.location import allowed_locations
 from ragkv.service.documents.indexed import DatabaseSource, MadeWith
@@ -129,9 +126,8 @@ class Parts:
         """Mark what was made with other models, settings or terms to be made again. Returns how many documents."""
         from ragkv.service.documents.requeue import refresh_outdated
 
-        return refresh_outdated(
-            self.database, self.source, self.settings, self.earlier_index_fingerprints, self.kv_fingerprint
-        )
+        fingerprints = (self.index_fingerprint, self.encoder_fingerprint, self.earlier_index_fingerprints)
+        return refresh_outdated(self.database, self.settings, *fingerprints, self.kv_fingerprint)
 
     def close(self) -> None:
         for name in ("question_encoder", "kv_use", "database", "redis", "server_index"):
@@ -636,7 +632,7 @@ class Parts:
 
     @cached_property
     def answer_cache(self) -> "AnswerCache":
-        from ragkv.service.answer_cache.cache import AnswerCache
+        from ragkv.service.answer_cache.cache import AnswerCache, cache_rule
 
         rule_of = partial(cache_rule, self.database)
         basis = _digest(self.model_fingerprint, self.kv_fingerprint(self.settings.kv_rule), self.answer_digest)

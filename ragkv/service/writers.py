@@ -7,7 +7,7 @@ import msgspec
 
 from ragkv.errors import Forbidden, NotFound, RagKVError
 from ragkv.prefill.writer import EMBEDDED_WRITER, Card, install, read_card, remove
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 

@@ -19,7 +19,7 @@ import sentence_transformers  # noqa: F401 - see above
 import transformers.models.llama.modeling_llama  # noqa: F401
 
 import ingest.pipeline
-import ragkv.service.base.outages
+import ragkv.service.base.long_work
 import workers.sweep
 import workers.tasks
 from api.app import create_app
@@ -107,7 +107,7 @@ def _become(environ: dict[str, str], clock: c_double) -> None:
     os.setsid()
     os.environ.update(environ)
     follow(clock)
-    ragkv.service.base.outages.LONGEST_DELAY_S = PAUSE_S
+    ragkv.service.base.long_work.LONGEST_DELAY_S = PAUSE_S
     log = os.open(f"{environ['RAGKV_DATA_DIR']}/chaos.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)

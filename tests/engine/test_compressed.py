@@ -26,8 +26,8 @@ from ragkv.engine.loop import run_in_background
 from ragkv.ids import new_id
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import Compression, CompressionMethod
-from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.evaluations.fidelity import FidelityMeter
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
 from ragkv.service.parts import Parts
 from ragkv.span import Span

@@ -6,7 +6,7 @@ from sqlalchemy import Connection, select, text
 
 from ragkv.service.base.database import Database
 from ragkv.service.base.tables import DocumentRow, KVEntryRow
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.indexed import DatabaseSource, MadeWith
 from ragkv.service.parts import Parts
 

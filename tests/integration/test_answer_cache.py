@@ -10,9 +10,9 @@ import pytest
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.service.answer_cache.cache import cache_rule
 from ragkv.service.answer_cache.ring import MAX_ENTRIES, RingName, record_type
 from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.collections.collections import cache_rule
 from ragkv.service.documents.changes import amend_document, replace_document
 from ragkv.service.documents.documents import accept_document, delete_document
 from ragkv.service.parts import Parts

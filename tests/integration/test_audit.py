@@ -16,7 +16,8 @@ from ragkv.cli.keys import keys as keys_command
 from ragkv.errors import Unavailable
 from ragkv.ids import new_id, utc_now
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.service.audit.log import AuditFilter, Change, list_audit, record_change
+from ragkv.service.audit.log import Change, list_audit, record_change
+from ragkv.service.audit.statements import AuditFilter
 from ragkv.service.base.database import Database
 from ragkv.service.base.tables import AuditRow, DataSourceRow
 from ragkv.service.base.tenants import ensure_collection

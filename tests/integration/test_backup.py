@@ -23,7 +23,8 @@ from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
 from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised
 from ragkv.ids import new_id, utc_now
-from ragkv.service.audit.log import AuditFilter, Change, all_audit, record_change
+from ragkv.service.audit.log import Change, all_audit, record_change
+from ragkv.service.audit.statements import AuditFilter
 from ragkv.service.backup import restore as restoring
 from ragkv.service.backup.backup import backup
 from ragkv.service.backup.dump import LEFT_OUT, snapshot, tables_of
@@ -32,7 +33,6 @@ from ragkv.service.backup.restored import NOT_SENT
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.file_store import StoredFile
-from ragkv.service.base.file_tables import FileRow
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import (
     ApiKeyRow,
@@ -43,9 +43,10 @@ from ragkv.service.base.tables import (
     EvaluationQuestionRow,
     EvaluationRow,
     FeedbackRow,
+    FileRow,
 )
 from ragkv.service.base.tenants import collection_ref, ensure_collection, tenant_secret
-from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.cleaning import clean, collect_garbage
 from ragkv.service.checks.pruning import DELETIONS_KEPT, KEYS_KEPT, prune
 from ragkv.service.collections.collections import delete_in_batches, make_collection
 from ragkv.service.data_sources.data_sources import remove_data_source
@@ -56,7 +57,7 @@ from ragkv.service.evaluations.statements import QUEUED, next_question
 from ragkv.service.files.attachments import delete_file
 from ragkv.service.keys.keys import authenticate, issue_key, list_all_keys, revoke_key
 from ragkv.service.kv_admin.entry_statements import all_entries
-from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage, evict_entries
+from ragkv.service.kv_admin.eviction import NOTHING, evict_entries
 from ragkv.service.parts import Parts
 from ragkv.service.questions.feedback import remove_feedback
 from ragkv.service.webhooks.statements import READY_EVENT, announce

@@ -15,8 +15,7 @@ from ragkv.retrieve.links import LinkCache
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import CollectionRow, DocumentRow, TenantRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref, ensure_collection, find_collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref, ensure_collection, find_collection_ref
 from ragkv.service.collections.collections import delete_in_batches, make_collection
 from ragkv.service.collections.statements import collection_of_document_changed, mark_changed_document
 from ragkv.service.documents.documents import delete_document

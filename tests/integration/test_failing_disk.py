@@ -20,7 +20,7 @@ from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.files_io import MIB
 from ragkv.service.base.database import Database
-from ragkv.service.base.outages import is_outage
+from ragkv.service.base.long_work import is_outage
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import ensure_collection

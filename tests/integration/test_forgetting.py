@@ -25,10 +25,10 @@ from ragkv.service.base.embedded_redis import BESIDE_ANSWERS_BYTES, EmbeddedRedi
 from ragkv.service.base.queue import QUEUE
 from ragkv.service.base.redis import connect
 from ragkv.service.base.tables import QuestionRow
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import accept_document, delete_document
-from ragkv.service.documents.forgetting import MemoryKeeper, forget_stale_answers
+from ragkv.service.documents.removal import MemoryKeeper, forget_stale_answers
 from ragkv.service.documents.requeue import requeue_stuck
 from ragkv.service.parts import Parts
 from tests.conftest import lend_models

@@ -17,12 +17,11 @@ from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.cli.fsck import fsck
 from ragkv.ids import utc_now
 from ragkv.retrieve.index import Held, Point
-from ragkv.service.base.file_tables import FileRow
 from ragkv.service.base.status import JobStatus, Status
-from ragkv.service.base.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
+from ragkv.service.base.tables import ChunkRow, DocumentRow, FileRow, JobRow, KVEntryRow
 from ragkv.service.checks.check import WHILE_RUNNING, WHILE_STOPPED
+from ragkv.service.checks.cleaning import renew_points
 from ragkv.service.checks.fsck import examine, repair
-from ragkv.service.checks.points import renew_points
 from ragkv.service.documents.documents import document_view, store_document
 from ragkv.service.documents.requeue import stuck_ids
 from ragkv.service.parts import Parts

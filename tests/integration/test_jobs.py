@@ -6,8 +6,7 @@ from ragkv.errors import Rejected
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import JobStatus
 from ragkv.service.base.tables import DocumentRow, JobRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.base.tenants import CollectionRef, ensure_collection
 from ragkv.service.documents.job_statements import INGEST
 from ragkv.service.documents.jobs import jobs_by_status, list_jobs
 

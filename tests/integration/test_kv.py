@@ -22,11 +22,11 @@ from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv.store import KVStore
 from ragkv.service.base.tables import ChunkRow, JobRow, KVEntryRow
-from ragkv.service.base.tenancy import KVOwner
+from ragkv.service.checks.cleaning import collect_garbage
 from ragkv.service.documents.documents import accept_document
 from ragkv.service.documents.requeue import stuck_ids
-from ragkv.service.kv_admin.eviction import NOTHING, collect_garbage, evict
-from ragkv.service.kv_admin.room import make_room
+from ragkv.service.kv_admin.entry_statements import KVOwner
+from ragkv.service.kv_admin.eviction import NOTHING, evict, make_room
 from ragkv.service.kv_admin.verify import verify as verify_kv
 from ragkv.service.parts import Parts
 from ragkv.service.questions.journal import KVUse

@@ -12,9 +12,9 @@ from ragkv.errors import NotFound
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
-from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.collections.collections import make_collection
 from ragkv.service.documents.documents import document_view, store_document
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.usage import held_kv
 from ragkv.service.parts import Parts
 from tests.support.over_http import ADA

@@ -26,19 +26,19 @@ from ragkv.ids import utc_now
 from ragkv.kv.remote import ObjectStore
 from ragkv.object_store import StoreLocation
 from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.base.kv_disk import lose_object
+from ragkv.service.base.kv_disk import DISK, REMOTE, lose_object
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow, KVEntryRow
-from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.base.tenants import collection_ref, ensure_collection
 from ragkv.service.checks.check import WHILE_STOPPED
+from ragkv.service.checks.cleaning import collect_garbage
 from ragkv.service.checks.fsck import examine, repair
 from ragkv.service.collections.collections import make_collection
 from ragkv.service.documents.documents import delete_document, document_view, store_document
-from ragkv.service.kv_admin.eviction import collect_garbage, evict, evict_entries
+from ragkv.service.kv_admin.entry_statements import KVOwner
+from ragkv.service.kv_admin.eviction import evict, evict_entries
 from ragkv.service.kv_admin.rule_statements import BACK_AFTER
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
-from ragkv.service.kv_admin.tier_statements import DISK, REMOTE
 from ragkv.service.kv_admin.upload import Uploader, has_room_on_disk
 from ragkv.service.kv_admin.usage import overview, rebuild_document
 from ragkv.service.kv_admin.verify import verify
@@ -310,7 +310,7 @@ def test_objects_of_kv_that_was_evicted_while_the_store_was_away_are_found_and_r
     found = {finding.check: set(finding.found) for finding in examine(WHILE_STOPPED, worker) if finding.found}
     assert found == {"unnamed_objects": left}
 
-    monkeypatch.setattr("ragkv.service.kv_admin.eviction.FILE_GRACE", timedelta(0))
+    monkeypatch.setattr("ragkv.service.checks.cleaning.FILE_GRACE", timedelta(0))
     collect_garbage(worker)
     assert objects(worker) == set()
     assert worker.kv_remote is not None

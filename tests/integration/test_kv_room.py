@@ -16,12 +16,11 @@ from ragkv.errors import Conflict, OutOfSpace
 from ragkv.ids import utc_now
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, KVEntryRow
-from ragkv.service.base.tenancy import CollectionRef, KVOwner
-from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.base.tenants import CollectionRef, ensure_collection
 from ragkv.service.documents.documents import DocumentView, delete_document, document_view, store_document
 from ragkv.service.documents.listing import list_chunks
-from ragkv.service.kv_admin.entry_statements import kv_bytes_by_tenant, used
-from ragkv.service.kv_admin.room import check_pins, make_room
+from ragkv.service.kv_admin.entry_statements import KVOwner, kv_bytes_by_tenant, used
+from ragkv.service.kv_admin.eviction import check_pins, make_room
 from ragkv.service.kv_admin.usage import pin
 from ragkv.service.parts import Parts
 from tests.integration.filled import add_documents, add_files

@@ -16,11 +16,11 @@ from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression, CompressionMethod, KVWhen
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, JobRow
-from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.documents.chunk_statements import to_chunk
 from ragkv.service.documents.documents import DocumentView, document_view, store_document
 from ragkv.service.documents.job_statements import KEEP
 from ragkv.service.documents.requeue import refresh_outdated_kv
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.eviction import evict
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule, keep_hot, rule_view
 from ragkv.service.kv_admin.usage import held_kv, rebuild_document

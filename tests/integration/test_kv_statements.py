@@ -11,15 +11,14 @@ from sqlalchemy import delete, func, select, text, update
 
 from ragkv.ids import utc_now
 from ragkv.kv.eviction import EVICTION, HALF_LIFE_S, Entry, EvictionName, known_policy, warmer
-from ragkv.service.answer_cache.cache import CacheRule
+from ragkv.service.answer_cache.cache import CacheRule, cache_rule
 from ragkv.service.base.database import Database
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
-from ragkv.service.base.tenancy import CollectionRef, KVOwner
-from ragkv.service.base.tenants import ensure_collection
-from ragkv.service.collections.collections import cache_rule
+from ragkv.service.base.tenants import CollectionRef, ensure_collection
 from ragkv.service.documents.lease import KeptKV
 from ragkv.service.documents.statements import ids_of, stuck_documents
 from ragkv.service.kv_admin.entry_statements import (
+    KVOwner,
     chunks_by_kv,
     documents_using,
     entries_of,

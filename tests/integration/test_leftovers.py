@@ -20,13 +20,13 @@ from ragkv.retrieve.index import Held, Point
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.checks import leftovers
-from ragkv.service.checks.cleaning import Cleaned, clean
-from ragkv.service.checks.points import missing_points, renew_points, write_points
+from ragkv.service.checks.cleaning import Cleaned, clean, renew_points, write_points
+from ragkv.service.checks.leftovers import missing_points
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import delete_document, document_file, store_document
-from ragkv.service.documents.originals import discard_unnamed
+from ragkv.service.documents.removal import discard_unnamed
 from ragkv.service.files.uploads import keep_file
-from ragkv.service.kv_admin.prefixes import request_lost_prefixes
+from ragkv.service.kv_admin.usage import request_lost_prefixes
 from ragkv.service.parts import Parts
 from tests.support.over_http import ADA, wait_until
 from workers.sweep import Sweeper

@@ -22,7 +22,7 @@ from ragkv.ids import utc_now
 from ragkv.kv.file import write_kv
 from ragkv.service.base.database import Database, open_engine
 from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.base.outages import LONGEST_DELAY_S, is_outage, retry_delay_s
+from ragkv.service.base.long_work import LONGEST_DELAY_S, is_outage, retry_delay_s
 from ragkv.service.base.queue import INGEST
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow

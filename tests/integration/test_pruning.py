@@ -16,8 +16,7 @@ from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.redis import connect
 from ragkv.service.base.status import JobStatus
 from ragkv.service.base.tables import ApiKeyRow, DocumentRow, JobRow, QuestionRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.base.tenants import CollectionRef, ensure_collection
 from ragkv.service.checks.pruning import JOBS_KEPT, Pruned, prune
 from ragkv.service.documents.job_statements import INGEST
 from ragkv.service.keys.keys import Maker, authenticate, issue_key, list_keys, recognise, revoke_key

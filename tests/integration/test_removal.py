@@ -15,14 +15,11 @@ from api.v1.collections import delete_collection
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.service.base.table_base import Base
-from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref, find_collection_ref
+from ragkv.service.base.tables import Base, ChunkRow, CollectionRow, DocumentRow, KVEntryRow, QuestionRow
+from ragkv.service.base.tenants import CollectionRef, collection_ref, find_collection_ref
 from ragkv.service.checks import leftovers
-from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.cleaning import clean, collect_garbage
 from ragkv.service.collections.collections import BATCH_CHUNKS, BATCH_QUESTIONS, delete_in_batches, make_collection
-from ragkv.service.kv_admin.eviction import collect_garbage
 from ragkv.service.parts import Parts
 from tests.integration.filled import add_documents, add_files
 from tests.integration.test_statistics import question

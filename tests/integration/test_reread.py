@@ -19,7 +19,7 @@ from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.status import REREAD, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow
 from ragkv.service.base.tenants import ensure_collection
-from ragkv.service.checks.points import missing_points
+from ragkv.service.checks.leftovers import missing_points
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import DocumentView, document_view, store_document
 from ragkv.service.kv_admin.usage import rebuild_document

@@ -20,8 +20,7 @@ from ragkv.cli.status import status
 from ragkv.errors import Forbidden, RagKVError, Rejected, Unauthorised, Unavailable
 from ragkv.service.access import provider
 from ragkv.service.access.provider import CODES_AT_ONCE, TIMEOUT_S, Challenge, Identity, Provider
-from ragkv.service.access.rights import Rights
-from ragkv.service.access.sign_in import read_grants, sign_in_of
+from ragkv.service.access.sign_in import Rights, read_grants, sign_in_of
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tenants import ensure_collection
 from ragkv.service.parts import LOGINS_PER_MINUTE, Parts

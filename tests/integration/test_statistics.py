@@ -8,8 +8,7 @@ from ragkv.ids import new_id
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import JobStatus
 from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow, QuestionRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.base.tenants import CollectionRef, ensure_collection
 from ragkv.service.parts import Parts
 from ragkv.service.statistics.summary import latest, summary, tier_use
 from tests.support.issued_keys import issue_key_by_name

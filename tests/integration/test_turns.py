@@ -29,13 +29,13 @@ from ragkv.service.base.migrate import migrate
 from ragkv.service.base.queue import INGEST, QUEUE
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
-from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.base.tenants import ensure_collection
 from ragkv.service.documents.changes import Queued, retry_failed
 from ragkv.service.documents.documents import accept_document, document_view, store_document
+from ragkv.service.documents.job_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import requeue_stuck, stuck_ids
-from ragkv.service.documents.turn_statements import BEGUN_FIRST, LACKS_KV, Others
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.usage import rebuild_evicted
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings

@@ -22,9 +22,9 @@ from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.status import Status
-from ragkv.service.base.table_base import Base
 from ragkv.service.base.tables import (
     ApiKeyRow,
+    Base,
     CollectionRow,
     DataSourceRow,
     DocumentRow,
@@ -33,7 +33,7 @@ from ragkv.service.base.tables import (
     FeedbackRow,
     JobRow,
 )
-from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.checks.cleaning import clean
 from ragkv.service.collections.collections import amend_collection, make_collection
 from ragkv.service.collections.statements import collection_changed
@@ -59,6 +59,7 @@ from ragkv.service.files.file_batches import attach_batch, cancel_batch
 from ragkv.service.files.stores import list_stores
 from ragkv.service.files.uploads import keep_file
 from ragkv.service.keys.keys import issue_key, revoke_key
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
 from ragkv.service.kv_admin.usage import pin
 from ragkv.service.parts import Parts

@@ -7,8 +7,7 @@ import pytest
 
 from ragkv.service.base.database import Database
 from ragkv.service.base.tables import DocumentRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.base.tenants import CollectionRef, ensure_collection
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.statements import start_over
 from ragkv.service.documents.watch import CollectionWatch

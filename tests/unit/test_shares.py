@@ -1,7 +1,7 @@
 """Who has to give up KV, and how much."""
 
 from ragkv.files_io import GIB, default_reserve
-from ragkv.service.kv_admin.room import Excess, excesses, fair_share
+from ragkv.service.kv_admin.eviction import Excess, excesses, fair_share
 
 
 def test_within_bounds_nobody_gives_up_anything():

@@ -9,9 +9,8 @@ from api.admin.settings import shown_settings
 from ragkv.errors import Forbidden, Rejected, Throttled, Unauthorised
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import RateLimit
-from ragkv.service.access.rights import Rights
 from ragkv.service.access.sessions import SignedIn
-from ragkv.service.access.sign_in import Grant, read_grants, sign_in_of
+from ragkv.service.access.sign_in import Grant, Rights, read_grants, sign_in_of
 from ragkv.service.base.caller import KEY_SCOPES, Person, TenantName
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis

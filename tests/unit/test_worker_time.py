@@ -16,7 +16,7 @@ from ingest.turn import (
     Turn,
     TurnOver,
 )
-from ragkv.service.documents.turn_statements import Others
+from ragkv.service.documents.job_statements import Others
 from tests.support.clock import Clock
 
 

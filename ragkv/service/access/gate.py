@@ -2,8 +2,8 @@
 
 from ragkv.errors import Unauthorised
 from ragkv.service.access.rate import RateLimit
-from ragkv.service.access.rights import Rights
 from ragkv.service.access.sessions import Holder
+from ragkv.service.access.sign_in import Rights
 from ragkv.service.base.caller import KEY_SCOPES, Caller
 from ragkv.service.base.database import Database
 from ragkv.service.keys.keys import any_key, authenticate, is_like_a_key, recognise

@@ -8,7 +8,7 @@ import logging
 import secrets
 import ssl
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,6 +51,7 @@ MAX_HEADER_BYTES = 16 * 1024
 MAX_HINT_CHARS = 4000
 """A longer ID token would make too long an address for signing out: the provider asks the person instead."""
 PATH = "/.well-known/openid-configuration"
+_AGENT = {"user-agent": f"ragkv/{__version__}"}
 
 T = TypeVar("T")
 
@@ -130,21 +131,18 @@ class Provider:
         """The person whom the provider gave this code for. Every code is tried: addresses take turns. Raises
         Unauthorised for a code or a token that is not good, Forbidden for a person whose groups cannot be known."""
         async with self._slots.taken(address):
-            return await self._identify(code, challenge, redirect_uri)
-
-    async def _identify(self, code: str, challenge: Challenge, redirect_uri: str) -> Identity:
-        discovered = await self._discover()
-        tokens = await self._tokens(code, challenge, redirect_uri, discovered)
-        claims = await self._claims(tokens, challenge.nonce, discovered)
-        name = self._sign_in.groups_claim
-        groups = _found(claims, name)
-        if groups is None and discovered.userinfo_endpoint is not None and tokens.access_token is not None:
-            bearer = {"authorization": f"Bearer {tokens.access_token}"}
-            user_info = await self._fetch("GET", discovered.userinfo_endpoint, dict[str, Any], headers=bearer)
-            if user_info.get("sub") != claims["sub"]:
-                raise Unauthorised("sign-in failed: the provider's user info is for another user")
-            claims = {**user_info, **claims}
+            discovered = await self._discover()
+            tokens = await self._tokens(code, challenge, redirect_uri, discovered)
+            claims = await self._claims(tokens, challenge.nonce, discovered)
+            name = self._sign_in.groups_claim
             groups = _found(claims, name)
+            if groups is None and discovered.userinfo_endpoint is not None and tokens.access_token is not None:
+                bearer = {"authorization": f"Bearer {tokens.access_token}"}
+                user_info = await self._fetch("GET", discovered.userinfo_endpoint, dict[str, Any], headers=bearer)
+                if user_info.get("sub") != claims["sub"]:
+                    raise Unauthorised("sign-in failed: the provider's user info is for another user")
+                claims = {**user_info, **claims}
+                groups = _found(claims, name)
         hint = tokens.id_token if len(tokens.id_token) <= MAX_HINT_CHARS else None
         return Identity(_person(claims), _names(groups, name, claims), hint)
 
@@ -192,7 +190,11 @@ class Provider:
                   "code_verifier": challenge.verifier}  # fmt: skip
         client = self._client(redirect_uri)
         form = {"accept": "application/json", "content-type": "application/x-www-form-urlencoded"}
-        method = "none" if self._sign_in.client_secret is None else _auth_method(discovered)
+        offered = discovered.token_endpoint_auth_methods_supported
+        if self._sign_in.client_secret is None:
+            method = "none"
+        else:  # in the body, where the provider takes it: how names are encoded in a header, providers see differently
+            method = "client_secret_post" if "client_secret_post" in offered else "client_secret_basic"
         url, headers, body = client.client_auth(method).prepare(
             "POST", discovered.token_endpoint, form, urlencode(fields)
         )
@@ -226,9 +228,14 @@ class Provider:
         if not again and self._keys is not None and time.monotonic() < self._keys[0]:
             return self._keys[1]
         published = await self._fetch("GET", discovered.jwks_uri, _Keys)
-        keys = KeySet(list(_signing_keys(published.keys)))
-        self._keys = (time.monotonic() + REMEMBERED_S, keys)
-        return keys
+        keys: list[Key] = []
+        for jwk in published.keys:  # of which providers publish those of other kinds and uses, too
+            if jwk.get("kty") != "oct" and jwk.get("use", "sig") == "sig":
+                with suppress(JoseError, ValueError, TypeError, KeyError):
+                    keys.append(JWKRegistry.import_key(jwk))
+        key_set = KeySet(keys)
+        self._keys = (time.monotonic() + REMEMBERED_S, key_set)
+        return key_set
 
     def _client(self, redirect_uri: str) -> OAuth2Client:
         """Authlib's client, used for its computations: it sends nothing."""
@@ -239,12 +246,14 @@ class Provider:
         )  # fmt: skip
 
     async def _fetch(self, method: str, url: str, kind: type[T], **options: Any) -> T:
-        """The JSON of a response. Redirects are not followed. Raises Unauthorised for a refusal by the token
-        endpoint."""
+        """The JSON of a response. Redirects are not followed; the proxies that the process is told of are used, but not
+        to reach this machine. Raises Unauthorised for a refusal by the token endpoint."""
         try:
             async with (
                 asyncio.timeout(self._timeout_s),
-                self._http() as http,
+                httpx.AsyncClient(
+                    verify=self._tls, timeout=self._timeout_s, trust_env=not self._sign_in.on_loopback, headers=_AGENT
+                ) as http,
                 http.stream(method, url, **options) as response,
             ):
                 body = b""
@@ -270,13 +279,6 @@ class Provider:
         except msgspec.MsgspecError as error:
             raise self._unusable(f"{response.url.path}: {error}") from None
 
-    def _http(self) -> httpx.AsyncClient:
-        """Uses the proxies that the process is told of, but not to reach this machine."""
-        agent = {"user-agent": f"ragkv/{__version__}"}
-        return httpx.AsyncClient(
-            verify=self._tls, timeout=self._timeout_s, trust_env=not self._sign_in.on_loopback, headers=agent
-        )
-
     @cached_property
     def _tls(self) -> ssl.SSLContext:
         return ssl.create_default_context()
@@ -289,25 +291,11 @@ class Provider:
         )
 
 
-def _auth_method(discovered: Discovered) -> str:
-    """The body, where the provider takes it: how names are to be encoded in a header, providers see differently."""
-    offered = discovered.token_endpoint_auth_methods_supported
-    return "client_secret_post" if "client_secret_post" in offered else "client_secret_basic"
-
-
 def _decoded(id_token: str, keys: KeySet, discovered: Discovered) -> jwt.Token:
     offered = discovered.id_token_signing_alg_values_supported
     registry = JWSRegistry(algorithms=[name for name in ALGORITHMS if name in offered], strict_check_header=False)
     registry.max_header_length = MAX_HEADER_BYTES
     return jwt.decode(id_token, keys, registry=registry)
-
-
-def _signing_keys(published: Iterable[dict[str, Any]]) -> Iterable[Key]:
-    """The public keys among them that can be read. Providers publish those of other kinds and uses, too."""
-    for jwk in published:
-        if jwk.get("kty") != "oct" and jwk.get("use", "sig") == "sig":
-            with suppress(JoseError, ValueError, TypeError, KeyError):
-                yield JWKRegistry.import_key(jwk)
 
 
 def _found(claims: Mapping[str, Any], name: str) -> object:

@@ -1,11 +1,16 @@
-"""Sign-in by OpenID Connect as configured: the provider, and the rights that its groups grant."""
+"""Sign-in by OpenID Connect as configured: the provider, and the rights that its groups grant here."""
 
+import difflib
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
-from ragkv.errors import Rejected
-from ragkv.service.base.caller import KEY_SCOPES, KeyScope
+from ragkv.errors import Forbidden, Rejected, Unauthorised
+from ragkv.service.access.sessions import SignedIn
+from ragkv.service.base.caller import KEY_SCOPES, Caller, KeyScope, TenantName
+from ragkv.service.base.database import Database
+from ragkv.service.base.tenants import tenant_ids_by_name
 from ragkv.settings import PREFIX, Settings
 from ragkv.text import clean_name
 from ragkv.urls import is_loopback, is_private_transport
@@ -14,6 +19,8 @@ SESSION_S = range(300, 12 * 3600 + 1)
 """Allowed lifetimes of a person's session."""
 KEY_DAYS = range(1, 3650 + 1)
 """Allowed longest lifetimes of API keys that people create."""
+NEEDED: KeyScope = "admin"
+"""The scope that the dashboard's pages need."""
 _SYNTAX = "RAGKV_OIDC_GROUPS must be a list of GROUP=TENANT:SCOPE, separated by semicolons, like `rag-admins=default:admin; /team/red=red:admin`"
 
 
@@ -106,6 +113,66 @@ def read_grants(text: str) -> tuple[Grant, ...]:
     return grants
 
 
+class Rights:
+    """The grants of the settings, in their order. `tenants`: ids by name.
+
+    Asked at every request: grants that the settings no longer have count for no session, however old.
+    """
+
+    def __init__(self, grants: Iterable[Grant], tenants: Mapping[str, str]) -> None:
+        self._grants = tuple(grants)
+        self._tenants = tenants
+
+    @classmethod
+    def of(cls, grants: Iterable[Grant], database: Database) -> "Rights":
+        """Rights by these grants, their tenants looked up by name. Raises Rejected for a tenant that does not exist."""
+        with database.reading() as session:
+            tenants = {name: tenant_id for tenant_id, name in session.execute(tenant_ids_by_name())}
+        grants = tuple(grants)
+        for grant in grants:
+            if grant.tenant not in tenants:
+                near = difflib.get_close_matches(grant.tenant, tenants, n=1)
+                hint = f"did you mean {near[0]!r}? " if near else ""
+                raise Rejected(
+                    f"RAGKV_OIDC_GROUPS: there is no tenant {grant.tenant!r}: {hint}"
+                    f"`ragkv keys create --tenant {grant.tenant} --name first` creates it"
+                )
+        return cls(grants, tenants)
+
+    def groups_that_count(self, groups: Iterable[str]) -> tuple[str, ...]:
+        """The groups that appear in a grant."""
+        named = {grant.group for grant in self._grants}
+        return tuple(dict.fromkeys(group for group in groups if group in named))
+
+    def tenants_of(self, groups: Iterable[str]) -> tuple[TenantName, ...]:
+        """The tenants whose dashboard members of the groups may use, in the order of the grants. Raises Forbidden."""
+        scopes = self._scopes(groups)
+        if open_to := _with_dashboard(scopes):
+            return open_to
+        if scopes:
+            lesser = ", ".join(f"{scope} in {tenant.name}" for tenant, scope in scopes.items())
+            raise Forbidden(f"your groups give you the scope {lesser}; the dashboard needs the scope {NEEDED}")
+        raise Forbidden("none of your groups has access here: ask the administrator to add you to one that does")
+
+    def caller_of(self, signed_in: SignedIn) -> Caller:
+        """The caller that a session stands for. Raises Unauthorised once the session's groups give nothing in its
+        tenant."""
+        scopes = self._scopes(signed_in.groups)
+        for tenant, scope in scopes.items():
+            if tenant.id == signed_in.tenant_id:
+                return Caller(tenant.id, None, frozenset({scope}), signed_in.person, _with_dashboard(scopes))
+        raise Unauthorised("your groups no longer give access to this tenant: sign in again")
+
+    def _scopes(self, groups: Iterable[str]) -> dict[TenantName, KeyScope]:
+        """The widest scope in each tenant."""
+        mine, scopes = frozenset(groups), dict[TenantName, KeyScope]()
+        for grant in self._grants:
+            if grant.group in mine:
+                tenant = TenantName(self._tenants[grant.tenant], grant.tenant)
+                scopes[tenant] = max(scopes.get(tenant, grant.scope), grant.scope, key=KEY_SCOPES.index)
+        return scopes
+
+
 def _read_grant(entry: str) -> Grant:
     group, equals, right = entry.rpartition("=")
     tenant, colon, scope = right.rpartition(":")
@@ -128,3 +195,7 @@ def _checked_url(name: str, url: str) -> SplitResult:
     if not is_private_transport(url) or parts.username is not None or parts.query or parts.fragment:
         raise Rejected(f"{name} must begin with https:// (http:// only on this machine) and name a host: {url[:80]!r}")
     return parts
+
+
+def _with_dashboard(scopes: Mapping[TenantName, KeyScope]) -> tuple[TenantName, ...]:
+    return tuple(tenant for tenant, scope in scopes.items() if scope == NEEDED)

@@ -26,6 +26,8 @@ from ragkv.retrieve.index import Vectors
 from ragkv.service.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.service.answer_cache.recent import RecentAnswers
 from ragkv.service.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
+from ragkv.service.base.database import Database
+from ragkv.service.collections.statements import cache_terms
 from ragkv.settings import Settings
 from ragkv.threads import Threads
 
@@ -215,16 +217,12 @@ class AnswerCache:
         for (slot, similarity), packed in zip(near, bodies, strict=True):
             body = None if packed is None else msgspec.msgpack.decode(packed, type=_AnswerBody)
             if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
-                return self._with_passages(question.tenant_id, body, similarity)
+                chunks = {c.id: c for c in self._chunks_of(question.tenant_id, [p.chunk_id for p in body.passages])}
+                if any(p.chunk_id not in chunks for p in body.passages):
+                    return None  # a passage is gone
+                passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
+                return KeptAnswer(body, similarity, passages)
         return None
-
-    def _with_passages(self, tenant_id: str, body: _AnswerBody, similarity: float) -> KeptAnswer | None:
-        """None if a passage is gone."""
-        chunks = {c.id: c for c in self._chunks_of(tenant_id, [p.chunk_id for p in body.passages])}
-        if any(p.chunk_id not in chunks for p in body.passages):
-            return None
-        passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
-        return KeptAnswer(body, similarity, passages)
 
     def _asked(self, question: Question) -> bytes:
         """Digest of the question's options and of the service's basis: answers with another digest do not serve."""
@@ -300,3 +298,10 @@ def settings_digest(settings: Settings) -> str:
         name: str(value) for name, value in msgspec.structs.asdict(settings).items() if name not in WITHOUT_INFLUENCE
     }
     return hashlib.sha256(msgspec.json.encode(counted, order="sorted")).hexdigest()
+
+
+def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
+    """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
+    with database.reading() as session:
+        row = session.execute(cache_terms(tenant_id, collection_id)).one_or_none()
+    return CacheRule(*row) if row is not None else None

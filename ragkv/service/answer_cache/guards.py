@@ -79,7 +79,12 @@ def same_deciding_words(left: str, right: str) -> bool:
     left_words, right_words = _words(left), _words(right)
     deciding = {word for word, is_name in (*left_words, *right_words) if is_name or _decides(word)}
     words = {word for word, _ in (*left_words, *right_words)}
-    deciding |= _with_opposite(words) | _with_other_accents(words)
+    opposites = [(word, negating + word) for word in words for negating in _NEGATING]
+    opposites += [(word, f"{word.removesuffix('ful')}less") for word in words]
+    opposites += [(word, word[:-2] + "ee") for word in words]  # lessor, lessee
+    deciding |= {word for pair in opposites if words.issuperset(pair) for word in pair}
+    spellings = Counter(map(without_accents, words))  # of words that differ in accents alone there is one
+    deciding |= {word for word in words if spellings[without_accents(word)] > 1}
     return [word for word, _ in left_words if word in deciding] == [word for word, _ in right_words if word in deciding]
 
 
@@ -94,21 +99,6 @@ def _terms(question: str) -> Counter[str]:
     words = sparse.words(question)
     languages = languages_of(words)
     return Counter(term for word in words for term in sparse.terms_told(word, languages))
-
-
-def _with_opposite(words: set[str]) -> set[str]:
-    """Words of these with their opposite among them, recognised by beginning or end."""
-    pairs = [(word, negating + word) for word in words for negating in _NEGATING]
-    pairs += [(word, f"{word.removesuffix('ful')}less") for word in words]
-    pairs += [(word, word[:-2] + "ee") for word in words]  # lessor, lessee
-    return {word for pair in pairs if words.issuperset(pair) for word in pair}
-
-
-def _with_other_accents(words: set[str]) -> set[str]:
-    """Words of these that differ from another of them in accents alone."""
-    bare = {word: without_accents(word) for word in words}
-    times = Counter(bare.values())
-    return {word for word in words if times[bare[word]] > 1}
 
 
 def _decides(word: str) -> bool:

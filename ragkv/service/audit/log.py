@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from ragkv.service.audit.statements import AUDIT_KEYS, audit_of
+from ragkv.service.audit.statements import AUDIT_KEYS, MAX_CHARS, AuditFilter, events_among
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import AuditRow
@@ -16,8 +16,6 @@ from ragkv.text import storable
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-MAX_CHARS = 200
-"""Length of one name in an event."""
 COMMAND_LINE = "command line"
 
 
@@ -38,17 +36,6 @@ class Change:
     within: str | None = None
     request_id: str | None = None
     person: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AuditFilter:
-    """Filter over a tenant's events: about a resource, by a key, from `since` on, before `until`."""
-
-    tenant_id: str
-    resource: str | None = None
-    key_id: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 class AuditEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,32 +96,27 @@ def add_change(session: "Session", change: Change) -> None:
 def list_audit(audit_filter: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
     """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
-    resource, key_id = (
-        None if name is None else storable(name) for name in (audit_filter.resource, audit_filter.key_id)
-    )
-    statement = audit_of(audit_filter.tenant_id, resource, key_id, audit_filter.since, audit_filter.until)
     with database.reading() as session:
-        events = rows_behind(session, statement, AUDIT_KEYS, limit, after, descending=True)
-        items = [_view(*row) for row in events.items]
+        events = rows_behind(session, events_among(audit_filter), AUDIT_KEYS, limit, after, descending=True)
+        items = [
+            AuditEvent(
+                id=row.id,
+                at=row.at,
+                action=row.action,
+                resource=row.resource,
+                within=row.within,
+                key_id=row.key_id,
+                key_name=key_name,
+                person=row.person,
+                client=row.client,
+                route=row.route,
+                request_id=row.request_id,
+            )
+            for row, key_name in events.items
+        ]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 
 
 def all_audit(audit_filter: AuditFilter, database: Database) -> Iterator[AuditEvent]:
     """Every event, newest first, read a page at a time."""
     return all_pages(lambda cursor: list_audit(audit_filter, MAX_PAGE, cursor, database))
-
-
-def _view(row: AuditRow, key_name: str | None) -> AuditEvent:
-    return AuditEvent(
-        id=row.id,
-        at=row.at,
-        action=row.action,
-        resource=row.resource,
-        within=row.within,
-        key_id=row.key_id,
-        key_name=key_name,
-        person=row.person,
-        client=row.client,
-        route=row.route,
-        request_id=row.request_id,
-    )

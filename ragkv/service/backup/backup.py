@@ -26,8 +26,8 @@ from ragkv.service.backup.backup_format import (
 from ragkv.service.backup.dump import TableDump, dump, reflected, snapshot, table_file
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
-from ragkv.service.base.file_tables import named_files
 from ragkv.service.base.migrate import revision_of
+from ragkv.service.documents.statements import named_files
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,14 @@ def load(
     `fixed` has the values, by table and column, that replace those of every row.
     """
     by_name = {dumped.name: dumped for dumped in dumps}
-    for table in tables_of(connection):
-        if table.name in by_name:
-            _load_table(table, connection, by_name[table.name], folder, fixed.get(table.name, {}))
+    for table in (table for table in tables_of(connection) if table.name in by_name):
+        read = {column.name: _reader(column) for column in table.columns}
+        lines = lines_of(folder, by_name[table.name])
+        while batch := list(islice(lines, BATCH)):
+            rows = (
+                {name: None if value is None else read[name](value) for name, value in line.items()} for line in batch
+            )
+            connection.execute(insert(table), [{**row, **fixed.get(table.name, {})} for row in rows])
 
 
 def clear(connection: Connection) -> None:
@@ -145,21 +151,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return value
-
-
-def _load_table(
-    table: Table, connection: Connection, dumped: TableDump, folder: Path, fixed: Mapping[str, Any]
-) -> None:
-    read = {column.name: _reader(column) for column in table.columns}
-    batch: list[dict[str, Any]] = []
-    for line in lines_of(folder, dumped):
-        values = {name: None if value is None else read[name](value) for name, value in line.items()}
-        batch.append({**values, **fixed})
-        if len(batch) == BATCH:
-            connection.execute(insert(table), batch)
-            batch = []
-    if batch:
-        connection.execute(insert(table), batch)
 
 
 def _reader(column: Column[Any]) -> Callable[[Any], Any]:

@@ -4,7 +4,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from itertools import groupby
 from pathlib import Path
@@ -22,20 +22,19 @@ from ragkv.service.backup.dump import TableDump, clear, dump, lines_of, load, re
 from ragkv.service.backup.restored import (
     UNHELD,
     deleted_ids,
-    ends_of_keys,
     hashes_by_id,
     make_consistent,
     reinstate,
     set_aside,
+    valid_and_ended_keys,
     versions,
 )
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.migrate import check_known, migrate, revisions
-from ragkv.service.checks.points import renew_points
-from ragkv.service.documents.forgetting import forget_stale_answers
-from ragkv.service.documents.originals import discard_all_unnamed
+from ragkv.service.checks.cleaning import renew_points
+from ragkv.service.documents.removal import discard_all_unnamed, forget_stale_answers
 from ragkv.service.parts import Parts
 from ragkv.service.webhooks.statements import PENDING
 from ragkv.settings import Settings
@@ -89,8 +88,14 @@ def consequences(
     of_backup = {line["id"]: (line["sha256"], line["collection_id"]) for line in _lines("documents", dumps, tables)}
     listed = set() if with_deleted else deleted_ids(connection)
     deleted = {row_id for row_id, (_, collection_id) in of_backup.items() if {row_id, collection_id} & listed}
-    valid, revoked = _keys_of(connection)
-    valid_in_backup = {line["id"] for line in _lines("api_keys", dumps, tables) if _is_valid(line)}
+    valid, revoked = valid_and_ended_keys(connection)
+    moment = utc_now()
+    valid_in_backup = {
+        key["id"]
+        for key in _lines("api_keys", dumps, tables)
+        if key["revoked_at"] is None
+        and (key["expires_at"] is None or datetime.fromisoformat(key["expires_at"]) > moment)
+    }
     return Consequences(
         made_at=made_at,
         documents=len(of_backup.keys() - deleted),
@@ -218,38 +223,18 @@ def _at_head(folder: Path, manifest: Manifest, settings: Settings) -> Iterator[t
         yield folder / TABLES, manifest.tables
         return
     scratch = Path(tempfile.mkdtemp(prefix="restore-", dir=settings.data_dir))  # mode 0700
+    url = f"sqlite:///{scratch / 'older.sqlite3'}"
     try:
-        yield scratch, _upgraded(folder / TABLES, manifest, scratch)
+        migrate(url, manifest.revision)
+        with closing(Database(url)) as older:
+            with replacing(older) as connection:
+                load(connection, manifest.tables, folder / TABLES, {})
+            migrate(url)
+            with snapshot(older) as connection:
+                dumps = dump(connection, scratch)
+        yield scratch, dumps
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _upgraded(tables: Path, manifest: Manifest, scratch: Path) -> list[TableDump]:
-    url = f"sqlite:///{scratch / 'older.sqlite3'}"
-    migrate(url, manifest.revision)
-    older = Database(url)
-    try:
-        with replacing(older) as connection:
-            load(connection, manifest.tables, tables, {})
-        migrate(url)
-        with snapshot(older) as connection:
-            return dump(connection, scratch)
-    finally:
-        older.close()
-
-
-def _keys_of(connection: "Connection") -> tuple[set[str], set[str]]:
-    """Ids of keys that are valid now, and of those that are not and stay so."""
-    ends = ends_of_keys(connection)
-    revoked = {key_id for key_id, (revoked_at, _) in ends.items() if revoked_at is not None}
-    moment = utc_now()
-    unexpired = {key_id for key_id, (_, expires_at) in ends.items() if expires_at is None or expires_at > moment}
-    return unexpired - revoked, revoked | deleted_ids(connection)
-
-
-def _is_valid(key: dict[str, Any]) -> bool:
-    ends_at = key["expires_at"]
-    return key["revoked_at"] is None and (ends_at is None or datetime.fromisoformat(ends_at) > utc_now())
 
 
 def _lines(name: str, dumps: Sequence[TableDump], tables: Path) -> Iterator[dict[str, Any]]:

@@ -7,7 +7,6 @@ no KV is counted yet.
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -28,9 +27,8 @@ from sqlalchemy import (
 
 from ragkv.ids import utc_now
 from ragkv.service.backup.dump import reflected
+from ragkv.service.base.database import RELEASED
 from ragkv.service.base.file_store import StoredFile
-from ragkv.service.base.file_tables import FileRow
-from ragkv.service.base.leases import RELEASED
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import (
     ApiKeyRow,
@@ -39,13 +37,12 @@ from ragkv.service.base.tables import (
     CollectionRow,
     DeletionRow,
     DocumentRow,
+    FileRow,
     TenantRow,
     WebhookDeliveryRow,
 )
 from ragkv.service.webhooks.statements import FAILED, PENDING
 
-Ends = tuple[datetime | None, datetime | None]
-"""When a key was revoked, and when it expires."""
 _OUTLIVING = (TenantRow, ApiKeyRow, AuditRow, DeletionRow)
 _KEYS = ApiKeyRow.__tablename__
 REVOCATION = ("revoked_at", "revoked_by", "revoked_by_person")
@@ -66,9 +63,13 @@ def deleted_ids(connection: Connection) -> set[str]:
     return set(connection.scalars(select(DeletionRow.id)))
 
 
-def ends_of_keys(connection: Connection) -> dict[str, Ends]:
-    keys = connection.execute(select(ApiKeyRow.id, ApiKeyRow.revoked_at, ApiKeyRow.expires_at))
-    return {row.id: (row.revoked_at, row.expires_at) for row in keys}
+def valid_and_ended_keys(connection: Connection) -> tuple[set[str], set[str]]:
+    """Ids of API keys that are valid now, and of those that were revoked or deleted, and stay so."""
+    keys = connection.execute(select(ApiKeyRow.id, ApiKeyRow.revoked_at, ApiKeyRow.expires_at)).all()
+    moment = utc_now()
+    revoked = {key.id for key in keys if key.revoked_at is not None}
+    unexpired = {key.id for key in keys if key.expires_at is None or key.expires_at > moment}
+    return unexpired - revoked, revoked | deleted_ids(connection)
 
 
 @contextmanager
@@ -96,7 +97,15 @@ def reinstate(connection: Connection, copies: Mapping[str, Table], *, with_delet
     deletions, earlier = tables["deletions"], copies["deletions"]
     is_listed = exists().where(deletions.c.kind == earlier.c.kind, deletions.c.id == earlier.c.id)
     connection.execute(insert(deletions).from_select(earlier.columns.keys(), select(earlier).where(~is_listed)))
-    _revoke_keys(connection, tables[_KEYS], copies[_KEYS])
+    # Keys whose rows were removed a year after they ended are revoked, not removed: without keys a service is open.
+    keys, earlier_keys = tables[_KEYS].c, copies[_KEYS].c
+    values = {
+        name: select(earlier_keys[name]).where(earlier_keys.id == keys.id).scalar_subquery() for name in REVOCATION
+    }
+    revoked = select(earlier_keys.id).where(earlier_keys.revoked_at.is_not(None))
+    connection.execute(update(tables[_KEYS]).where(keys.id.in_(revoked)).values(values))
+    again = update(tables[_KEYS]).where(keys.id.in_(_listed(_KEYS)), keys.revoked_at.is_(None))
+    connection.execute(again.values(revoked_at=utc_now()))
     if not with_deleted:
         return _delete_again(connection, tables)
     for table in _deletable(tables):
@@ -122,15 +131,6 @@ def _reinstate_audit(connection: Connection, tables: Mapping[str, Table], copies
         .where(~exists().where(events.c.id == earlier_events.c.id))
     )
     connection.execute(insert(events).from_select(earlier_events.columns.keys(), missing))
-
-
-def _revoke_keys(connection: Connection, keys: Table, earlier: Table) -> None:
-    """Keys whose rows were removed a year after they ended are revoked, not removed: without keys a service is open."""
-    revoked = select(earlier.c.id).where(earlier.c.revoked_at.is_not(None))
-    values = {name: select(earlier.c[name]).where(earlier.c.id == keys.c.id).scalar_subquery() for name in REVOCATION}
-    connection.execute(update(keys).where(keys.c.id.in_(revoked)).values(values))
-    again = update(keys).where(keys.c.id.in_(_listed(_KEYS)), keys.c.revoked_at.is_(None))
-    connection.execute(again.values(revoked_at=utc_now()))
 
 
 def _deletable(tables: Mapping[str, Table]) -> list[Table]:

@@ -1,12 +1,16 @@
-"""The database: SQLite embedded, PostgreSQL by URL, behind one pair of verbs; and its clock."""
+"""The database: SQLite embedded, PostgreSQL by URL, behind one pair of verbs; its clock, and leases by that clock.
+
+A lease: one owner holds a row until a time; after that the row is free again.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Engine, func, make_url, select, text
+from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, select, text
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ragkv.errors import Rejected
 from ragkv.ids import utc_now
@@ -16,6 +20,8 @@ from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 
 BESIDE_NEW_ROWS = {"key_share": True}
 """How to lock a row for a change (`with_for_update`) that does not keep others from adding rows that refer to it."""
+RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
+"""Columns of a row that no one holds."""
 _POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 
 
@@ -96,3 +102,15 @@ def now_of(session: Session) -> datetime:
         return utc_now()
     moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
     return moment
+
+
+def is_free(until: InstrumentedAttribute[datetime | None], moment: datetime) -> ColumnElement[bool]:
+    """Whether the row is not held. until: when its lease ends."""
+    return or_(until.is_(None), until < moment)
+
+
+def num_changed(session: Session, statement: Update) -> int:
+    """Execute a change of rows by their lease; the number of rows that it found. Objects of the session are not
+    updated."""
+    result = session.execute(statement, execution_options={"synchronize_session": False})
+    return int(result.rowcount)  # type: ignore[attr-defined]

@@ -13,16 +13,21 @@ from datetime import timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Select, Update, select, update
+
 from ragkv.errors import OutOfSpace
 from ragkv.files_io import check_room, default_kv_limit, written_before
 from ragkv.ids import batched, utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.kv_admin.tier_statements import DISK, REMOTE, keys_of_tier, moved, remote_entries, tiers_of
+from ragkv.service.base.lists import one_of
+from ragkv.service.base.tables import KVEntryRow
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
     from ragkv.kv.store import KVFile, KVStore
 
+DISK, REMOTE = "disk", "remote"
+"""Tiers of an entry: only on a disk, or in the object store too."""
 LOW_WATER = 0.9
 """Share of the limit down to which files are removed, so that not every file has to make room for itself."""
 LOOK_EVERY_S = 60.0
@@ -117,20 +122,15 @@ class KVDisk:
         return files
 
     def _remove(self, needed: int, limit: int) -> None:
-        """Drop what may go until there is room for `wanted` bytes. Where too little may, as while the object store is
-        away, the next try waits: every question wants room."""
+        """Drop the least recently used files that may go, until there is room for the bytes that are needed. Where too
+        little may, as while the object store is away, the next try waits: every question wants room."""
         began = time.monotonic()
-        self._drop(self._look(), self._kept + needed - int(LOW_WATER * limit))
-        if self._kept + needed > limit:
-            ended = time.monotonic()
-            self._full_until = ended + min(max(1.0, (ended - began) / LOOKING_SHARE), LOOK_EVERY_S)
-
-    def _drop(self, files: "list[KVFile]", excess: int) -> None:
-        """Drop the least recently used files that may go, until `excess` bytes are gone."""
+        files = self._look()
+        excess = self._kept + needed - int(LOW_WATER * limit)
         prefixes = self._prefixes()
         for batch in batched(sorted(file for file in files if file.key not in prefixes)):
             if excess <= 0:
-                return
+                break
             droppable = self._droppable(batch)
             bytes_before = accumulate((file.num_bytes for file in droppable), initial=0)
             dropped = [
@@ -141,6 +141,9 @@ class KVDisk:
             freed = sum(file.num_bytes for file in dropped)
             self._kept -= freed
             excess -= freed
+        if self._kept + needed > limit:
+            ended = time.monotonic()
+            self._full_until = ended + min(max(1.0, (ended - began) / LOOKING_SHARE), LOOK_EVERY_S)
 
     def _droppable(self, files: "Sequence[KVFile]") -> "list[KVFile]":
         """Files that have a copy, and those that have no entry and had time to get one."""
@@ -171,3 +174,35 @@ def lose_object(database: Database, key: str) -> None:
     """The object of a key is gone or damaged: a host that has the file uploads it again. Raises Unavailable."""
     with database.writing() as session:
         session.execute(moved([key], DISK))
+
+
+def remote_entries(keys: Sequence[str]) -> Select[str, int]:
+    """(key, bytes) of those among these keys that the object store has."""
+    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(one_of(KVEntryRow.key, keys), KVEntryRow.tier == REMOTE)
+
+
+def tiers_of(keys: Sequence[str]) -> Select[str, str]:
+    """(key, tier) of those among these keys that have an entry."""
+    return select(KVEntryRow.key, KVEntryRow.tier).where(one_of(KVEntryRow.key, keys))
+
+
+def keys_of_tier(tier: str) -> Select[str]:
+    """Keys of all tenants."""
+    return select(KVEntryRow.key).where(KVEntryRow.tier == tier)
+
+
+def tenants_with_remote() -> Select[str]:
+    """Tenants some of whose KV the object store has."""
+    return select(KVEntryRow.tenant_id).where(KVEntryRow.tier == REMOTE).distinct()
+
+
+def on_disk_alone(after: str, limit: int) -> Select[str, str, int]:
+    """(key, tenant, bytes) of KV that was not uploaded: a page of it by key."""
+    waiting = (KVEntryRow.tier == DISK, KVEntryRow.key > after)
+    statement = select(KVEntryRow.key, KVEntryRow.tenant_id, KVEntryRow.num_bytes).where(*waiting)
+    return statement.order_by(KVEntryRow.key).limit(limit)
+
+
+def moved(keys: Sequence[str], tier: str) -> Update:
+    """These keys are of another tier."""
+    return update(KVEntryRow).where(one_of(KVEntryRow.key, keys)).values(tier=tier)

@@ -42,15 +42,11 @@ class _OneOf(FunctionElement[bool]):
 
 
 @compiles(_OneOf)
-def _in_json(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
+def _compiled(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
     column, values = (compiler.process(part, **options) for part in element.clauses)
+    if compiler.dialect.name == "postgresql":
+        return f"{column} = ANY (CAST({values} AS TEXT[]))"
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - made of compiled parts
-
-
-@compiles(_OneOf, "postgresql")
-def _in_array(element: _OneOf, compiler: SQLCompiler, **options: Any) -> str:
-    column, values = (compiler.process(part, **options) for part in element.clauses)
-    return f"{column} = ANY (CAST({values} AS TEXT[]))"
 
 
 def _array(values: Sequence[str]) -> str:

@@ -1,11 +1,20 @@
-"""Long work: in short transactions with pauses for others, and the intervals at which it reports its progress."""
+"""Long work: in short transactions with pauses for others, the intervals at which it reports its progress, and when to
+try again after an outage.
+
+An outage is not caused by the work in hand: a service that cannot be reached, a full or failing disk. The same work
+succeeds once the thing is back, so it never counts against a document.
+"""
 
 import time
 from collections.abc import Callable, Iterator
 
-LONGEST_PAUSE_S = 1.0
+from ragkv.errors import Unavailable
+from ragkv.files_io import is_disk_error
 
+LONGEST_PAUSE_S = 1.0
 SPEAK_EVERY_S = 0.5
+FIRST_DELAY_S = 5.0
+LONGEST_DELAY_S = 60.0
 
 
 def timed(batch: Callable[[], int]) -> Iterator[tuple[int, float]]:
@@ -43,3 +52,13 @@ class ProgressInterval:
             return False
         self._spoken = moment
         return True
+
+
+def is_outage(error: Exception) -> bool:
+    """Whether the same call may succeed later, with nothing changed but its surroundings."""
+    return isinstance(error, Unavailable) or is_disk_error(error)
+
+
+def retry_delay_s(failures: int, first_s: float = FIRST_DELAY_S) -> float:
+    """Exponential backoff: seconds to wait after `failures` failures in a row, at most LONGEST_DELAY_S."""
+    return min(first_s * 2.0 ** min(failures - 1, 30), LONGEST_DELAY_S)

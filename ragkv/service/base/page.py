@@ -92,9 +92,13 @@ def from_cursor(cursor: str | None, kind: type[T]) -> T | None:
         return None
     try:
         padded = cursor.encode() + b"=" * (-len(cursor) % 4)
-        return _in_utc(msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind))
+        position = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=kind)
+        if not isinstance(position, tuple):
+            return position
+        in_utc = tuple(value.astimezone(UTC) if isinstance(value, datetime) else value for value in position)
     except (binascii.Error, ValueError, OverflowError, msgspec.MsgspecError):
         raise Rejected("invalid cursor: use `next` of the previous page, or omit it for the first page") from None
+    return cast("T", in_utc)
 
 
 def rows_behind(
@@ -130,10 +134,3 @@ def rows_of(
     descending = page.newest_first != page.backwards
     rows = rows_behind(session, listed, keys, page.limit, position, descending=descending)
     return Page(rows.items[::-1], rows.more) if page.backwards else rows
-
-
-def _in_utc(position: T) -> T:
-    """The position as the database takes it. Raises OverflowError for a moment that UTC has no year for."""
-    if not isinstance(position, tuple):
-        return position
-    return cast("T", tuple(value.astimezone(UTC) if isinstance(value, datetime) else value for value in position))

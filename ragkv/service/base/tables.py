@@ -1,17 +1,65 @@
-"""The tables. Rows stay in `ragkv` and `ingest`: the API gets views."""
+"""The tables, and their base class: names of constraints, times in UTC, ids. Rows stay in `ragkv` and `ingest`: the API
+gets views."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, Enum, ForeignKey, Index, LargeBinary, String, Text, UniqueConstraint, false
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Dialect,
+    Enum,
+    ForeignKey,
+    Index,
+    LargeBinary,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    false,
+)
 from sqlalchemy import text as sql_text
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.types import TypeDecorator
 
 from ragkv.ids import new_id, utc_now
-from ragkv.observe.traces import cause
 from ragkv.service.base.status import JobStatus, Status
-from ragkv.service.base.table_base import ID, Base
+
+ID = String(64)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC. SQLite keeps no time zone, so it is dropped on the way in and put back on the way out."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        assert value.tzinfo is not None, "moments carry their time zone"
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return value
+        return value.replace(tzinfo=UTC)
+
+
+class Base(DeclarativeBase):
+    """Constraints get predictable names, so that a migration can drop them on every database."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar[dict[Any, Any]] = {datetime: UtcDateTime}
 
 
 def _by_value(kind: type[StrEnum]) -> Enum:
@@ -283,7 +331,7 @@ class JobRow(Base):
     status: Mapped[JobStatus] = mapped_column(_by_value(JobStatus), default=JobStatus.QUEUED)
     attempts: Mapped[int] = mapped_column(default=0)
     error: Mapped[str | None] = mapped_column(Text)
-    cause: Mapped[dict[str, str] | None] = mapped_column(JSON, default=cause)
+    cause: Mapped[dict[str, str] | None] = mapped_column(JSON)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
 
@@ -528,3 +576,59 @@ class DataSourceFileRow(Base):
     error: Mapped[str | None] = mapped_column(Text)
     seen_in: Mapped[int]
     updated_at: Mapped[datetime] = mapped_column(default=utc_now, onupdate=utc_now)
+
+
+class FileRow(Base):
+    """A file that was uploaded without a collection: bytes of a tenant with a name. They lie in the same store as those
+    of documents: equal bytes are there once."""
+
+    __tablename__ = "files"
+    __table_args__ = (Index(None, "tenant_id", "created_at"), Index(None, "tenant_id", "sha256"))
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    tenant_id: Mapped[str] = mapped_column(ForeignKey("tenants.id", ondelete="CASCADE"))
+    sha256: Mapped[str] = mapped_column(String(64))
+    name: Mapped[str] = mapped_column(Text)
+    num_bytes: Mapped[int] = mapped_column(BigInteger)
+    purpose: Mapped[str] = mapped_column(String(20))
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class AttachmentRow(Base):
+    """A file is in a collection, as this document. Files with equal bytes are the same document there."""
+
+    __tablename__ = "attachments"
+
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), primary_key=True)
+    file_id: Mapped[str] = mapped_column(ForeignKey("files.id", ondelete="CASCADE"), primary_key=True, index=True)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class IngestedPathRow(Base):
+    """A document was made of the file at a path, on the command line. path_sha256: of the absolute path."""
+
+    __tablename__ = "ingested_paths"
+
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), primary_key=True)
+    path_sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
+    document_id: Mapped[str] = mapped_column(ForeignKey("documents.id", ondelete="CASCADE"), index=True)
+
+
+class FileBatchRow(Base):
+    """Files that were attached to a collection together."""
+
+    __tablename__ = "file_batches"
+
+    id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
+    collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"), index=True)
+    cancelled: Mapped[bool] = mapped_column(default=False)
+    created_at: Mapped[datetime] = mapped_column(default=utc_now)
+
+
+class FileBatchMemberRow(Base):
+    """A file of a batch, also after it left the collection."""
+
+    __tablename__ = "file_batch_members"
+
+    batch_id: Mapped[str] = mapped_column(ForeignKey("file_batches.id", ondelete="CASCADE"), primary_key=True)
+    file_id: Mapped[str] = mapped_column(ForeignKey("files.id", ondelete="CASCADE"), primary_key=True, index=True)

@@ -1,7 +1,8 @@
-"""Tenants and collections."""
+"""Tenants and their collections."""
 
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.exc import IntegrityError
@@ -11,11 +12,24 @@ from ragkv.errors import NotFound
 from ragkv.ids import is_id
 from ragkv.service.base.database import BESIDE_NEW_ROWS, Database
 from ragkv.service.base.tables import CollectionRow, TenantRow
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION, DEFAULT_TENANT, CollectionRef
 from ragkv.text import one_spelling, storable
 
+DEFAULT_TENANT = "default"
+DEFAULT_COLLECTION = "default"
 SECRET_BYTES = 32
 _GONE = "the collection was deleted in the meantime"
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionRef:
+    """One tenant's collection. `secret` is the tenant's: it keys the names of all its KV."""
+
+    tenant_id: str
+    collection_id: str
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return f"CollectionRef(tenant_id={self.tenant_id!r}, collection_id={self.collection_id!r})"
 
 
 def collection_by_names(tenant: str, collection: str) -> Select[TenantRow, CollectionRow]:

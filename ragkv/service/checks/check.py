@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.checks.cleaning import UPLOAD_GRACE
-from ragkv.service.kv_admin.eviction import FILE_GRACE
+from ragkv.service.checks.cleaning import FILE_GRACE, UPLOAD_GRACE
 from ragkv.service.parts import Parts
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Removal of leftovers of crashes, apart from KV: uploads, points of deleted documents, attachments of deleted
-mails."""
+"""Removal of leftovers of crashes: uploads, points of deleted documents, attachments of deleted mails, KV that no chunk
+uses. And points on a Qdrant server, made anew from the vectors that are also in the database."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -9,20 +9,37 @@ import msgspec
 
 from ragkv.files_io import remove_files
 from ragkv.ids import utc_now
+from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import StoredFile
-from ragkv.service.checks.leftovers import abandoned_uploads, stray_points, unnamed_files
+from ragkv.service.checks.consistency_statements import searchable_documents
+from ragkv.service.checks.leftovers import (
+    abandoned_uploads,
+    partial_kv,
+    stray_points,
+    unnamed,
+    unnamed_files,
+    unnamed_kv,
+    unnamed_objects,
+    unused_kv,
+)
 from ragkv.service.documents.attachment_statements import places_of_orphans
 from ragkv.service.documents.documents import remove_orphans
-from ragkv.service.documents.forgetting import forget_answers
-from ragkv.service.documents.originals import discard_unnamed
-from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.indexed import DatabaseSource
+from ragkv.service.documents.lease import forget_unused
+from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers
+from ragkv.service.kv_admin.eviction import Freed
+from ragkv.service.parts import Parts
 
 if TYPE_CHECKING:
+    from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
 
 UPLOAD_GRACE = timedelta(hours=1)
 """Time after its last write when an upload is taken as abandoned by its process."""
+ENTRY_GRACE = timedelta(hours=1)
+FILE_GRACE = timedelta(days=1)
+"""A file gets its entry when its whole document is read: until then it must not be taken for an unused one."""
 
 
 class Cleaned(msgspec.Struct, frozen=True):
@@ -43,21 +60,16 @@ def clean(database: Database, removal: Removal, server_index: "QdrantIndex | Non
     cutoff = utc_now() - UPLOAD_GRACE
     uploads = abandoned_uploads(cutoff, removal.files)
     remove_files(uploads)
-    unnamed = unnamed_files(cutoff, removal.database, removal.files)
-    files = discard_files(unnamed, removal)
+    files = discard_files(unnamed_files(cutoff, removal.database, removal.files), removal)
     strays = stray_points(database, server_index)
     delete_points(strays, server_index)
-    return Cleaned(len(uploads), files, len(strays), _remove_all_orphans(removal))
-
-
-def _remove_all_orphans(removal: Removal) -> int:
     with removal.database.reading() as session:
         places = session.execute(places_of_orphans()).all()
-    removed = 0
+    attachments = 0
     for tenant_id, collection_id in places:
-        removed += len(remove_orphans(tenant_id, collection_id, removal))
+        attachments += len(remove_orphans(tenant_id, collection_id, removal))
         forget_answers(tenant_id, collection_id, removal)
-    return removed
+    return Cleaned(len(uploads), files, len(strays), attachments)
 
 
 def discard_files(files: Iterable[StoredFile], removal: Removal) -> int:
@@ -69,3 +81,64 @@ def delete_points(document_ids: Sequence[str], server_index: "QdrantIndex | None
     """Delete points of documents from the index server, if there is one."""
     if document_ids and server_index is not None:
         server_index.delete_documents(document_ids)
+
+
+def write_points(places: Iterable[Held], server_index: "QdrantIndex | None", source: DatabaseSource) -> int:
+    """Write the points of these documents anew, none of those that are gone. Returns how many."""
+    return sum(_write(place, server_index, source) for place in places)
+
+
+def _write(place: Held, server_index: "QdrantIndex | None", source: DatabaseSource) -> int:
+    """Once more if other chunks were stored meanwhile: their own points may have been written before these."""
+    assert server_index is not None, "points lie on a server"
+    tenant_id, collection_id, document_id = place
+    while True:
+        version = source.indexed_documents(tenant_id, collection_id).get(document_id)
+        points = source.points([document_id])
+        server_index.replace(tenant_id, collection_id, [document_id], points)
+        if source.indexed_documents(tenant_id, collection_id).get(document_id) == version:
+            return len(points)
+
+
+def renew_points(database: Database, server_index: "QdrantIndex | None", source: DatabaseSource) -> int | None:
+    """Write every point on the server anew, and remove strays. Returns how many were written; None without a server."""
+    if server_index is None:
+        return None
+    held = server_index.held()  # first: a document that is indexed meanwhile is wanted
+    with database.reading() as session:
+        expected = {Held(*place) for *place, _ in session.execute(searchable_documents())}
+    for place in held:
+        if place not in expected:
+            server_index.delete_document(place.tenant_id, place.document_id)
+    return write_points(expected, server_index, source)
+
+
+def collect_garbage(parts: Parts) -> Freed:
+    """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
+    processes."""
+    unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
+    candidates = {
+        *forget_unused(unused, parts.database),
+        *unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.kv_store, parts.prefixes),
+    }
+    unnamed_keys = unnamed(
+        candidates, parts.database, parts.prefixes
+    )  # a document may have come back to some while the folder was read
+    freed = Freed(len(unnamed_keys), sum(parts.kv_store.bytes_of(key) for key in unnamed_keys))
+    parts.kv_store.delete(unnamed_keys)
+    parts.worker_counters.evicted("unused", freed.files, freed.bytes)
+    remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
+    if parts.kv_remote is not None:  # files of these keys may have been made anew
+        parts.kv_remote.delete(unnamed_objects(utc_now() - FILE_GRACE, parts.database, parts.kv_remote, parts.prefixes))
+    return freed
+
+
+def remove_unnamed_files(database: Database, kv_store: "KVStore", prefixes: Callable[[], set[str]]) -> Freed:
+    """Remove the files of this host that nothing names: KV that was removed while another host had a copy, and files
+    that were never finished. Objects stay."""
+    cutoff = utc_now() - FILE_GRACE
+    keys = unnamed_kv(cutoff, database, kv_store, prefixes)
+    freed = Freed(len(keys), sum(kv_store.bytes_of(key) for key in keys))
+    kv_store.drop(keys)
+    remove_files(partial_kv(cutoff, kv_store))
+    return freed

@@ -5,11 +5,10 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, Update, and_, exists, func, or_, select, update
 
-from ragkv.service.base.file_tables import FileRow
-from ragkv.service.base.leases import RELEASED, is_free
+from ragkv.service.base.database import RELEASED, is_free
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import FINISHED, JobStatus, Status
-from ragkv.service.base.tables import ChunkRow, DocumentRow, JobRow, KVEntryRow
+from ragkv.service.base.tables import ChunkRow, DocumentRow, FileRow, JobRow, KVEntryRow
 from ragkv.service.documents.job_statements import open_jobs
 from ragkv.service.documents.statements import NOT_REPLACED, unfinished
 

@@ -11,9 +11,9 @@ from ragkv.ids import batched
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database, advisory_lock, now_of
 from ragkv.service.base.file_store import GONE, FileStore, StoredFile
-from ragkv.service.base.file_tables import FileRow
+from ragkv.service.base.tables import FileRow
 from ragkv.service.checks.check import ConsistencyCheck, Grace, execute_all
-from ragkv.service.checks.cleaning import delete_points, discard_files
+from ragkv.service.checks.cleaning import delete_points, discard_files, write_points
 from ragkv.service.checks.consistency_statements import (
     close_jobs,
     fail_document,
@@ -29,10 +29,9 @@ from ragkv.service.checks.consistency_statements import (
     stale_leases,
 )
 from ragkv.service.checks.kv_checks import DAMAGED_KV, KV_CHECKS
-from ragkv.service.checks.leftovers import abandoned_uploads, missing_files, stray_points, unnamed_files
-from ragkv.service.checks.points import missing_points, write_points
+from ragkv.service.checks.leftovers import abandoned_uploads, missing_files, missing_points, stray_points, unnamed_files
 from ragkv.service.documents.lease import LEASE
-from ragkv.service.documents.originals import uploads_lock
+from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.documents.statements import start_over
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
@@ -66,14 +65,14 @@ def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Databa
         return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
 
 
-def _forget(file_ids: Sequence[str], grace: Grace, database: Database, files: FileStore) -> None:
+def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Delete uploads whose file is still gone. Documents that were made of them stay."""
     for file_id in file_ids:
-        with database.writing() as session:
+        with parts.database.writing() as session:
             file = session.get(FileRow, file_id)
             if file is not None:
                 advisory_lock(session, uploads_lock(file.tenant_id))
-                if not files.path(file.tenant_id, file.sha256).is_file():
+                if not parts.files.path(file.tenant_id, file.sha256).is_file():
                     session.delete(file)
 
 
@@ -92,7 +91,7 @@ FILE_CHECKS = (
     ConsistencyCheck(
         "uploads_without_file", "uploaded files whose content is gone", "removed",
         lambda grace, parts: _without_file(lost_uploads, parts.database, parts.files),
-        lambda names, grace, parts: _forget(names, grace, parts.database, parts.files),
+        _forget,
     ),
     ConsistencyCheck(
         "unnamed_files", "files that no document or upload refers to", "removed",
@@ -125,20 +124,21 @@ def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
     return moment - grace.rows, moment + CLOCK_STEP
 
 
-def _release(document_ids: Sequence[str], grace: Grace, database: Database) -> None:
-    ends = _lease_ends(grace, database)
-    execute_all((release(batch, *ends) for batch in batched(document_ids)), database)
+def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    ends = _lease_ends(grace, parts.database)
+    execute_all((release(batch, *ends) for batch in batched(document_ids)), parts.database)
 
 
-def _queue(job_ids: Sequence[str], grace: Grace, database: Database) -> None:
-    lapsed_before = _now(database) - grace.rows
-    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), database)
+def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    lapsed_before = _now(parts.database) - grace.rows
+    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), parts.database)
 
 
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
-        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database), lambda names, grace, parts: _release(names, grace, parts.database),
+        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database),
+        _release,
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
@@ -152,7 +152,8 @@ ROW_CHECKS = (
     ),
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
-        lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database), lambda names, grace, parts: _queue(names, grace, parts.database),
+        lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database),
+        _queue,
     ),
 )  # fmt: skip
 """Leases, jobs and counts of documents against each other."""

@@ -7,9 +7,9 @@ from ragkv.errors import Corrupt, Unsupported
 from ragkv.files_io import remove_files
 from ragkv.ids import batched
 from ragkv.service.base.database import Database
-from ragkv.service.base.kv_disk import sizes_of_remote
+from ragkv.service.base.kv_disk import DISK, REMOTE, moved, sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
-from ragkv.service.checks.check import ConsistencyCheck, Grace
+from ragkv.service.checks.check import ConsistencyCheck
 from ragkv.service.checks.consistency_statements import ready_documents_using, ready_without_kv
 from ragkv.service.checks.leftovers import (
     missing_kv,
@@ -23,23 +23,21 @@ from ragkv.service.checks.leftovers import (
 from ragkv.service.documents.job_statements import REBUILD
 from ragkv.service.kv_admin.entry_statements import keys_with_entries
 from ragkv.service.kv_admin.eviction import evict_entries
-from ragkv.service.kv_admin.tier_statements import DISK, REMOTE, moved
 from ragkv.service.kv_admin.usage import request_kv
 
 if TYPE_CHECKING:
     from ragkv.kv.layout import Layout
-    from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
 
 
-def entries_without_file(grace: Grace, database: Database, kv_store: "KVStore") -> Iterable[str]:
+def entries_without_file(database: Database, kv_store: "KVStore") -> Iterable[str]:
     """Keys whose entry is still there after their file was looked for."""
     keys = [key for key, _ in missing_kv(database, kv_store)]
     with database.reading() as session:
         return [key for batch in batched(keys) for key in session.scalars(keys_with_entries(batch))]
 
 
-def damaged_files(grace: Grace, kv_store: "KVStore", layout: "Layout") -> Iterator[str]:
+def damaged_files(kv_store: "KVStore", layout: "Layout") -> Iterator[str]:
     """Keys whose file cannot be what its name says. Reads every file, and takes none away."""
     for key in kv_store.keys():  # noqa: SIM118 - a folder, no dict
         try:
@@ -50,27 +48,27 @@ def damaged_files(grace: Grace, kv_store: "KVStore", layout: "Layout") -> Iterat
             continue
 
 
-def bare_documents(grace: Grace, database: Database) -> Iterable[str]:
+def bare_documents(database: Database) -> Iterable[str]:
     with database.reading() as session:
         return session.scalars(ready_without_kv()).all()
 
 
-def _drop_or_make_again(keys: Sequence[str], grace: Grace, database: Database, kv_store: "KVStore") -> None:
+def _drop_or_make_again(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
     """Remove the files of KV that has a copy in the object store; have a worker compute the rest."""
     copied = sizes_of_remote(database, keys)
     kv_store.drop(copied)
-    _make_again([key for key in keys if key not in copied], grace, database, kv_store)
+    _make_again([key for key in keys if key not in copied], database, kv_store)
 
 
-def _make_again(keys: Sequence[str], grace: Grace, database: Database, kv_store: "KVStore") -> None:
+def _make_again(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
     with database.reading() as session:
         users = {user for batch in batched(keys) for user in session.scalars(ready_documents_using(batch))}
-    _remove(keys, grace, database, kv_store)
-    _rebuild(sorted(users), grace, database)
+    _remove(keys, database, kv_store)
+    _rebuild(sorted(users), database)
 
 
-def _rebuild(document_ids: Sequence[str], grace: Grace, database: Database) -> None:
+def _rebuild(document_ids: Sequence[str], database: Database) -> None:
     """The sweep queues them: this works while the queue is away."""
     with database.writing() as session:
         for document_id in document_ids:
@@ -79,13 +77,8 @@ def _rebuild(document_ids: Sequence[str], grace: Grace, database: Database) -> N
                 request_kv(session, document.tenant_id, document_id, REBUILD)
 
 
-def _remove(keys: Sequence[str], grace: Grace, database: Database, kv_store: "KVStore") -> None:
+def _remove(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
     evict_entries([(key, 0) for key in keys], database, kv_store)
-
-
-def _remove_objects(keys: Sequence[str], grace: Grace, kv_remote: "ObjectStore | None") -> None:
-    if kv_remote is not None:
-        kv_remote.delete(keys)
 
 
 def _move(keys: Sequence[str], tier: str, database: Database) -> None:
@@ -97,7 +90,7 @@ def _move(keys: Sequence[str], tier: str, database: Database) -> None:
 KV_CHECKS = (
     ConsistencyCheck(
         "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV recomputed by a worker",
-        lambda grace, parts: entries_without_file(grace, parts.database, parts.kv_store), lambda names, grace, parts: _make_again(names, grace, parts.database, parts.kv_store),
+        lambda grace, parts: entries_without_file(parts.database, parts.kv_store), lambda names, grace, parts: _make_again(names, parts.database, parts.kv_store),
     ),
     ConsistencyCheck(
         "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
@@ -112,20 +105,20 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",
-        lambda grace, parts: bare_documents(grace, parts.database), lambda names, grace, parts: _rebuild(names, grace, parts.database),
+        lambda grace, parts: bare_documents(parts.database), lambda names, grace, parts: _rebuild(names, parts.database),
     ),
     ConsistencyCheck(
         "unused_kv", "KV that no chunk uses", "removed",
-        lambda grace, parts: unused_kv(grace.kv_before, parts.database), lambda names, grace, parts: _remove(names, grace, parts.database, parts.kv_store),
+        lambda grace, parts: unused_kv(grace.kv_before, parts.database), lambda names, grace, parts: _remove(names, parts.database, parts.kv_store),
     ),
     ConsistencyCheck(
         "unnamed_kv", "KV files that nothing refers to", "removed",
-        lambda grace, parts: unnamed_kv(grace.kv_before, parts.database, parts.kv_store, parts.prefixes), lambda names, grace, parts: _remove(names, grace, parts.database, parts.kv_store),
+        lambda grace, parts: unnamed_kv(grace.kv_before, parts.database, parts.kv_store, parts.prefixes), lambda names, grace, parts: _remove(names, parts.database, parts.kv_store),
     ),
     ConsistencyCheck(
         "unnamed_objects", "KV in the object store without a record", "removed",
         lambda grace, parts: unnamed_objects(grace.kv_before, parts.database, parts.kv_remote, parts.prefixes),
-        lambda names, grace, parts: _remove_objects(names, grace, parts.kv_remote),
+        lambda keys, grace, parts: None if parts.kv_remote is None else parts.kv_remote.delete(keys),
     ),
     ConsistencyCheck(
         "partial_kv", "KV files that were never finished", "removed",
@@ -137,7 +130,7 @@ DAMAGED_KV = ConsistencyCheck(
     "damaged_kv",
     "KV files that are damaged or of another model",
     "removed if there is a copy, KV recomputed by a worker if not",
-    lambda grace, parts: damaged_files(grace, parts.kv_store, parts.layout),
-    lambda names, grace, parts: _drop_or_make_again(names, grace, parts.database, parts.kv_store),
+    lambda grace, parts: damaged_files(parts.kv_store, parts.layout),
+    lambda names, grace, parts: _drop_or_make_again(names, parts.database, parts.kv_store),
 )
 """Apart, because it reads all KV there is."""

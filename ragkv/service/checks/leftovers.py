@@ -2,7 +2,7 @@
 
 A crash between two steps leaves it, or a restored backup. Every function here only looks, and may be called at any time
 beside a running service. What was written after `before` may belong to work that is under way and is never named; what
-is named then can be removed. Removal: `kv_admin.eviction.collect_garbage`, `cleaning`.
+is named then can be removed. Removal: `cleaning`.
 
 All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
 """
@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.ids import batched
+from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
-from ragkv.service.base.file_tables import named_files, named_files_among
-from ragkv.service.base.kv_disk import sizes_of_remote
-from ragkv.service.documents.statements import ids_among
+from ragkv.service.base.kv_disk import DISK, REMOTE, keys_of_tier, sizes_of_remote
+from ragkv.service.checks.consistency_statements import documents_with_points
+from ragkv.service.documents.statements import ids_among, named_files, named_files_among
 from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries, orphans
-from ragkv.service.kv_admin.tier_statements import DISK, REMOTE, keys_of_tier
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -145,3 +145,13 @@ def stray_points(database: Database, server_index: "QdrantIndex | None") -> list
     with database.reading() as session:
         stored = {row_id for batch in batched(document_ids) for row_id in session.scalars(ids_among(batch))}
     return [document_id for document_id in document_ids if document_id not in stored]
+
+
+def missing_points(database: Database, server_index: "QdrantIndex | None") -> list[Held]:
+    """Documents that searches should find and that have fewer points than chunks, or more. None without a server."""
+    if server_index is None:
+        return []
+    with database.reading() as session:
+        expected = {Held(*place): chunks for *place, chunks in session.execute(documents_with_points())}
+    held = server_index.held()
+    return [place for place, chunks in expected.items() if held.get(place, 0) != chunks]

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ragkv.ids import BATCH
-from ragkv.service.audit.statements import forget_audit
+from ragkv.service.audit.statements import forget_audit, forget_deletions, note_deletions
 from ragkv.service.base.database import Database, now_of
-from ragkv.service.base.deletion_statements import forget_deletions, note_deletions
 from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.tables import ApiKeyRow
-from ragkv.service.checks.retention_statements import forget_jobs, forget_keys, forget_questions, keys_ended_before
+from ragkv.service.documents.job_statements import forget_jobs
 from ragkv.service.evaluations.statements import forget_answers_compared, forget_given
-from ragkv.service.questions.statements import forget_texts, tenants_with_log_days
+from ragkv.service.keys.statements import forget_keys, keys_ended_before
+from ragkv.service.questions.statements import forget_questions, forget_texts, tenants_with_log_days
 from ragkv.service.webhooks.statements import forget_deliveries
 
 if TYPE_CHECKING:

@@ -10,18 +10,14 @@ from msgspec import Meta
 
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
-from ragkv.service.answer_cache.cache import CacheRule
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.long_work import timed
 from ragkv.service.base.page import Name, from_cursor, rows_behind
 from ragkv.service.base.tables import CollectionRow, DataSourceRow
-from ragkv.service.base.tenancy import DEFAULT_COLLECTION
-from ragkv.service.base.tenants import collection_ref, known_collection
-from ragkv.service.checks.retention_statements import forget_questions_about
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref, known_collection
 from ragkv.service.collections.statements import (
     BY_NAME,
-    cache_terms,
     collection_facts,
     collection_named,
     count_documents,
@@ -29,10 +25,9 @@ from ragkv.service.collections.statements import (
     sizes_in,
 )
 from ragkv.service.data_sources.statements import forget_data_sources_of
-from ragkv.service.documents.forgetting import forget_answers, forget_in_memory
-from ragkv.service.documents.originals import uploads_lock
-from ragkv.service.documents.removal import Removal, remove_documents
+from ragkv.service.documents.removal import Removal, forget_answers, forget_in_memory, remove_documents, uploads_lock
 from ragkv.service.evaluations.statements import forget_runs_about
+from ragkv.service.questions.statements import forget_questions_about
 from ragkv.text import clean_name, storable
 
 if TYPE_CHECKING:
@@ -209,13 +204,6 @@ def delete_in_batches(
         yield took_s
     forget_answers(tenant_id, collection_id, removal)
     forget_in_memory(tenant_id, collection_id, removal)
-
-
-def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
-    """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
-    with database.reading() as session:
-        row = session.execute(cache_terms(tenant_id, collection_id)).one_or_none()
-    return CacheRule(*row) if row is not None else None
 
 
 def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None]) -> int:

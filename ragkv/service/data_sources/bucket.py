@@ -10,7 +10,7 @@ from obstore.exceptions import BaseError, InvalidPathError, PermissionDeniedErro
 from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.object_store import StoreLocation, first_line, opened, told_of
 from ragkv.service.base.file_store import Readable
-from ragkv.service.data_sources.files import MAX_KEY_BYTES, ListedFile, is_hidden
+from ragkv.service.data_sources.location import MAX_KEY_BYTES, ListedFile, is_hidden
 
 PIECE_BYTES = 2**20
 LISTED_AT_ONCE = 1000

@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock, now_of
-from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.page import from_cursor, rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name
@@ -169,7 +169,17 @@ def list_source_files(
     with database.reading() as session:
         statement = files_in(_find(session, tenant_id, data_source_id).id, status)
         files = rows_behind(session, statement, (DataSourceFileRow.key.expression,), limit, behind)
-        items = [_file_view(*row) for row in files.items]
+        items = [
+            SourceFileView(
+                key=row.key,
+                status=FileStatus(file_status),
+                bytes=row.num_bytes,
+                error=row.error or (failure if file_status == FileStatus.FAILED else None),
+                document_id=row.document_id,
+                updated_at=row.updated_at,
+            )
+            for row, file_status, failure in files.items
+        ]
     return SourceFilePage(items, files.next(lambda row: (row[0].key,)))
 
 
@@ -291,31 +301,29 @@ def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSou
 
 
 def _views(session: "Session", rows: list[DataSourceRow]) -> list[DataSourceView]:
-    counts: dict[str, dict[str, int]] = {row.id: {} for row in rows}
+    counts = {row.id: {status.value: 0 for status in FileStatus} for row in rows}
     for data_source_id, status, number in session.execute(files_by_status(list(counts))):
         counts[data_source_id][status] = number
     moment = now_of(session)
-    return [_view(row, counts[row.id], moment) for row in rows]
-
-
-def _view(row: DataSourceRow, counts: dict[str, int], moment: datetime) -> DataSourceView:
-    by_status: dict[str, Any] = {status.value: counts.get(status.value, 0) for status in FileStatus}
-    return DataSourceView(
-        id=row.id,
-        collection_id=row.collection_id,
-        location=row.location,
-        interval_minutes=row.interval_minutes,
-        watch=row.watch,
-        watch_error=row.watch_error,
-        status=_status(row, moment),
-        error=row.error,
-        held_deletions=row.held_deletions,
-        listed=row.listed,
-        files=SourceFileCounts(skipped=row.skipped, **by_status),
-        created_at=row.created_at,
-        synced_at=row.synced_at,
-        next_at=None if row.paused else row.next_at,
-    )
+    return [
+        DataSourceView(
+            id=row.id,
+            collection_id=row.collection_id,
+            location=row.location,
+            interval_minutes=row.interval_minutes,
+            watch=row.watch,
+            watch_error=row.watch_error,
+            status=_status(row, moment),
+            error=row.error,
+            held_deletions=row.held_deletions,
+            listed=row.listed,
+            files=SourceFileCounts(skipped=row.skipped, **counts[row.id]),
+            created_at=row.created_at,
+            synced_at=row.synced_at,
+            next_at=None if row.paused else row.next_at,
+        )
+        for row in rows
+    ]
 
 
 def _status(row: DataSourceRow, moment: datetime) -> SyncStatus:
@@ -328,14 +336,3 @@ def _status(row: DataSourceRow, moment: datetime) -> SyncStatus:
     if row.error is not None:
         return "failed"
     return "waiting" if row.synced_at is None else "synced"
-
-
-def _file_view(row: DataSourceFileRow, status: str, failure: str | None) -> SourceFileView:
-    return SourceFileView(
-        key=row.key,
-        status=FileStatus(status),
-        bytes=row.num_bytes,
-        error=row.error or (failure if status == FileStatus.FAILED else None),
-        document_id=row.document_id,
-        updated_at=row.updated_at,
-    )

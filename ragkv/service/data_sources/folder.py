@@ -11,8 +11,7 @@ from pathlib import Path
 
 from ragkv.errors import NotFound, Rejected, Unavailable
 from ragkv.service.base.file_store import Readable
-from ragkv.service.data_sources.files import MAX_KEY_BYTES, UNSETTLED, ListedFile, is_hidden
-from ragkv.service.data_sources.location import MAX_DEPTH
+from ragkv.service.data_sources.location import MAX_DEPTH, MAX_KEY_BYTES, UNSETTLED, ListedFile, is_hidden
 
 SETTLED_S = 2.0
 """File systems note changes by clocks as coarse as this."""

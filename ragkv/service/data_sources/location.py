@@ -1,17 +1,26 @@
-"""Locations of data sources, and which of them the operator allows: tenants cannot use them to read the server's
-other files."""
+"""Locations of data sources, with their files, and which of them the operator allows: tenants cannot use them to read
+the server's other files."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from ragkv.errors import Forbidden, Rejected
+from ragkv.service.base.file_store import Readable
 
 FOLDER = "file"
 STORES = ("s3", "gs", "az")
 MAX_CHARS = 1000
 MAX_DEPTH = 64
+UNSETTLED = ""
+"""The version of a file that may change again unseen: it is read at the next sync, too."""
+AWAY = "away"
+"""The version of a file that could not be read because something was away: no listing has it."""
+MAX_KEY_BYTES = 1024
+"""As in S3."""
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,254}")
 _LIKE = "the location of a data source must be like /srv/documents or s3://bucket/prefix"
 _PRINTABLE = f"{_LIKE}, of at most {MAX_CHARS:,} printable characters"
@@ -84,11 +93,17 @@ def location_of(text: str) -> Location:
 def allowed_locations(setting: str) -> list[Allowed]:
     """Read RAGKV_DATA_SOURCES_ALLOWED: locations between commas, those of one tenant as NAME=LOCATION. Raises
     Rejected."""
-    entries = filter(None, (entry.strip() for entry in setting.split(",")))
+    allowed = []
     try:
-        return [_allowed(entry) for entry in entries]
+        for entry in filter(None, (entry.strip() for entry in setting.split(","))):
+            tenant, equals, location = entry.partition("=")
+            if not equals or "/" in tenant:
+                allowed.append(Allowed(None, location_of(entry)))
+            else:
+                allowed.append(Allowed(tenant.strip(), location_of(location.strip())))
     except Rejected as refusal:
         raise Rejected(f"RAGKV_DATA_SOURCES_ALLOWED: {refusal}") from None
+    return allowed
 
 
 def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Location:
@@ -103,13 +118,6 @@ def root_of(location: Location, tenant: str, allowed: Sequence[Allowed]) -> Loca
     return root
 
 
-def _allowed(entry: str) -> Allowed:
-    tenant, equals, location = entry.partition("=")
-    if not equals or "/" in tenant:
-        return Allowed(None, location_of(entry))
-    return Allowed(tenant.strip(), location_of(location.strip()))
-
-
 def _names(path: str) -> tuple[str, ...]:
     names = tuple(name for name in path.split("/") if name)
     if any(unquote(name).strip() in (".", "..") for name in names):
@@ -117,3 +125,37 @@ def _names(path: str) -> tuple[str, ...]:
     if len(names) > MAX_DEPTH:
         raise Rejected(f"the location of a data source must not be more than {MAX_DEPTH} folders deep")
     return names
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """One file. `key`: its name below the location; `version` changes when the file does.
+
+    refusal: why it cannot be read, whatever it contains.
+    """
+
+    key: str
+    version: str
+    num_bytes: int
+    refusal: str | None = None
+
+
+class SourceFiles(Protocol):
+    """The files of a folder or of a prefix of an object store. Calls raise Unavailable while it is away."""
+
+    @property
+    def gap(self) -> str | None:
+        """Why the last listing was not whole, though it ended; None if it was."""
+
+    def listed(self) -> Iterator[ListedFile]:
+        """All files but hidden ones, in any order."""
+
+    def open(self, key: str) -> AbstractContextManager[Readable]:
+        """A file's bytes. Raises NotFound if it is gone, Rejected, also while it is read, if it cannot be read."""
+
+    def exists(self, key: str) -> bool:
+        """Whether the file is still there."""
+
+
+def is_hidden(name: str) -> bool:
+    return name.startswith(".")

@@ -5,9 +5,8 @@ from pathlib import Path
 from ragkv.errors import Forbidden
 from ragkv.object_store import StoreLocation
 from ragkv.service.data_sources.bucket import BucketFiles
-from ragkv.service.data_sources.files import SourceFiles
 from ragkv.service.data_sources.folder import FolderFiles
-from ragkv.service.data_sources.location import FOLDER, Location, allowed_locations, root_of
+from ragkv.service.data_sources.location import FOLDER, Location, SourceFiles, allowed_locations, root_of
 from ragkv.settings import Settings
 
 

@@ -9,11 +9,10 @@ from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.dml import ReturningDelete
 
-from ragkv.service.base.file_tables import AttachmentRow
-from ragkv.service.base.leases import is_free
+from ragkv.service.base.database import is_free
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import ANSWERING, Status
-from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow, DocumentRow
+from ragkv.service.base.tables import AttachmentRow, DataSourceFileRow, DataSourceRow, DocumentRow
 from ragkv.service.data_sources.location import location_of
 from ragkv.service.documents.attachment_statements import is_in_mail
 from ragkv.text import clean_file_name

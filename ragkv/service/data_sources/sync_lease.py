@@ -8,8 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from ragkv.errors import Conflict, NotFound
-from ragkv.service.base.database import Database, now_of
-from ragkv.service.base.leases import RELEASED, num_changed
+from ragkv.service.base.database import RELEASED, Database, now_of, num_changed
 from ragkv.service.base.page import rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.collections.statements import collection_changed

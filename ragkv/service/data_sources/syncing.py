@@ -20,10 +20,8 @@ from ragkv.ids import new_id
 from ragkv.service.audit.log import Change, record_change
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DataSourceFileRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref, tenant_name
-from ragkv.service.data_sources.files import AWAY, UNSETTLED, ListedFile, SourceFiles
-from ragkv.service.data_sources.location import location_of
+from ragkv.service.base.tenants import CollectionRef, collection_ref, tenant_name
+from ragkv.service.data_sources.location import AWAY, UNSETTLED, ListedFile, SourceFiles, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.statements import is_kept_by
 from ragkv.service.data_sources.sync_lease import SyncLease
@@ -97,7 +95,11 @@ def _run(lease: SyncLease, intake: Intake, removal: Removal, counters: WorkerCou
     except Conflict:  # the lease is lost: the outcome is another's to note
         raise
     except Exception as error:  # also a bug: a lease that is never ended shows a sync without end
-        tally.outcome, tally.error = "failed", _told_of(error)
+        reason: object = error
+        if not isinstance(error, RagKVError):  # clients are not told: it names places of the server, or is a bug
+            log.warning("a sync failed", exc_info=error)
+            reason = trouble_of(error) or "an unexpected error: see the worker's log"
+        tally.outcome, tally.error = "failed", str(reason)
         lease.end(is_whole=False, error=tally.error)
     else:
         lease.end(is_whole=True, error=tally.error, held_deletions=tally.held)
@@ -106,14 +108,6 @@ def _run(lease: SyncLease, intake: Intake, removal: Removal, counters: WorkerCou
         tally.outcome, added=tally.added, changed=tally.changed, deleted=tally.deleted, unreadable=tally.unreadable
     )
     return tally
-
-
-def _told_of(error: Exception) -> str:
-    """The reason as clients see it. What others say names places of the server, or is a bug: it is logged."""
-    if isinstance(error, RagKVError):
-        return str(error)
-    log.warning("a sync failed", exc_info=error)
-    return str(trouble_of(error) or "an unexpected error: see the worker's log")
 
 
 class _Sync:

@@ -16,8 +16,8 @@ from watchfiles._rust_notify import RustNotify
 
 from ragkv.errors import Unavailable
 from ragkv.file_types import is_read
-from ragkv.service.data_sources.files import is_hidden
 from ragkv.service.data_sources.folder import FolderFiles
+from ragkv.service.data_sources.location import is_hidden
 
 log = logging.getLogger(__name__)
 
@@ -105,10 +105,8 @@ def _refuse_network(folder: Path) -> None:
 
 def kind_of_disk(folder: Path, mounts: Iterable[str]) -> str:
     """The type of the file system that a folder lies on, from lines of /proc/mounts; empty if none says."""
-    kinds = {PurePath(_unescaped(place)): kind for _, place, kind, *_ in map(str.split, mounts)}
+    kinds = {}
+    for _, place, kind, *_ in map(str.split, mounts):  # spaces and the like are written as \040 there
+        path = place.replace(r"\040", " ").replace(r"\011", "\t").replace(r"\012", "\n").replace(r"\134", "\\")
+        kinds[PurePath(path)] = kind
     return next((kinds[place] for place in (folder, *folder.parents) if place in kinds), "")
-
-
-def _unescaped(place: str) -> str:
-    r"""Spaces and the like are written as \040 there."""
-    return place.replace(r"\040", " ").replace(r"\011", "\t").replace(r"\012", "\n").replace(r"\134", "\\")

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from sqlalchemy import ColumnElement, Delete, Select, Update, and_, delete, exists, func, select, update
 from sqlalchemy.orm import Session, aliased
 
-from ragkv.service.base.file_tables import AttachmentRow
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.tables import DocumentRow, MailAttachmentRow
+from ragkv.service.base.tables import AttachmentRow, DocumentRow, MailAttachmentRow
 
 
 def attachments_of(mail_id: str) -> Select[MailAttachmentRow]:
@@ -39,10 +38,10 @@ def mails_of(document_id: str) -> Select[str, str]:
     )
 
 
-def forget_attachments(mail_ids: Sequence[str], hashes: Sequence[str] | None = None) -> Delete:
-    """Attachments of mails, all or those with these hashes. Their documents stay, if only as orphans."""
-    mine = delete(MailAttachmentRow).where(one_of(MailAttachmentRow.mail_id, mail_ids))
-    return mine if hashes is None else mine.where(one_of(MailAttachmentRow.sha256, hashes))
+def forget_attachments(mail_id: str, hashes: Sequence[str]) -> Delete:
+    """Attachments of a mail with these hashes. Their documents stay, if only as orphans."""
+    mine = (MailAttachmentRow.mail_id == mail_id, one_of(MailAttachmentRow.sha256, hashes))
+    return delete(MailAttachmentRow).where(*mine)
 
 
 def is_in_mail() -> ColumnElement[bool]:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ragkv.ids import batched
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.metadata import Metadata, conditions, labels_of
 from ragkv.service.documents.statements import among, documents_where, ids_of, metadata_of
 

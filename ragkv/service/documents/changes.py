@@ -1,29 +1,39 @@
-"""Changes to a document: new name, metadata or file; and a retry after a failure."""
+"""Changes to a document: new name, metadata or file, also of one made of a path; and a retry after a failure."""
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
-from ragkv.errors import Conflict
+from ragkv.errors import Conflict, NotFound
 from ragkv.ids import batched
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import Readable, Received
 from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import DocumentRow, JobRow
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tables import DocumentRow, IngestedPathRow
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.collections.statements import collection_changed, mark_changed_document
-from ragkv.service.documents.documents import DocumentView, document_view, find_document, relabel, view_of
-from ragkv.service.documents.forgetting import forget_answers
+from ragkv.service.documents.documents import (
+    DocumentView,
+    delete_documents,
+    document_view,
+    find_document,
+    relabel,
+    revive,
+    store_document,
+    view_of,
+)
 from ragkv.service.documents.intake import Intake, check_byte_quota
-from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.documents.job_statements import INGEST, new_job
 from ragkv.service.documents.metadata import Metadata, checked, patched
-from ragkv.service.documents.originals import discard_unnamed, uploads_lock
-from ragkv.service.documents.path_statements import forget_paths_of
-from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers, uploads_lock
 from ragkv.service.documents.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.service.documents.statements import (
     NOT_REPLACED,
@@ -35,12 +45,16 @@ from ragkv.service.documents.statements import (
     number_of,
     start_over,
 )
-from ragkv.service.files.statements import forget_attachments_of
+from ragkv.service.files.statements import document_of_path, forget_attachments_of, forget_paths_of, is_of_path_alone
 from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select, Update
     from sqlalchemy.orm import Session
+
+EarlierOutcome = Literal["none", "replaced", "kept"]
+"""The text made of the same path earlier: there is none, or the same; it is replaced; it stays, because other paths, an
+attached file, a data source or a mail have its document too."""
 
 
 class Queued(msgspec.Struct, frozen=True):
@@ -55,6 +69,14 @@ class Exchanged:
 
     view: DocumentView
     is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPath:
+    """The document of a path, and the outcome for the earlier one."""
+
+    document_id: str
+    earlier: EarlierOutcome
 
 
 def amend_document(
@@ -154,6 +176,34 @@ def store_exchange(
     return Exchanged(view, is_new)
 
 
+def store_path(ref: CollectionRef, path: Path, intake: Intake, removal: Removal) -> StoredPath:
+    """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
+    ingested by the caller. Raises like `store_document`, and OSError."""
+    path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
+    with intake.database.reading() as session:
+        earlier_id = session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()
+    if earlier_id is not None:
+        with path.open("rb") as body, suppress(Conflict, NotFound):
+            alone = is_of_path_alone(path_sha256)
+            if store_exchange(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new:
+                return StoredPath(earlier_id, "replaced")
+            with intake.database.writing() as session:
+                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), intake.index_fingerprint)
+            return StoredPath(earlier_id, "none")
+    with path.open("rb") as body:
+        document_id = store_document(ref, path.name, body, intake, by_path=True).document_id
+    outcome: EarlierOutcome = "none"
+    if earlier_id is not None and earlier_id != document_id:
+        still = is_of_path_alone(path_sha256)
+        deleted = delete_documents(ref.tenant_id, ref.collection_id, [earlier_id], removal, still)
+        outcome = "replaced" if deleted else "kept"
+    with intake.database.writing() as session:
+        session.merge(
+            IngestedPathRow(collection_id=ref.collection_id, path_sha256=path_sha256, document_id=document_id)
+        )
+    return StoredPath(document_id, outcome)
+
+
 def retry_document(tenant_id: str, document_id: str, database: Database, queue: Queue) -> DocumentView:
     """Queue a failed document again. Raises NotFound, Conflict for one that did not fail."""
     with database.writing() as session:
@@ -189,9 +239,7 @@ def queue_again(
             still = locked(among(documents, ids))
             owners = dict(session.execute(still.with_only_columns(DocumentRow.id, DocumentRow.tenant_id)).all())
             session.execute(again(*owners))
-            session.add_all(
-                JobRow(tenant_id=owners[document_id], document_id=document_id, kind=kind) for document_id in owners
-            )
+            session.add_all(new_job(tenant_id, document_id, kind) for document_id, tenant_id in owners.items())
         queued.extend(owners)
         return len(ids)
 
@@ -236,4 +284,4 @@ def _begin_again(session: "Session", document: DocumentRow) -> None:
     """Queue a document from the start. A worker that holds its lease loses it."""
     session.flush()
     session.execute(start_over(document.id))
-    session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
+    session.add(new_job(document.tenant_id, document.id, INGEST))

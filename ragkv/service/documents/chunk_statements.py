@@ -53,7 +53,7 @@ def to_chunk(row: ChunkRow, media_type: str = "") -> Chunk:
     )  # fmt: skip
 
 
-def to_point(row: ChunkRow, *, of_encoder: bool = True) -> Point:
+def to_point(row: ChunkRow, *, of_encoder: bool) -> Point:
     """`of_encoder`: whether the present encoder made its vectors; otherwise the dense one is left out."""
     vectors = Vectors(
         np.frombuffer(row.dense if of_encoder else b"", _FLOATS),

@@ -23,19 +23,15 @@ from ragkv.service.base.status import (
     Status,
     outdated,
 )
-from ragkv.service.base.tables import DocumentLabelRow, DocumentRow, JobRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import known_collection
+from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
+from ragkv.service.base.tenants import CollectionRef, known_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
-from ragkv.service.documents.forgetting import forget_answers
 from ragkv.service.documents.intake import Intake, check_quota
-from ragkv.service.documents.job_statements import INGEST
+from ragkv.service.documents.job_statements import INGEST, new_job
 from ragkv.service.documents.metadata import Metadata, checked, labels_of
-from ragkv.service.documents.originals import uploads_lock
-from ragkv.service.documents.path_statements import forget_paths_of
-from ragkv.service.documents.removal import Removal, remove_documents
+from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
     document_by_hash,
@@ -46,6 +42,7 @@ from ragkv.service.documents.statements import (
     read_again,
     start_over,
 )
+from ragkv.service.files.statements import forget_paths_of
 from ragkv.text import clean_file_name, plural
 
 if TYPE_CHECKING:
@@ -255,9 +252,12 @@ def remove_orphans(
     `when_changed` is called after each commit that removes something.
     """
     removed = list[str]()
-    while orphans := _orphans(collection_id, removal.database):
+    while True:
+        with removal.database.reading() as session:
+            orphans = session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
+        if not orphans:
+            return removed
         removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan(), when_changed)
-    return removed
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
@@ -289,11 +289,6 @@ def _at(key: str, metadata: Metadata) -> tuple[bool, Any]:
     return key in metadata, metadata.get(key)
 
 
-def _orphans(collection_id: str, database: Database) -> Sequence[str]:
-    with database.reading() as session:
-        return session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
-
-
 def insert_document(
     session: "Session",
     ref: CollectionRef,
@@ -322,7 +317,7 @@ def insert_document(
     session.add(document)
     session.flush()
     label(session, document, metadata)
-    session.add(JobRow(tenant_id=ref.tenant_id, document_id=document.id, kind=INGEST))
+    session.add(new_job(ref.tenant_id, document.id, INGEST))
     session.flush()
     return document.id
 
@@ -333,7 +328,7 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
     if document.status is Status.FAILED or made_otherwise:
         again = read_again if document.status in ANSWERING else start_over
         session.execute(again(document.id))
-        session.add(JobRow(tenant_id=document.tenant_id, document_id=document.id, kind=INGEST))
+        session.add(new_job(document.tenant_id, document.id, INGEST))
 
 
 def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:

@@ -83,7 +83,10 @@ class DatabaseSource:
             chunks = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
             present = self.present.index_fingerprint
             otherwise = [chunks[row[0].id] for row in rows if row.index_fingerprint != present]
-            chunks |= self._encoded_anew(otherwise)
+            if otherwise:
+                encoded = self._encode([prompt_text(chunk.title, chunk.text) for chunk in otherwise])
+                for chunk, token_ids in zip(otherwise, encoded, strict=True):
+                    chunks[chunk.id] = replace(chunk, token_ids=tuple(token_ids))
         return [chunks[chunk_id] for chunk_id in chunk_ids if chunk_id in chunks]
 
     def titles(
@@ -119,13 +122,6 @@ class DatabaseSource:
             elif written := session.execute(written_since(documents, since)).all():
                 versions.update(versions, written)
         versions.changes = generation, marked  # of before: what is committed meanwhile is read again
-
-    def _encoded_anew(self, chunks: Sequence[Chunk]) -> dict[str, Chunk]:
-        if not chunks:
-            return {}
-        encoded = self._encode([prompt_text(chunk.title, chunk.text) for chunk in chunks])
-        pairs = zip(chunks, encoded, strict=True)
-        return {chunk.id: replace(chunk, token_ids=tuple(token_ids)) for chunk, token_ids in pairs}
 
 
 class _Versions:

@@ -11,7 +11,6 @@ from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.status import JobStatus, Status
-from ragkv.service.base.tables import DocumentRow, JobRow
 from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs, jobs_of_tenant, waiting_jobs
 
 FRESH_S = 5.0
@@ -48,7 +47,25 @@ def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str 
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         jobs = rows_behind(session, jobs_of_tenant(tenant_id, status), JOB_KEYS, limit, after, descending=True)
-        items = [_view(*row) for row in jobs.items]
+        items = [
+            JobView(
+                id=job.id,
+                kind=job.kind,
+                status=JobStatus(job.status),
+                error=job.error,
+                document_id=document.id,
+                document=document.name,
+                document_status=Status(document.status),
+                collection_id=document.collection_id,
+                collection=collection,
+                stage=document.stage,
+                done=document.progress_done,
+                total=document.progress_total,
+                created_at=job.created_at,
+                updated_at=job.updated_at,
+            )
+            for job, document, collection in jobs.items
+        ]
     return JobPage(items, jobs.next(lambda row: (row[0].created_at, row[0].id)))
 
 
@@ -85,22 +102,3 @@ class Backlog:
                 oldest_s = max((utc_now() - oldest).total_seconds(), 0.0) if oldest else 0.0
                 self._counted = time.monotonic(), Waiting(jobs, oldest_s)
             return self._counted[1]
-
-
-def _view(job: JobRow, document: DocumentRow, collection: str) -> JobView:
-    return JobView(
-        id=job.id,
-        kind=job.kind,
-        status=JobStatus(job.status),
-        error=job.error,
-        document_id=document.id,
-        document=document.name,
-        document_status=Status(document.status),
-        collection_id=document.collection_id,
-        collection=collection,
-        stage=document.stage,
-        done=document.progress_done,
-        total=document.progress_total,
-        created_at=job.created_at,
-        updated_at=job.updated_at,
-    )

@@ -13,9 +13,8 @@ from ragkv.errors import Conflict
 from ragkv.ids import batched
 from ragkv.kv.rule import KVRule, KVWhen
 from ragkv.retrieve.index import Vectors
-from ragkv.service.base.database import Database, now_of
-from ragkv.service.base.leases import RELEASED, num_changed
-from ragkv.service.base.outages import retry_delay_s
+from ragkv.service.base.database import RELEASED, Database, now_of, num_changed
+from ragkv.service.base.long_work import retry_delay_s
 from ragkv.service.base.status import UNFINISHED, JobStatus, Status
 from ragkv.service.base.tables import DocumentRow, JobRow
 from ragkv.service.collections.statements import collection_of_document_changed, mark_changed_document
@@ -29,24 +28,22 @@ from ragkv.service.documents.chunk_statements import (
     to_chunk,
 )
 from ragkv.service.documents.job_statements import (
-    INGEST,
-    REBUILD,
-    documents_with_lost_workers,
-    newest_cause,
-    open_jobs,
-    open_kind,
-)
-from ragkv.service.documents.statements import NOT_REPLACED, claim, held
-from ragkv.service.documents.turn_statements import (
     BEGUN_FIRST,
+    INGEST,
     LACKS_KV,
+    REBUILD,
     Kinds,
     Others,
+    documents_with_lost_workers,
+    newest_cause,
     next_waiting,
+    open_jobs,
+    open_kind,
     others_wait,
     served,
     tenants_by_turn,
 )
+from ragkv.service.documents.statements import NOT_REPLACED, claim, held
 from ragkv.service.kv_admin.entry_statements import (
     forget_entries,
     keep_entries,

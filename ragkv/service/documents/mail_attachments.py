@@ -14,8 +14,7 @@ from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import Received
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow, MailAttachmentRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import collection_ref
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.documents.attachment_statements import (
     attachments_of,
@@ -35,8 +34,7 @@ from ragkv.service.documents.documents import (
 )
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.metadata import Metadata
-from ragkv.service.documents.originals import uploads_lock
-from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.removal import Removal, uploads_lock
 from ragkv.service.documents.statements import document_by_hash
 
 if TYPE_CHECKING:
@@ -100,7 +98,16 @@ def document_detail(tenant_id: str, document_id: str, database: Database) -> Doc
     """A document with its attachments and the mails it came with. Raises NotFound."""
     with database.reading() as session:
         view = view_of(find_document(session, tenant_id, document_id))
-        attachments = [_view(*row) for row in session.execute(attachments_with_documents(document_id))]
+        attachments = [
+            AttachmentView(
+                name=row.name if document is None else document.name,
+                bytes=row.num_bytes,
+                document_id=row.document_id,
+                status=None if document is None else document.status,
+                error=row.error if document is None else document.error,
+            )
+            for row, document in session.execute(attachments_with_documents(document_id))
+        ]
         mails = [MailView(*row) for row in session.execute(mails_of(document_id))]
     return DocumentDetail(**msgspec.structs.asdict(view), attachments=attachments, attached_to=mails)
 
@@ -140,7 +147,7 @@ def settle_attachments(
     if removed := list(rows.keys() - files.keys()):
         with intake.database.writing() as session:
             _check_unchanged(session, document)
-            session.execute(forget_attachments([document.id], removed))
+            session.execute(forget_attachments(document.id, removed))
         remove_orphans(document.tenant_id, document.collection_id, removal)
     return new
 
@@ -163,20 +170,15 @@ def _accept(
         intake.database.writing() as session,
     ):
         labels = _check_unchanged(session, mail).labels
-        _check_number(session, place.uploads, int(is_known))
+        fewest = min((session.scalar(num_attachments_in(upload)) or 0 for upload in place.uploads), default=0)
+        if fewest - is_known >= MAX_IN_UPLOAD:  # none of the uploaded documents may have another attachment
+            raise _NoMore(
+                f"the uploaded mail has more than {MAX_IN_UPLOAD:,} attachments, those of mails within it included: "
+                "upload it separately"
+            )
         document_id = _insert(session, ref, mail, labels, file, received, intake)
         intake.files.keep(mail.tenant_id, received)
     return document_id
-
-
-def _check_number(session: "Session", uploads: Sequence[str], num_known: int) -> None:
-    """Raise _NoMore unless one of the uploaded documents may have another attachment, besides the known ones."""
-    fewest = min((session.scalar(num_attachments_in(upload)) or 0 for upload in uploads), default=0)
-    if fewest - num_known >= MAX_IN_UPLOAD:
-        raise _NoMore(
-            f"the uploaded mail has more than {MAX_IN_UPLOAD:,} attachments, those of mails within it included: "
-            "upload it separately"
-        )
 
 
 def _insert(
@@ -192,7 +194,17 @@ def _insert(
     if document is None:
         document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
         check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)
-        add_change(session, _addition(mail, document_id))
+        addition = Change(
+            tenant_id=mail.tenant_id,
+            key_id=None,
+            action="Add an attachment",
+            route="",
+            client=WORKER,
+            resources=(document_id,),
+            within=mail.id,
+            request_id=request_id(),
+        )
+        add_change(session, addition)
     else:
         document_id = document.id
         revive(session, document, intake.index_fingerprint)
@@ -231,26 +243,3 @@ def _note(
         error=error,
     )
     session.merge(row)
-
-
-def _addition(mail: DocumentRow, document_id: str) -> Change:
-    return Change(
-        tenant_id=mail.tenant_id,
-        key_id=None,
-        action="Add an attachment",
-        route="",
-        client=WORKER,
-        resources=(document_id,),
-        within=mail.id,
-        request_id=request_id(),
-    )
-
-
-def _view(row: MailAttachmentRow, document: DocumentRow | None) -> AttachmentView:
-    return AttachmentView(
-        name=row.name if document is None else document.name,
-        bytes=row.num_bytes,
-        document_id=row.document_id,
-        status=None if document is None else document.status,
-        error=row.error if document is None else document.error,
-    )

@@ -1,16 +1,23 @@
-"""Removal of documents and of everything made from them."""
+"""Removal of documents and of everything made from them: points, files, KV, kept answers, and vectors in this process's
+memory."""
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ragkv.chunk import Chunk
+from ragkv.errors import Unavailable
+from ragkv.ids import batched
+from ragkv.service.answer_cache.recent import RecentAnswers, checksum
+from ragkv.service.answer_cache.ring import GONE, AnswerRing
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.embedded_redis import AppendLog
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.tables import DocumentRow
-from ragkv.service.collections.statements import collection_lost_documents
-from ragkv.service.documents.originals import discard_all_unnamed, uploads_lock
-from ragkv.service.documents.statements import forget_documents, hashes_to_remove
+from ragkv.service.collections.statements import collection_lost_documents, generations_of
+from ragkv.service.documents.statements import forget_documents, hashes_to_remove, named_files_among
 from ragkv.service.kv_admin.entry_statements import forget_entries, keys_in_use, keys_of_documents
 from ragkv.service.webhooks.statements import forget_deliveries_about
 
@@ -20,8 +27,11 @@ if TYPE_CHECKING:
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.retriever import Retriever
-    from ragkv.service.answer_cache.recent import RecentAnswers
-    from ragkv.service.answer_cache.ring import AnswerRing
+
+log = logging.getLogger(__name__)
+
+CollectionIds = tuple[str, str]
+"""A tenant and its collection."""
 
 
 class Removal:
@@ -32,8 +42,8 @@ class Removal:
         database: Database,
         files: FileStore,
         kv_store: "KVStore",
-        answer_ring: "AnswerRing",
-        recent_answers: "RecentAnswers",
+        answer_ring: AnswerRing,
+        recent_answers: RecentAnswers,
         append_log: AppendLog | None,
         index: "Callable[[], QdrantIndex | None]",
         retriever: "Callable[[], Retriever | None]",
@@ -48,6 +58,31 @@ class Removal:
         self.append_log = append_log
         self.index = index
         self.retriever = retriever
+
+
+def uploads_lock(tenant_id: str) -> str:
+    """The name of the lock under which a tenant's files come and go, so that sums over them stay true."""
+    return f"uploads of {tenant_id}"
+
+
+def discard_unnamed(tenant_id: str, sha256: str, database: Database, files: FileStore) -> bool:
+    """Remove a stored file, unless a row names it. Returns whether it is gone.
+
+    Called after the commit that took the last name away: a crash in between leaves a file that the sweep finds, never a
+    row without its file. The lock keeps out an upload of the same bytes.
+    """
+    return discard_all_unnamed(tenant_id, [sha256], database, files) == 1
+
+
+def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], database: Database, files: FileStore) -> int:
+    """`discard_unnamed` of several files of a tenant. Returns how many are gone."""
+    with database.writing() as session:
+        advisory_lock(session, uploads_lock(tenant_id))
+        named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
+        unnamed = [sha256 for sha256 in hashes if sha256 not in named]
+        for sha256 in unnamed:
+            files.delete(tenant_id, sha256)
+        return len(unnamed)
 
 
 def remove_documents(
@@ -86,3 +121,87 @@ def remove_documents(
     discard_all_unnamed(tenant_id, hashes, removal.database, removal.files)
     removal.kv_store.delete(unused)
     return ids
+
+
+def forget_answers(tenant_id: str, collection_id: str, removal: Removal) -> None:
+    """Remove the answers that were kept before the collection's last change, all of them once it is deleted, and
+    recent answers.
+
+    Call it after the commit. While Redis is away they stay for the worker's sweep, and none of them is given any more.
+    """
+    generation = _generations([(tenant_id, collection_id)], removal.database).get(collection_id, GONE)
+    try:
+        removal.answer_ring.forget(tenant_id, collection_id, generation)
+        removal.recent_answers.forget(tenant_id, collection_id)
+        if removal.append_log is not None:  # last: a rewrite that begins before this holds what was there
+            removal.append_log.note_deletion()
+    except Unavailable as error:
+        log.warning("kept answers of collection %s are removed by a later sweep: %s", collection_id, error)
+
+
+def forget_stale_answers(database: Database, answer_ring: AnswerRing) -> int:
+    """Remove the answers of every collection that changed since, and of those that are gone. Returns how many rings.
+
+    Raises Unavailable.
+    """
+    held = answer_ring.collections()
+    generations = _generations(held, database)
+    forgotten = sum(
+        answer_ring.forget(tenant, collection, generations.get(collection, GONE)) for tenant, collection in held
+    )
+    return forgotten + answer_ring.drop_unlisted()
+
+
+def forget_stale_recent_answers(recent: RecentAnswers, chunks_of: Callable[[str, list[str]], Sequence[Chunk]]) -> int:
+    """Remove recent answers about text that is gone, where a deletion could not. Returns how many. Raises Unavailable.
+
+    chunks_of: a tenant's chunks by their ids, without those that are gone.
+    """
+
+    def checksums(tenant_id: str, chunk_ids: list[str]) -> dict[str, int]:
+        return {chunk.id: checksum(chunk) for chunk in chunks_of(tenant_id, chunk_ids)}
+
+    return sum(
+        recent.keep_only(tenant, collection, partial(checksums, tenant)) for tenant, collection in recent.collections()
+    )
+
+
+class MemoryKeeper:
+    """Keeps the index in this process's memory, if there is one, free of what other processes have deleted."""
+
+    def __init__(self, removal: Removal) -> None:
+        self._removal = removal
+        self._seen: dict[CollectionIds, int] = {}
+
+    def forget_deleted(self) -> None:
+        """Drop deleted collections; bring those that changed up to date. Raises Unavailable."""
+        retriever = self._removal.retriever()
+        if retriever is None:
+            return
+        held = retriever.held()
+        generations = _generations(held, self._removal.database)
+        for tenant_id, collection_id in held:
+            place, generation = (tenant_id, collection_id), generations.get(collection_id)
+            if generation is None:
+                retriever.forget(*place)
+                self._seen.pop(place, None)
+            elif self._seen.get(place) != generation:
+                retriever.refresh(*place)
+                self._seen[place] = generation
+
+
+def forget_in_memory(tenant_id: str, collection_id: str, removal: Removal) -> None:
+    """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
+    if (retriever := removal.retriever()) is not None:
+        retriever.forget(tenant_id, collection_id)
+
+
+def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[str, int]:
+    """Generation by collection, without deleted collections."""
+    ids = [collection_id for _, collection_id in held]
+    with database.reading() as session:
+        return {
+            collection_id: generation
+            for batch in batched(ids)
+            for collection_id, generation in session.execute(generations_of(batch))
+        }

@@ -20,7 +20,6 @@ from ragkv.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
-    from ragkv.service.documents.indexed import DatabaseSource
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +29,14 @@ QUEUED_AT_ONCE = 100
 
 def refresh_outdated(
     database: Database,
-    source: "DatabaseSource",
     settings: Settings,
+    index_fingerprint: str,
+    encoder_fingerprint: str,
     earlier_fingerprints: Sequence[str],
     kv_fingerprint: Callable[[KVRule], str],
 ) -> int:
     """Mark every document that was ingested with other models, settings or terms to be ingested again; what it has
     answers until then. earlier_fingerprints: what earlier versions call the present index. Returns how many."""
-    index_fingerprint, encoder_fingerprint = source.present
     with database.writing() as session:
         lift_time_limits(session)
         session.execute(note_encoder((index_fingerprint, *earlier_fingerprints), encoder_fingerprint))

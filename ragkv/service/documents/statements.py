@@ -1,6 +1,6 @@
-"""Statements about documents: finding, claiming, releasing."""
+"""Statements about documents: finding, claiming, releasing; and which stored files rows name."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +8,7 @@ from sqlalchemy import (
     ColumnElement,
     Delete,
     Select,
+    Table,
     Update,
     and_,
     case,
@@ -22,12 +23,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm.attributes import flag_modified
 
-from ragkv.service.base.file_tables import FileRow
-from ragkv.service.base.leases import RELEASED, is_free
+from ragkv.service.base.database import RELEASED, is_free
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import FINISHED, REREAD, UNFINISHED, Status
-from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
+from ragkv.service.base.tables import DocumentLabelRow, DocumentRow, FileRow
 from ragkv.text import storable
 
 FRESH: dict[str, Any] = {
@@ -79,6 +79,9 @@ _PROGRESS = (
     DocumentRow.kv_evicted,
     DocumentRow.updated_at,
 )
+_NAMES: Mapping[str, Sequence[str]] = {"documents": ("sha256", "earlier_sha256"), "files": ("sha256",)}
+"""The columns of tables that name a file."""
+_TABLES = tuple(FileRow.metadata.tables[table] for table in _NAMES)
 
 
 def document_by_id(tenant_id: str, document_id: str) -> Select[DocumentRow]:
@@ -176,7 +179,7 @@ def forget_labels_of(document_id: str) -> Delete:
 
 
 def hashes_to_remove(
-    tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None = None
+    tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None
 ) -> Select[str, str, str | None]:
     """(id, SHA-256, that of the earlier file) of those documents of the tenant's collection of which `still` holds.
     They are `locked`."""
@@ -188,6 +191,23 @@ def hashes_to_remove(
 def forget_documents(document_ids: Sequence[str]) -> Delete:
     """With chunks, labels, jobs and attachments, which the database removes with them."""
     return delete(DocumentRow).where(one_of(DocumentRow.id, document_ids))
+
+
+def named_files(tables: Iterable[Table] = _TABLES) -> Select[str, str]:
+    """(tenant, SHA-256) of every file that a document or an upload names, each once. tables: those of an older
+    schema."""
+    columns = [
+        (table.c.tenant_id, table.c[name]) for table in tables for name in _NAMES.get(table.name, ()) if name in table.c
+    ]
+    named = union(*(select(owner, name.label("sha256")).where(name.is_not(None)) for owner, name in columns)).subquery()
+    return select(named.c.tenant_id, named.c.sha256).order_by(named.c.tenant_id, named.c.sha256)
+
+
+def named_files_among(hashes: Sequence[str]) -> Select[str, str]:
+    """`named_files`, of these hashes, in any order."""
+    columns = [(table.c.tenant_id, table.c[name]) for table in _TABLES for name in _NAMES[table.name]]
+    named = union(*(select(owner, name.label("sha256")).where(one_of(name, hashes)) for owner, name in columns))
+    return select(*named.subquery().c)
 
 
 def bytes_of_tenant(tenant_id: str) -> Select[int]:

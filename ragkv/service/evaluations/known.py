@@ -66,11 +66,9 @@ def known_answer(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None") -
 
 def supporting(question: str, answer: str, passages: Sequence[GivenPassage]) -> tuple[str, ...]:
     """Sentences of the passages that support an answer, as its citations would quote them."""
-    evidence = [Passage(_chunk(number, passage), 0.0, 1) for number, passage in enumerate(passages)]
-    return tuple(dict.fromkeys(citation.quote for citation in cite(answer, question, evidence)))
-
-
-def _chunk(number: int, passage: GivenPassage) -> Chunk:
-    return Chunk(
-        str(number), str(number), number, passage.title, passage.text, 0, len(passage.text), page=None, token_ids=()
+    chunks = (
+        Chunk(str(number), str(number), number, passage.title, passage.text, 0, len(passage.text), None, ())
+        for number, passage in enumerate(passages)
     )
+    evidence = [Passage(chunk, 0.0, 1) for chunk in chunks]
+    return tuple(dict.fromkeys(citation.quote for citation in cite(answer, question, evidence)))

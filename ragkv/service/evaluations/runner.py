@@ -22,7 +22,7 @@ import msgspec
 from ragkv import __version__
 from ragkv.answer.question import Question
 from ragkv.engine.protocol import EngineLost
-from ragkv.errors import RagKVError, Rejected, Unavailable
+from ragkv.errors import RagKVError, Unavailable
 from ragkv.ids import new_id
 from ragkv.models import public_name
 from ragkv.retrieve.retriever import Searcher
@@ -204,7 +204,12 @@ class EvaluationRunner:
         try:
             if held.kind == "fidelity":
                 return _Measured(*await self._meter.measure(held.question, held.known_question.answers))
-            return _Measured(await self._retrieval(held.question, held.known_question))
+            await self._parts.answerer.uncached.until_idle()
+            to_find = await self._threads.run(held.known_question.to_find)
+            if not to_find:
+                return _Measured(error="no passage is known to support an answer")
+            hops = self._parts.settings.hops
+            return _Measured(await measure_retrieval(held.question, to_find, self._parts.searcher, hops))
         except Unavailable:
             raise
         except RagKVError as error:
@@ -212,14 +217,6 @@ class EvaluationRunner:
         except Exception:
             log.exception("a question of the evaluation %s was not measured", held.run_id)
             return _Measured(error="an error in the service: see its log")
-
-    async def _retrieval(self, question: Question, known_question: Known) -> RetrievalOutcome:
-        await self._parts.answerer.uncached.until_idle()
-        to_find = await self._threads.run(known_question.to_find)
-        if not to_find:
-            raise Rejected("no passage is known to support an answer")
-        hops = self._parts.settings.hops
-        return await measure_retrieval(question, to_find, self._parts.searcher, hops)
 
     @cached_property
     def _meter(self) -> FidelityMeter:

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Delete, Select, Update, delete, exists, func, null, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from ragkv.service.base.leases import is_free
+from ragkv.service.base.database import is_free
 from ragkv.service.base.page import Keys
 from ragkv.service.base.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
 from ragkv.text import storable

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.deletion_statements import note_deletions
-from ragkv.service.base.file_tables import AttachmentRow, FileRow
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import DocumentRow
-from ragkv.service.base.tenancy import CollectionRef
-from ragkv.service.base.tenants import known_collection
+from ragkv.service.base.tables import AttachmentRow, DocumentRow, FileRow
+from ragkv.service.base.tenants import CollectionRef, known_collection
 from ragkv.service.collections.collections import insert_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import attribute, files_that_keep
@@ -35,8 +33,7 @@ from ragkv.service.documents.documents import (
 )
 from ragkv.service.documents.intake import Intake, check_document_quota
 from ragkv.service.documents.metadata import Metadata, checked
-from ragkv.service.documents.originals import discard_unnamed, uploads_lock
-from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.removal import Removal, discard_unnamed, uploads_lock
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
     among,
@@ -210,7 +207,15 @@ def delete_file(tenant_id: str, file_id: str, removal: Removal, when_changed: Ca
     """
     with removal.database.reading() as session:
         sha256 = find_file(session, tenant_id, file_id).sha256
-    while (collection_id := _delete_if_nowhere(tenant_id, file_id, removal.database)) is not None:
+    while True:
+        with removal.database.writing() as session:
+            advisory_lock(session, uploads_lock(tenant_id))  # which attaching holds
+            file = find_file(session, tenant_id, file_id)
+            collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
+            if collection_id is None:
+                session.delete(file)
+                note_deletions(session, FileRow, [file_id])
+                break
         detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal, when_changed)
     when_changed()
     discard_unnamed(tenant_id, sha256, removal.database, removal.files)
@@ -261,18 +266,6 @@ def _attach(
         session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))
     session.refresh(document)
     return Accepted(document.id, created=False) if document.status is Status.ACCEPTED else None
-
-
-def _delete_if_nowhere(tenant_id: str, file_id: str, database: Database) -> str | None:
-    """Under the lock that attaching holds. Returns a collection that the file is still in, None once it is deleted."""
-    with database.writing() as session:
-        advisory_lock(session, uploads_lock(tenant_id))
-        file = find_file(session, tenant_id, file_id)
-        collection_id = session.scalars(places_of(file_id).limit(1)).one_or_none()
-        if collection_id is None:
-            session.delete(file)
-            note_deletions(session, FileRow, [file_id])
-        return collection_id
 
 
 def _find(

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id, utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.base.file_tables import FileBatchMemberRow, FileBatchRow
 from ragkv.service.base.page import Page, PageRequest
 from ragkv.service.base.status import UNREAD, Status
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tables import FileBatchMemberRow, FileBatchRow
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
 from ragkv.service.files.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among

@@ -10,10 +10,10 @@ from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id, utc_now
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable
-from ragkv.service.base.file_tables import FileRow
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
+from ragkv.service.base.tables import FileRow
 from ragkv.service.documents.intake import check_byte_quota
-from ragkv.service.documents.originals import uploads_lock
+from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.files.statements import FILE_KEYS, file_by_id, files_of
 from ragkv.settings import Settings
 from ragkv.text import clean_file_name

@@ -19,7 +19,7 @@ from msgspec import Meta
 
 from ragkv.errors import NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.ids import utc_now
-from ragkv.service.audit.log import MAX_CHARS
+from ragkv.service.audit.statements import MAX_CHARS
 from ragkv.service.base.caller import KEY_SCOPES, Caller, KeyScope
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Moment, from_cursor, rows_behind
@@ -165,7 +165,7 @@ def list_valid_keys_first(tenant_id: str, limit: int, cursor: str | None, databa
 
 
 def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
-    """(tenant's name, key) of all tenants."""
+    """(tenant's name, key) of all tenants, oldest first."""
     with database.reading() as session:
         return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
 

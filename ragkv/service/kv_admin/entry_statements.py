@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -30,7 +31,15 @@ from ragkv.kv.eviction import EVICTION, HALF_LIVES, EvictionName
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
-from ragkv.service.base.tenancy import KVOwner
+
+
+@dataclass(frozen=True, slots=True)
+class KVOwner:
+    """Owner of KV: all of a tenant's, or that of one of its collections or documents."""
+
+    tenant_id: str
+    collection_id: str | None = None
+    document_id: str | None = None
 
 
 def _total(column: SQLColumnExpression[int]) -> ColumnElement[int]:
@@ -235,19 +244,16 @@ def first_to_go(
 ) -> Select[str, int]:
     """(key, bytes) of a tenant's KV in the order of a policy of the table, by its `worth` as SQL: neither of what is
     pinned, nor of what a `spared` document uses."""
-    worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": _warm_for_its_cost(half_life_s)}
+    tokens, size = _at_least(KVEntryRow.num_tokens, 1), _at_least(KVEntryRow.num_bytes, 1)
+    # `ragkv.kv.eviction.CostAware.worth`, recompute seconds in tokens.
+    cost = KVEntryRow.warm_until + half_life_s / math.log(2) * (func.ln(tokens) - func.ln(size))
+    worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": cost}
     assert worth.keys() == EVICTION.keys()
     may_go = [KVEntryRow.tenant_id == tenant_id, ~_pinned()]
     if spared is not None:
         may_go.append(~exists().where(ChunkRow.kv_key == KVEntryRow.key, ChunkRow.document_id == spared))
     entries = select(KVEntryRow.key, KVEntryRow.num_bytes).where(*may_go)
     return entries.order_by(worth[policy], KVEntryRow.key).limit(limit)
-
-
-def _warm_for_its_cost(half_life_s: float) -> ColumnElement[float]:
-    """`ragkv.kv.eviction.CostAware.worth`, recompute seconds in tokens."""
-    tokens, size = _at_least(KVEntryRow.num_tokens, 1), _at_least(KVEntryRow.num_bytes, 1)
-    return KVEntryRow.warm_until + half_life_s / math.log(2) * (func.ln(tokens) - func.ln(size))
 
 
 def _at_least(value: Any, bound: Any) -> ColumnElement[Any]:

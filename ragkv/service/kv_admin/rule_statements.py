@@ -65,7 +65,7 @@ def locked_without_kv(chunk_ids: Sequence[str]) -> Select[str]:
     return select(ChunkRow.id).where(*_bare(chunk_ids)).order_by(ChunkRow.id).with_for_update()
 
 
-def used_without_kv(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int = 1) -> Update:
+def used_without_kv(chunk_ids: Sequence[str], moment: datetime, half_life_s: float, times: int) -> Update:
     """Count uses of those of the chunks that have no KV."""
     warm_until = warmer(ChunkRow.kv_warm_until, moment, half_life_s, times)
     changes = {"kv_uses": ChunkRow.kv_uses + times, "kv_warm_until": warm_until}

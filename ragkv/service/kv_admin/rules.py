@@ -14,11 +14,11 @@ from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrit
 from ragkv.service.base.database import Database
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.tables import CollectionRow
-from ragkv.service.base.tenancy import KVOwner
 from ragkv.service.base.tenants import known_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.documents.job_statements import KEEP
 from ragkv.service.documents.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
+from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.rule_statements import documents_with_hot_chunks
 from ragkv.service.kv_admin.usage import rebuild_evicted, request_kv
 from ragkv.service.parts import Parts

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.ids import BATCH, utc_now
 from ragkv.observe.throttled_log import ThrottledLog
+from ragkv.service.base.kv_disk import REMOTE, moved, on_disk_alone, tenants_with_remote
 from ragkv.service.kv_admin.entry_statements import keys_with_entries
 from ragkv.service.kv_admin.rule_statements import is_to_upload
-from ragkv.service.kv_admin.tier_statements import REMOTE, moved, on_disk_alone, tenants_with_remote
 from ragkv.service.parts import Parts
 
 if TYPE_CHECKING:
@@ -47,9 +47,17 @@ class Uploader:
     def upload_due(self) -> UploadedKV:
         """Upload what is due by the collections' rules, and now and then the prefixes that the object store has lost.
         Raises Unavailable when the database is away."""
-        if self._parts.kv_remote is not None and time.monotonic() >= self._look_at:
+        remote = self._parts.kv_remote
+        if remote is not None and time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + PREFIXES_S
-            self._upload_lost_prefixes(self._parts.kv_remote)
+            with self._parts.database.reading() as session:
+                tenants = set(session.scalars(tenants_with_remote()))
+            try:
+                self._prefixes = {key for tenant in tenants if remote.has(key := self._parts.keys_of(tenant).prefix())}
+            except Unavailable as error:  # they wait for the next time
+                self._log.warning("prefixes are not looked for in the object store: %s", error)
+            else:
+                self._upload_prefixes(tenants, remote)
         return self.upload(due_alone=True)
 
     def upload(self, *, due_alone: bool = False) -> UploadedKV:
@@ -76,17 +84,6 @@ class Uploader:
             num_bytes += sum(sizes[key] for key in copied)
             failed += sum(outcome == "failed" for outcome in outcomes.values())
         return UploadedKV(files, num_bytes, failed)
-
-    def _upload_lost_prefixes(self, remote: "ObjectStore") -> None:
-        """Upload prefixes that are no longer in the object store. While it is away they wait for the next time."""
-        with self._parts.database.reading() as session:
-            tenants = set(session.scalars(tenants_with_remote()))
-        try:
-            self._prefixes = {key for tenant in tenants if remote.has(key := self._parts.keys_of(tenant).prefix())}
-        except Unavailable as error:
-            self._log.warning("prefixes are not looked for in the object store: %s", error)
-            return
-        self._upload_prefixes(tenants, remote)
 
     def _upload_prefixes(self, tenants: set[str], remote: "ObjectStore") -> None:
         """Prefixes have no entries: each is uploaded once by each process, and again if it is lost."""

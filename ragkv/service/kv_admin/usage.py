@@ -1,6 +1,6 @@
 """KV of a tenant, its collections and documents: usage, pinning, eviction and rebuild."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,29 +10,32 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.kv.resident import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, advisory_lock
+from ragkv.service.base.kv_disk import REMOTE, tenants_with_remote
 from ragkv.service.base.page import MAX_PAGE, all_pages, rows_behind
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow
-from ragkv.service.base.tenancy import CollectionRef, KVOwner
+from ragkv.service.base.tables import CollectionRow, DocumentRow
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.collections.collections import position_by_name
 from ragkv.service.collections.statements import BY_NAME, pins_of_collections
 from ragkv.service.documents.changes import Queued, queue_again
 from ragkv.service.documents.documents import DocumentView, document_view, find_document
-from ragkv.service.documents.job_statements import REBUILD
+from ragkv.service.documents.job_statements import KEEP, REBUILD, new_job
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import number_of, precompute_again
 from ragkv.service.kv_admin.entry_statements import (
+    KVOwner,
     chunks_by_kv,
+    document_with_kv,
     evicted_documents,
     kv_by_collection,
     kv_by_document,
     kv_by_tenant,
     kv_of,
     sizes_of,
+    tenants_with_kv,
 )
-from ragkv.service.kv_admin.room import check_pins, limit_now
-from ragkv.service.kv_admin.tier_statements import REMOTE
+from ragkv.service.kv_admin.eviction import check_pins, limit_now
 from ragkv.service.statistics.summary import tier_use
 from ragkv.service.statistics.views import HitRate, TierLoads
 from ragkv.settings import Settings
@@ -40,6 +43,8 @@ from ragkv.settings import Settings
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
+    from ragkv.kv.key import KeyMaker
+    from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
 
 MAX_LOOKED_AT = 20_000
@@ -258,13 +263,37 @@ def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) 
     worker is to read or is at."""
     if not session.connection().execute(precompute_again(document_id)).rowcount:
         return False
-    session.add(JobRow(tenant_id=tenant_id, document_id=document_id, kind=kind))
+    session.add(new_job(tenant_id, document_id, kind))
     return True
 
 
 def rebuild_evicted(owner: KVOwner, database: Database, queue: Queue) -> Queued:
     """Queue every document whose KV was evicted."""
     return queue_again(evicted_documents(owner), precompute_again, REBUILD, database, queue)
+
+
+def request_lost_prefixes(
+    database: Database, kv_store: "KVStore", kv_remote: "ObjectStore | None", keys_of: "Callable[[str], KeyMaker]"
+) -> int:
+    """Request the KV of one document of each tenant that has KV and whose prefix is neither on this disk nor in the
+    object store: the worker that takes it computes the prefix too. Returns how many. Raises Unavailable.
+
+    No entry and no chunk names a prefix, so its loss queues nothing: without this every stitched answer would recompute
+    its tenant's prefix until some document of the tenant is ingested. With an object store, one that is not there may
+    be on another host's disk until its tenant's first upload.
+    """
+    with database.reading() as session:
+        with_kv = tenants_with_kv() if kv_remote is None else tenants_with_remote()
+        tenants = session.scalars(with_kv).all()
+    requested = 0
+    for tenant_id in tenants:
+        key = keys_of(tenant_id).prefix()
+        if key in kv_store or (kv_remote is not None and kv_remote.has(key)):
+            continue
+        with database.writing() as session:
+            document_id = session.scalar(document_with_kv(tenant_id))
+            requested += document_id is not None and request_kv(session, tenant_id, document_id, KEEP)
+    return requested
 
 
 def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:

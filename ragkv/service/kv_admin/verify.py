@@ -15,8 +15,7 @@ from ragkv.kv.file import receive_kv
 from ragkv.service.base.database import Database
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.long_work import ProgressInterval
-from ragkv.service.base.tenancy import KVOwner
-from ragkv.service.kv_admin.entry_statements import documents_using, entries_of, keys_with_entries
+from ragkv.service.kv_admin.entry_statements import KVOwner, documents_using, entries_of, keys_with_entries
 from ragkv.service.kv_admin.eviction import evict_entries
 
 if TYPE_CHECKING:
@@ -100,27 +99,18 @@ def verify(
 
 def _health(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
     """Reading a damaged file removes it. What has no sound file may have a sound object."""
-    health = _health_of_file(key, kv_store, layout)
-    if health in ("sound", "unusable") or kv_store.remote is None:
+    health: FileHealth = "missing"
+    if key in kv_store:
+        if kv_store.open(key, layout) is not None:
+            return "sound"
+        health = "unusable" if key in kv_store else "damaged"
+    if health == "unusable" or kv_store.remote is None:
         return health
-    of_object = _health_of_object(key, kv_store.remote)
-    return health if of_object == "missing" else of_object
-
-
-def _health_of_file(key: str, kv_store: "KVStore", layout: "Layout") -> FileHealth:
-    if key not in kv_store:
-        return "missing"
-    if kv_store.open(key, layout) is not None:
-        return "sound"
-    return "damaged" if key not in kv_store else "unusable"
-
-
-def _health_of_object(key: str, remote: "ObjectStore") -> FileHealth:
     with TemporaryDirectory() as folder:
         try:
-            receive_kv(Path(folder) / f"{key}.safetensors", partial(remote.fetch, key))
+            receive_kv(Path(folder) / f"{key}.safetensors", partial(kv_store.remote.fetch, key))
         except NotFound:
-            return "missing"
+            return health
         except Corrupt:
             return "damaged"
         except (Unavailable, Unsupported, OSError):

@@ -2,22 +2,14 @@
 
 import logging
 from collections.abc import Generator
-from typing import TYPE_CHECKING
+from functools import partial
 
 import msgspec
 
 from ragkv.errors import OutOfSpace, RagKVError
-from ragkv.service.base.kv_disk import KVDisk
 from ragkv.service.base.long_work import ProgressInterval
-from ragkv.service.base.tenancy import KVOwner
-from ragkv.service.kv_admin.entry_statements import recent_entries
+from ragkv.service.kv_admin.entry_statements import KVOwner, recent_entries
 from ragkv.service.parts import Parts
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from ragkv.kv.remote import ObjectStore
-    from ragkv.kv.store import KVStore
 
 _PIECE = 1 << 20
 
@@ -55,9 +47,15 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
 
     for key, size in entries:
         try:
-            if not parts.kv_store.touch(key):
-                loaded += _load(key, size, parts.kv_store, parts.kv_disk, parts.kv_remote)
-            num_bytes += _read(parts.kv_store.path(key))
+            if not parts.kv_store.touch(key) and parts.kv_remote is not None:
+                if not parts.kv_disk.has_room(size):
+                    is_full = True
+                    break
+                with parts.kv_disk.room(size):
+                    parts.kv_store.fetch(key, parts.kv_remote)
+                loaded += 1
+            with parts.kv_store.path(key).open("rb", buffering=0) as file:
+                num_bytes += sum(map(len, iter(partial(file.read, _PIECE), b"")))
             files += 1
         except OutOfSpace:
             is_full = True
@@ -68,24 +66,3 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
         if pace.is_due():
             yield so_far()
     yield so_far()
-
-
-def _load(key: str, size: int, kv_store: "KVStore", kv_disk: KVDisk, kv_remote: "ObjectStore | None") -> int:
-    """1 once the file is here; 0 without an object store. Raises what `KVStore.fetch` does, OutOfSpace on a full
-    disk."""
-    if kv_remote is None:
-        return 0
-    if not kv_disk.has_room(size):
-        raise OutOfSpace("the limit on KV on this disk is reached")
-    with kv_disk.room(size):
-        kv_store.fetch(key, kv_remote)
-    return 1
-
-
-def _read(path: "Path") -> int:
-    """Bytes of a file, all of which are read. Raises OSError."""
-    num_bytes = 0
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
-            num_bytes += len(piece)
-    return num_bytes

@@ -128,6 +128,8 @@ def _shape(name: str, config: Mapping[str, Any]) -> Shape:
         attention += rank * heads * (plain + value) + heads * value * hidden
     is_mixture = bool(config.get("num_experts_per_tok"))
     expert_inner = number("moe_intermediate_size", "intermediate_size") if is_mixture else None
+    # Of the experts that every token takes part in, all of them together: Qwen, Granite.
+    shared = config.get("shared_expert_intermediate_size") or config.get("shared_intermediate_size")
     return Shape(
         name=name,
         layers=number("num_hidden_layers", "n_layer"),
@@ -141,12 +143,6 @@ def _shape(name: str, config: Mapping[str, Any]) -> Shape:
         attention=attention,
         active=number("num_experts_per_tok") if is_mixture else 1,
         expert_inner=expert_inner,
-        shared_inner=_shared_inner(config, expert_inner or 0),
+        shared_inner=int(shared or int(config.get("n_shared_experts") or 0) * (expert_inner or 0)),
         dense_layers=int(config.get("first_k_dense_replace") or 0),
     )
-
-
-def _shared_inner(config: Mapping[str, Any], expert_inner: int) -> int:
-    """Width of the experts that every token takes part in, all of them together."""
-    whole = config.get("shared_expert_intermediate_size") or config.get("shared_intermediate_size")  # Qwen, Granite
-    return int(whole or int(config.get("n_shared_experts") or 0) * expert_inner)

@@ -8,8 +8,8 @@ import msgspec
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
 from ragkv.service.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswers, checksum
+from ragkv.service.audit.statements import note_deletions, unlist_deletion
 from ragkv.service.base.database import Database
-from ragkv.service.base.deletion_statements import note_deletions, unlist_deletion
 from ragkv.service.base.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.questions.statements import Rating, add_feedback, asked_at, feedback_on

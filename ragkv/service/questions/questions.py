@@ -11,7 +11,7 @@ from ragkv.errors import Rejected
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import FeedbackRow
-from ragkv.service.base.tenancy import CollectionRef
+from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.questions.feedback import Feedback, feedback_view
 from ragkv.service.questions.statements import (
     QuestionFilter,
@@ -79,7 +79,21 @@ def list_questions(criteria: QuestionFilter, limit: int, cursor: str | None, dat
             for statement, keys in logged_questions(criteria)
         ]
         rows = sorted((row for part in parts for row in part.items), key=_position, reverse=True)
-        items = [_view(row) for row in rows[:limit]]
+        items = [
+            LoggedQuestion(
+                id=row.id,
+                question=row.text,
+                asked_at=row.asked_at,
+                collection_id=row.collection_id,
+                collection=row.name,
+                mode=row.mode,
+                finish_reason=row.finish_reason,
+                ttft_ms=row.ttft_ms,
+                total_ms=row.total_ms,
+                feedback=None if row.FeedbackRow is None else feedback_view(row.FeedbackRow),
+            )
+            for row in rows[:limit]
+        ]
     more = len(rows) > limit or any(part.more for part in parts)
     return QuestionPage(items, Page(rows[:limit], more).next(_position))
 
@@ -157,19 +171,3 @@ def _set_question(row: FeedbackRow, session: "Session") -> SetQuestion | None:
 
 def _position(row: Any) -> tuple[datetime, str]:
     return row.asked_at, row.id
-
-
-def _view(row: Any) -> LoggedQuestion:
-    """View of a row of `logged_questions`."""
-    return LoggedQuestion(
-        id=row.id,
-        question=row.text,
-        asked_at=row.asked_at,
-        collection_id=row.collection_id,
-        collection=row.name,
-        mode=row.mode,
-        finish_reason=row.finish_reason,
-        ttft_ms=row.ttft_ms,
-        total_ms=row.total_ms,
-        feedback=None if row.FeedbackRow is None else feedback_view(row.FeedbackRow),
-    )

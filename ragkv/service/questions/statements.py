@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Select, SQLColumnExpression, Update, or_, select, update
+from sqlalchemy import ColumnElement, Delete, Select, SQLColumnExpression, Update, delete, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -84,6 +84,17 @@ def forget_texts(tenant_id: str, cutoff: datetime, limit: int) -> Update:
     old = (QuestionRow.tenant_id == tenant_id, QuestionRow.created_at < cutoff, QuestionRow.text != "")
     ids = select(QuestionRow.id).where(*old).order_by(QuestionRow.created_at).limit(limit)
     return update(QuestionRow).where(QuestionRow.id.in_(ids)).values(text="")
+
+
+def forget_questions(cutoff: datetime, limit: int) -> Delete:
+    """Questions that were asked before the cutoff."""
+    old = select(QuestionRow.id).where(QuestionRow.created_at < cutoff).order_by(QuestionRow.created_at).limit(limit)
+    return delete(QuestionRow).where(QuestionRow.id.in_(old))
+
+
+def forget_questions_about(collection_id: str, limit: int) -> Delete:
+    ids = select(QuestionRow.id).where(QuestionRow.collection_id == collection_id).limit(limit)
+    return delete(QuestionRow).where(QuestionRow.id.in_(ids))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,9 +53,10 @@ def target_of(url: str, trusted: frozenset[str]) -> Target:
     if parts.scheme != "https" and host not in trusted:
         raise Rejected(f"the URL of a webhook must begin with https:// (or {_ASK})")
     if host not in trusted:
+        parent, _, last = host.rstrip(".").lower().rpartition(".")
         if (address := _literal(host)) is not None:
             refuse_private(address)
-        elif _is_inside(host):
+        elif not parent or last in _NAMES_INSIDE:
             raise Rejected(f"webhooks are not sent to hosts of private networks: {_ASK}")
     path = parts.path or "/"
     return Target(parts.scheme, host, port, f"{path}?{parts.query}" if parts.query else path)
@@ -82,8 +83,11 @@ def refuse_private(address: IPAddress) -> None:
     a gateway or tunnel turns into the IPv4 address in it."""
     if not address.is_global or address.is_multicast:
         raise Rejected(f"webhooks are not sent to private addresses: {_ASK}")
-    if isinstance(address, ipaddress.IPv6Address) and (address not in _GLOBAL_UNICAST or _embeds_ipv4(address)):
-        raise Rejected(f"webhooks are not sent to private or translated addresses: {_ASK}")
+    if isinstance(address, ipaddress.IPv6Address):
+        interface = int(address) >> 32 & 0xFFFFFFFF
+        embeds_ipv4 = any(address in network for network in _TUNNELS) or interface & ~_FLAGS == _ISATAP
+        if address not in _GLOBAL_UNICAST or embeds_ipv4:
+            raise Rejected(f"webhooks are not sent to private or translated addresses: {_ASK}")
 
 
 _GLOBAL_UNICAST = ipaddress.ip_network("2000::/3")
@@ -99,11 +103,6 @@ _NAMES_INSIDE = frozenset({"localhost", "localdomain", "local", "internal", "int
 """Last parts of names that lead to no host on the internet (RFC 6761, 6762, 8375)."""
 
 
-def _embeds_ipv4(address: ipaddress.IPv6Address) -> bool:
-    interface = int(address) >> 32 & 0xFFFFFFFF
-    return any(address in network for network in _TUNNELS) or interface & ~_FLAGS == _ISATAP
-
-
 def _literal(host: str) -> IPAddress | None:
     """The address that a host is, also in the forms that the system's resolver takes: 127.1, 0x7f000001."""
     try:
@@ -112,9 +111,3 @@ def _literal(host: str) -> IPAddress | None:
         with suppress(OSError):
             return ipaddress.IPv4Address(socket.inet_aton(host))
         return None
-
-
-def _is_inside(host: str) -> bool:
-    """Whether the name alone says that it leads to no host on the internet."""
-    parent, _, last = host.rstrip(".").lower().rpartition(".")
-    return not parent or last in _NAMES_INSIDE

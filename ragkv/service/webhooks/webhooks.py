@@ -7,10 +7,10 @@ import msgspec
 
 from ragkv.errors import Conflict, NotFound
 from ragkv.ids import is_id, new_id
+from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.deletion_statements import note_deletions
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
-from ragkv.service.base.tables import WebhookDeliveryRow, WebhookRow
+from ragkv.service.base.tables import WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
 from ragkv.service.webhooks.address import target_of
 from ragkv.service.webhooks.delivery import new_secret
@@ -104,7 +104,21 @@ def list_deliveries(
     with database.reading() as session:
         statement = deliveries_of(_find(session, tenant_id, webhook_id).id)
         deliveries = rows_behind(session, statement, DELIVERY_KEYS, limit, after, descending=True)
-        items = [_delivery(row) for (row,) in deliveries.items]
+        items = [
+            DeliveryView(
+                id=row.id,
+                event=row.event,
+                document_id=row.document_id,
+                status=row.status,  # type: ignore[arg-type]
+                attempts=row.attempts,
+                code=row.code,
+                error=row.error,
+                created_at=row.created_at,
+                attempted_at=row.attempted_at,
+                next_at=row.next_at if row.status == "pending" else None,
+            )
+            for (row,) in deliveries.items
+        ]
     return DeliveryPage(items, deliveries.next(lambda row: (row[0].created_at, row[0].id)))
 
 
@@ -117,18 +131,3 @@ def _find(session: "Session", tenant_id: str, webhook_id: str) -> WebhookRow:
 
 def _view(row: WebhookRow) -> WebhookView:
     return WebhookView(id=row.id, url=row.url, collection_id=row.collection_id, created_at=row.created_at)
-
-
-def _delivery(row: WebhookDeliveryRow) -> DeliveryView:
-    return DeliveryView(
-        id=row.id,
-        event=row.event,
-        document_id=row.document_id,
-        status=row.status,  # type: ignore[arg-type]
-        attempts=row.attempts,
-        code=row.code,
-        error=row.error,
-        created_at=row.created_at,
-        attempted_at=row.attempted_at,
-        next_at=row.next_at if row.status == "pending" else None,
-    )

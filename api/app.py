@@ -29,6 +29,7 @@ from api.http.observe import Observing
 from api.http.turns import Turns
 from api.mcp.server import MCPServer, exchange
 from api.mcp.tools import Service
+from api.openai import examples as openai
 from api.openai.chat import chat_router
 from api.openai.embeddings import embed
 from api.openai.errors import in_openai_form
@@ -36,7 +37,9 @@ from api.openai.files import files_router
 from api.openai.models import models_router
 from api.openai.responses import responses_router
 from api.openai.vector_stores import vector_stores_router
+from api.schema.document import Examples
 from api.schema.site import openapi_config
+from api.v1 import examples as native
 from api.v1.ask import BODY_BYTES, ask
 from api.v1.audit import audit_router
 from api.v1.collections import collections_router
@@ -71,6 +74,8 @@ MEMBERS = (
 a name is an error of ours."""
 READ_AT_FIRST = ("layout", "model_folder", "recomputing")
 """Likewise, but the model's folder is read for them when they are first needed: in a thread."""
+
+EXAMPLES = Examples((native.example_of, openai.example_of), native.STREAMS | openai.STREAMS, native.LINES)
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +156,7 @@ def create_app(
             mcp.running,
         ],
         on_shutdown=[page_views.close],
-        openapi_config=openapi_config(),
+        openapi_config=openapi_config(EXAMPLES),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
         state=State(

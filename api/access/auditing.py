@@ -2,7 +2,6 @@
 
 import logging
 from http import HTTPStatus
-from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import HTTPResponseStartEvent, Message, Scope
@@ -51,8 +50,15 @@ def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
     handler = scope.get("route_handler")
     failed = message["status"] >= HTTPStatus.BAD_REQUEST
     noted: tuple[str, Caller] | None = scope.get(NOTED)  # type: ignore[assignment]
-    if noted is None and not failed and isinstance(handler, HTTPRouteHandler) and _changes(handler, scope):
-        noted = (_name_of(handler), scope["user"])
+    if (
+        noted is None
+        and not failed
+        and isinstance(handler, HTTPRouteHandler)
+        and scope.get("method") not in SAFE_METHODS
+    ):
+        required = {guard.scope for guard in handler.resolve_guards() if isinstance(guard, Requires)}
+        if required - {"read"}:
+            noted = (_name_of(handler), scope["user"])
     if noted is None:
         return None
     action, caller = noted
@@ -74,9 +80,3 @@ def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
 
 def _name_of(handler: HTTPRouteHandler) -> str:
     return handler.summary or handler.handler_name
-
-
-def _changes(handler: HTTPRouteHandler, scope: Any) -> bool:
-    return scope["method"] not in SAFE_METHODS and any(
-        isinstance(guard, Requires) and guard.scope != "read" for guard in handler.resolve_guards()
-    )

@@ -1,7 +1,7 @@
 """Downloads: uploaded content, sent so that browsers execute nothing in it, and lists as JSON Lines."""
 
 import itertools
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -22,11 +22,8 @@ def attachment(path: Path, name: str) -> File:
 
 def json_lines(values: Iterable[msgspec.Struct], name: str) -> Stream:
     """A file in JSON Lines, sent while it is read. `values` may block: they are read in threads, a page at a time."""
+    unread = iter(values)
+    pages = iter(lambda: list(itertools.islice(unread, MAX_PAGE)), [])  # up to an empty one
+    lines = (msgspec.json.Encoder().encode_lines(page) for page in pages)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Stream(stepwise(_pages(values)), media_type=JSON_LINES, headers=headers)
-
-
-def _pages(values: Iterable[msgspec.Struct]) -> Generator[bytes, None, None]:
-    iterator = iter(values)
-    while page := list(itertools.islice(iterator, MAX_PAGE)):
-        yield msgspec.json.Encoder().encode_lines(page)
+    return Stream(stepwise(lines), media_type=JSON_LINES, headers=headers)

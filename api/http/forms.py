@@ -79,7 +79,12 @@ class _Form:
 
     async def _take(self, piece: MultipartSegment | bytearray | None) -> None:
         if isinstance(piece, MultipartSegment):
-            self._segment, self._part = piece, self._started(piece)
+            self._segment, self._part = piece, bytearray()
+            if piece.filename:
+                headers = dict(piece.headerlist)
+                file = self._part = UploadFile(piece.content_type or "text/plain", piece.filename, headers=headers)
+                file.file = self._store.spool(SPOOL_BYTES)
+                self._files.append(file)
         elif not piece:
             await self._end()
         elif isinstance(self._part, UploadFile):
@@ -90,16 +95,6 @@ class _Form:
                 raise TooLarge(
                     f"the form field {self._segment.name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it"
                 )
-
-    def _started(self, segment: MultipartSegment) -> Part:
-        if not segment.filename:
-            return bytearray()
-        kind = segment.content_type or "text/plain"
-        headers = dict(segment.headerlist)
-        file = UploadFile(kind, segment.filename, headers=headers)
-        file.file = self._store.spool(SPOOL_BYTES)
-        self._files.append(file)
-        return file
 
     async def _end(self) -> None:
         assert self._segment is not None, "a part ends after it has begun"

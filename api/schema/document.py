@@ -245,16 +245,13 @@ def field_texts(types: list[Any]) -> dict[str, dict[str, str]]:
         waiting += get_args(kind)
         if isinstance(kind, type) and kind.__name__ not in texts and (_is_json(kind) or is_dataclass(kind)):
             hints = get_type_hints(kind, include_extras=True)
-            texts[kind.__name__] = {name: _text_of(hint) for name, hint in hints.items()}
+            texts[kind.__name__] = {}
+            for name, hint in hints.items():  # a string in an `Annotated` type, or in a member of a union
+                members = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
+                notes = (note for member in members for note in getattr(member, "__metadata__", ()))
+                texts[kind.__name__][name] = next((note for note in notes if isinstance(note, str)), "")
             waiting += hints.values()
     return texts
-
-
-def _text_of(hint: Any) -> str:
-    """The string in an `Annotated` type, or in a member of a union; empty for none."""
-    members = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
-    strings = (text for member in members for text in getattr(member, "__metadata__", ()) if isinstance(text, str))
-    return next(strings, "")
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

@@ -167,7 +167,15 @@ async def upload_many(
     """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
     ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, database)
     metadata = await asyncio.to_thread(read_metadata, data.metadata)
-    uploaded = [await asyncio.to_thread(_try, ref, file, metadata, database, intake) for file in data.files]
+    uploaded = []
+    for file in data.files:
+        try:
+            status, view = await asyncio.to_thread(_accept, ref, file, metadata, database, intake)
+        except RagKVError as error:
+            problem = problem_of(error)
+            uploaded.append(Uploaded(file.filename, problem.status, problem=problem))
+        else:
+            uploaded.append(Uploaded(file.filename, status, document=view))
     for result in uploaded:
         if result.document is not None:
             note_made(request, result.document.id)
@@ -361,12 +369,3 @@ def _accept(
     accepted = accept_document(ref, file.filename, file.file, intake, metadata)
     view = document_view(ref.tenant_id, accepted.document_id, database)
     return HTTPStatus.ACCEPTED if accepted.created else HTTPStatus.OK, view
-
-
-def _try(ref: CollectionRef, file: UploadFile, metadata: Metadata, database: Database, intake: Intake) -> Uploaded:
-    try:
-        status, view = _accept(ref, file, metadata, database, intake)
-    except RagKVError as error:
-        problem = problem_of(error)
-        return Uploaded(file.filename, problem.status, problem=problem)
-    return Uploaded(file.filename, status, document=view)

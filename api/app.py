@@ -24,7 +24,7 @@ from api.background import beside, evaluating, forgetting_deleted, sweeping_disk
 from api.http.bodies import GRACE_S, BodyTimeout, CheckedRequest
 from api.http.draining import Draining, RefuseWhileDraining
 from api.http.errors import problem_response
-from api.http.forms import FILES
+from api.http.files import FILES
 from api.http.methods import HeadLikeGet, name_all_methods
 from api.http.observe import Observing
 from api.http.turns import Turns

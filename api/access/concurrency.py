@@ -12,7 +12,7 @@ from litestar.handlers import BaseRouteHandler
 from api.access.session import Connection
 from api.http.disconnect import unless_disconnected
 from api.http.draining import Draining
-from api.http.forms import BoundedFormRequest
+from api.http.files import BoundedFormRequest
 from api.http.observe import hold
 from ragkv.errors import Throttled, Unavailable
 from ragkv.observe import metrics

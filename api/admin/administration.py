@@ -1,7 +1,5 @@
 """The pages for administrators: the tenant's keys, webhooks and audit log, and the effective settings."""
 
-from typing import Any
-
 import msgspec
 from litestar import Response, get
 from litestar.di import NamedDependency
@@ -113,18 +111,13 @@ class ShownSetting(msgspec.Struct, frozen=True):
 
 def shown_settings(settings: Settings) -> list[ShownSetting]:
     """Every setting, in the order in which they are declared."""
-    values = [(field, getattr(settings, field.name)) for field in msgspec.structs.fields(settings)]
-    return [
-        ShownSetting(f"{PREFIX}{field.name.upper()}", _text(field.name, value), value == field.default)
-        for field, value in values
-    ]
-
-
-def _text(name: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, str):
-        return str(value)
-    return HIDDEN if SECRET_WORDS & set(name.split("_")) else without_secrets(value)
+    shown = []
+    for field in msgspec.structs.fields(settings):
+        value = getattr(settings, field.name)
+        text = None if value is None else str(value)
+        if isinstance(value, bool):
+            text = str(value).lower()
+        elif isinstance(value, str):
+            text = HIDDEN if SECRET_WORDS & set(field.name.split("_")) else without_secrets(value)
+        shown.append(ShownSetting(f"{PREFIX}{field.name.upper()}", text, value == field.default))
+    return shown

@@ -16,7 +16,7 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 from litestar.types.empty import Empty
 
 from api.http.disconnect import ClientClosed
-from api.http.forms import BoundedFormRequest
+from api.http.files import BoundedFormRequest
 from ragkv.errors import TooLarge, Unsupported
 
 ADVICE = "advice_on_size"

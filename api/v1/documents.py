@@ -18,10 +18,10 @@ from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
-from api.http.download import attachment
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
+from api.http.files import attachment
 from api.http.observe import note_made
-from api.v1.collections import Limit
+from api.v1.lists import Limit
 from ragkv.errors import RagKVError
 from ragkv.kv.store import KVStore
 from ragkv.service.base.caller import Caller

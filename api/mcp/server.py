@@ -179,7 +179,6 @@ async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServ
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         message = msgspec.json.decode(body, type=_Message)
     params = message.params if message else None
-    _check_size(body, params)
     if refusal := _refusal_of(request, body, message):
         return refusal
     exchanged = mcp.exchange(request.scope, body)
@@ -188,19 +187,14 @@ async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServ
     return await (exchanged if may_change else unless_disconnected(request, exchanged))
 
 
-def _check_size(body: bytes, params: _Params | None) -> None:
-    """Raise TooLarge for a message that is large, but not by a document's text."""
-    if len(body) <= MESSAGE_BYTES:
-        return
-    arguments = params.arguments if params else {}
-    texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
-    document = sum(len(text) for text in texts if text.startswith(b'"'))
-    if len(body) - document > MESSAGE_BYTES:
-        raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
-
-
 def _refusal_of(request: Request[Any, Any, Any], body: bytes, message: _Message | None) -> Response[bytes] | None:
-    """The response to what the SDK would refuse without saying what to do: a version that is not known, and a batch."""
+    """The response to what the SDK would refuse without saying what to do: a version that is not known, and a batch.
+    Raises TooLarge for a message that is large, but not by a document's text."""
+    arguments = message.params.arguments if message else {}
+    texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
+    document_bytes = sum(len(text) for text in texts if text.startswith(b'"'))
+    if len(body) - document_bytes > MESSAGE_BYTES:
+        raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
     version = request.headers.get(VERSION_HEADER)
     if version is not None and version not in KNOWN_PROTOCOL_VERSIONS:
         data = {"supported": KNOWN_PROTOCOL_VERSIONS, "requested": version}

@@ -167,10 +167,19 @@ class Examples:
 
 
 class _Media:
-    """Bodies and responses in the document: the schema of each, and an example."""
+    """Bodies and responses of the routes in the document: the schema of each, and an example. `types`: of the JSON in
+    bodies, responses and events."""
 
-    def __init__(self, types: list[Any], examples: Examples) -> None:
-        kinds = {repr(kind): kind for kind in types}
+    def __init__(self, routes: list[Route], examples: Examples) -> None:
+        self.types: list[Any] = []
+        for route in routes:
+            if route.body is not None and not route.is_form:
+                self.types.append(route.body)
+            self.types += filter(_is_json, route.answers)
+            self.types += (spec.data_container for spec in (route.handler.responses or {}).values())
+            if stream := examples.streams.get(route.path):
+                self.types += stream.kinds.values()
+        kinds = {repr(kind): kind for kind in self.types}
         schemas, self.components = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
         for component in self.components.values():
             component["description"] = cleandoc(component.get("description", ""))
@@ -226,8 +235,8 @@ def document_of(app: Litestar, examples: Examples) -> Json:
     """The document of an app."""
     document: Json = app.openapi_schema.to_schema()
     routes = list(routes_of(app))
-    types, forms = _json_types(routes, examples.streams), [route.body for route in routes if route.is_form]
-    media = _Media(types, examples)
+    forms = [route.body for route in routes if route.is_form]
+    media = _Media(routes, examples)
     for route in routes:
         _complete(document["paths"][route.path][route.method], route, media)
     schemas = dict(_used(document["paths"], document["components"]["schemas"] | media.components))
@@ -235,23 +244,10 @@ def document_of(app: Litestar, examples: Examples) -> Json:
         schemas[form.__name__]["description"] = cleandoc(form.__doc__)
         if form.__struct_config__.forbid_unknown_fields:
             schemas[form.__name__]["additionalProperties"] = False
-    _describe_fields(schemas, field_texts([*types, *forms]))
+    _describe_fields(schemas, field_texts([*media.types, *forms]))
     document["components"] = {"schemas": schemas, "securitySchemes": KEYS}
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return document
-
-
-def _json_types(routes: list[Route], streams: Mapping[str, EventStream]) -> list[Any]:
-    """The JSON types of the routes' bodies, responses and events."""
-    types: list[Any] = []
-    for route in routes:
-        if route.body is not None and not route.is_form:
-            types.append(route.body)
-        types += filter(_is_json, route.answers)
-        types += (spec.data_container for spec in (route.handler.responses or {}).values())
-        if stream := streams.get(route.path):
-            types += stream.kinds.values()
-    return types
 
 
 def _is_json(kind: Any) -> bool:

@@ -190,8 +190,7 @@ def _member(parts: Parts, name: str) -> Callable[[], Any]:
 @asynccontextmanager
 async def _running_engine(parts: Parts, when_built: Callable[[], None]) -> AsyncIterator[None]:
     asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
-    # Workers of this machine may ask this process's engine. Those of others need RAGKV_ENGINE_URL, as this one then
-    # does.
+    # Workers of this machine may ask this process's engine. Those of others need RAGKV_ENGINE_URL, as it then does.
     is_own = parts.settings.engine_url is None
     door = EngineDoor(parts.engine, parts.settings.engine_socket) if is_own else nullcontext()
     try:

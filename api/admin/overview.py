@@ -47,9 +47,8 @@ async def overview_page(
     race = [
         RaceBar("Stitched", "stitched", first_token.stitched),
         RaceBar("The same in full", "in-full", first_token.stitched_in_full),  # estimated
+        *([RaceBar("Measured in full", "full", first_token.full)] if first_token.full else []),
     ]
-    if first_token.full is not None:
-        race.append(RaceBar("Measured in full", "full", first_token.full))
     return page(
         request,
         "overview.html",

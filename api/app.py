@@ -3,40 +3,45 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any
 
-from litestar import Litestar
+from litestar import Litestar, Request, Response
 from litestar.datastructures import State
 from litestar.di import Provide
+from litestar.exceptions import HTTPException
 
 from api.access.admission import CONFIRM_EVERY_S, Admissions
 from api.access.auditing import Auditing
 from api.access.auth import authentication, caller_of
 from api.access.concurrency import STATE, ConcurrencyLimits
+from api.access.session import CROSS_ORIGIN, CrossOrigin
 from api.access.tarpit import Tarpit
-from api.admin.errors import with_pages
-from api.admin.headers import guard_pages
+from api.admin.responses import PATH as DASHBOARD
+from api.admin.responses import error_page, guard_pages
 from api.admin.router import admin_router
 from api.background import beside, evaluating, forgetting_deleted, sweeping_disk
-from api.http import cors
 from api.http.bodies import GRACE_S, BodyTimeout, CheckedRequest
 from api.http.draining import Draining, RefuseWhileDraining
-from api.http.errors import HANDLERS
-from api.http.forms import FILES
+from api.http.errors import problem_response
+from api.http.files import FILES
 from api.http.methods import HeadLikeGet, name_all_methods
 from api.http.observe import Observing
 from api.http.turns import Turns
 from api.mcp.server import MCPServer, exchange
 from api.mcp.tools import Service
+from api.openai import examples as openai
 from api.openai.chat import chat_router
 from api.openai.embeddings import embed
-from api.openai.errors import in_openai_form
+from api.openai.errors import PATHS as OPENAI_PATHS
+from api.openai.errors import error_response
 from api.openai.files import files_router
 from api.openai.models import models_router
 from api.openai.responses import responses_router
 from api.openai.vector_stores import vector_stores_router
+from api.schema.document import Examples
 from api.schema.site import openapi_config
+from api.v1 import examples as native
 from api.v1.ask import BODY_BYTES, ask
 from api.v1.audit import audit_router
 from api.v1.collections import collections_router
@@ -72,6 +77,8 @@ a name is an error of ours."""
 READ_AT_FIRST = ("layout", "model_folder", "recomputing")
 """Likewise, but the model's folder is read for them when they are first needed: in a thread."""
 
+EXAMPLES = Examples((native.example_of, openai.example_of), native.STREAMS | openai.STREAMS, native.LINES)
+
 log = logging.getLogger(__name__)
 
 
@@ -94,7 +101,7 @@ def create_app(
     admissions = Admissions(parts.gate, parts.sessions, parts.settings.public_url, confirm_every_s)
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
     mcp = MCPServer(Service(parts, page_views))
-    cross_origin = cors.CrossOrigin(parts.settings.allowed_origins)
+    cross_origin = CrossOrigin(parts.settings.allowed_origins)
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -141,31 +148,36 @@ def create_app(
             "page_views": Provide(lambda: page_views, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
         },
-        exception_handlers=with_pages(in_openai_form(HANDLERS)),
+        exception_handlers=dict.fromkeys((RagKVError, HTTPException, Exception), respond_to_error),
         before_send=[guard_pages, name_all_methods, cross_origin.share, Auditing(parts.database).record],
         lifespan=[
-            _running_engine(parts, when_built),
+            lambda _: _running_engine(parts, when_built),
             forgetting_deleted(parts.removal, page_views),
             sweeping_disk(parts.database, parts.settings, parts.kv_store, parts.prefixes),
             evaluating(parts),
             mcp.running,
         ],
         on_shutdown=[page_views.close],
-        openapi_config=openapi_config(),
+        openapi_config=openapi_config(EXAMPLES),
         request_max_body_size=BODY_BYTES,
         request_class=CheckedRequest,
         state=State(
-            {
-                STATE: ConcurrencyLimits(parts.settings, draining),
-                FILES: parts.files,
-                cors.STATE: cross_origin,
-            }
+            {STATE: ConcurrencyLimits(parts.settings, draining), FILES: parts.files, CROSS_ORIGIN: cross_origin}
         ),
         logging_config=None,
     )
     timed = BodyTimeout(Turns(app.asgi_handler), body_grace_s)
     app.asgi_handler = Observing(HeadLikeGet(Tarpit(timed, parts.settings.refusals_per_minute)), draining)
     return app
+
+
+def respond_to_error(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+    """An error in the form that clients of the path read. For the whole app: a router does not see paths that it
+    lacks."""
+    path = f"{request.scope['path']}/"
+    if path.startswith(f"{DASHBOARD}/"):
+        return error_page(request, error)
+    return error_response(request, error) if path.startswith(OPENAI_PATHS) else problem_response(request, error)
 
 
 def _member(parts: Parts, name: str) -> Callable[[], Any]:
@@ -175,28 +187,17 @@ def _member(parts: Parts, name: str) -> Callable[[], Any]:
     return member
 
 
-def _running_engine(parts: Parts, when_built: Callable[[], None]) -> Callable[[Litestar], Any]:
-    @asynccontextmanager
-    async def running(app: Litestar) -> AsyncIterator[None]:
-        asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
-        try:
-            async with beside(_start(parts, when_built)), _open_to_workers(parts):
-                yield
-        finally:
-            await parts.engine.stop()
-
-    return running
-
-
 @asynccontextmanager
-async def _open_to_workers(parts: Parts) -> AsyncIterator[None]:
-    """Workers of this machine may ask this process's engine. Those of others need RAGKV_ENGINE_URL, as this one then
-    does."""
-    if parts.settings.engine_url is not None:
-        yield
-        return
-    async with EngineDoor(parts.engine, parts.settings.engine_socket):
-        yield
+async def _running_engine(parts: Parts, when_built: Callable[[], None]) -> AsyncIterator[None]:
+    asyncio.get_running_loop().set_default_executor(FairPool("work", THREADS))
+    # Workers of this machine may ask this process's engine. Those of others need RAGKV_ENGINE_URL, as it then does.
+    is_own = parts.settings.engine_url is None
+    door = EngineDoor(parts.engine, parts.settings.engine_socket) if is_own else nullcontext()
+    try:
+        async with beside(_start(parts, when_built)), door:
+            yield
+    finally:
+        await parts.engine.stop()
 
 
 async def _start(parts: Parts, when_built: Callable[[], None]) -> None:

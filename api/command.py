@@ -14,9 +14,6 @@ from api.http.server import ChildProcess, Server, freeze_objects, listen, raise_
 from api.worker_process import WorkerProcess
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces
-from ragkv.service.access.gate import Gate
-from ragkv.service.access.sign_in import SignIn
-from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.keys.keys import any_key
 from ragkv.service.parts import Parts
@@ -51,8 +48,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     listener = stack.enter_context(closing(listen(settings.host, settings.port)))
     parts = stack.enter_context(closing(Parts(settings, encoder_apart=True)))
     parts.prepare_database()
-    _check_keys(parts.database, parts.settings, parts.sign_in, parts.gate)
-    _check_sign_in(parts)
+    _check_access(parts)
     parts.prepare(log.info)
     parts.check_answering()
     # vLLM and its processes log in our format, unless the environment configures their logs.
@@ -74,33 +70,29 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
     _run(parts, listener, *children)
 
 
-def _check_keys(database: Database, settings: Settings, sign_in: SignIn | None, gate: Gate) -> None:
-    """Check that a service within reach of other machines has keys. Raises Rejected for an address that other machines
-    can reach while there is no API key."""
-    if gate.is_open():
+def _check_access(parts: Parts) -> None:
+    """Check that a service within reach of other machines lets people in and keeps others out. Raises Rejected for an
+    address that other machines can reach while there is no API key, or without the one to which the sign-in provider
+    sends people back."""
+    settings, sign_in = parts.settings, parts.sign_in
+    if parts.gate.is_open():
         log.info(
             "no API keys: every program on this machine has full access until `ragkv keys create --name first --scope "
             "admin` creates the first key"
         )
-    elif sign_in is None and not any_key(database):
+    elif sign_in is None and not any_key(parts.database):
         raise Rejected(
             f"{settings.host} can be reached from other machines and there is no API key yet; create one first: "
             "ragkv keys create --name first --scope admin"
         )
-
-
-def _check_sign_in(parts: Parts) -> None:
-    """Check the address to which the sign-in provider redirects. Raises Rejected where the provider could not send
-    people back."""
-    settings = parts.settings
-    if parts.sign_in is None:
+    if sign_in is None:
         return
     if settings.public_url is None and not settings.on_loopback:
         raise Rejected(
             f"{settings.host} can be reached from other machines: set RAGKV_PUBLIC_URL to the dashboard's origin, like "
             "https://rag.example.com, to which the sign-in provider sends people back"
         )
-    log.info("log in to the dashboard %s", parts.sign_in.summary)
+    log.info("log in to the dashboard %s", sign_in.summary)
 
 
 def _run(parts: Parts, listener: socket.socket, *children: ChildProcess) -> None:

@@ -70,21 +70,18 @@ class Admissions:
             refuse_forged(connection, csrf)
             caller = await self._threads.run(self._gate.readmit, holder)
         else:
-            caller = await self._admit_key(key)
+            if key is not None:
+                self._refusals.check(key)
+            try:
+                caller = await self._threads.run(self._gate.admit, key)
+            except Throttled as error:
+                if key is not None:
+                    self._refusals.note(key, error)
+                raise
             if caller.key_id is None:
                 _refuse_others(connection)
         OWNER.set(caller.tenant_id)
         return AuthenticationResult(user=caller, auth=csrf)
-
-    async def _admit_key(self, key: str | None) -> Caller:
-        if key is not None:
-            self._refusals.check(key)
-        try:
-            return await self._threads.run(self._gate.admit, key)
-        except Throttled as error:
-            if key is not None:
-                self._refusals.note(key, error)
-            raise
 
     def confirmation(self, connection: Connection) -> "Confirmation":
         """The confirmation of an admitted request whose response may go on for long."""
@@ -151,16 +148,13 @@ def _refuse_others(connection: Connection) -> None:
             f"this request came through a proxy ({forwarded}), and until there is an API key only this machine may "
             "send requests: create one first, `ragkv keys create --name first --scope admin`"
         )
-    named = (f"//{connection.headers.get('host', '')}", connection.headers.get("origin"))
-    if not all(url is None or is_loopback(_hostname(url)) for url in named):
+    urls = [f"//{connection.headers.get('host', '')}", connection.headers.get("origin", "//localhost")]
+    try:
+        is_local = all(is_loopback(urlsplit(url).hostname or "") for url in urls)
+    except ValueError:
+        is_local = False
+    if not is_local:
         raise Forbidden(
             "until there is an API key, only this machine may send requests, to 127.0.0.1 or localhost: create one "
             "first, `ragkv keys create --name first --scope admin`"
         )
-
-
-def _hostname(url: str) -> str:
-    try:
-        return urlsplit(url).hostname or ""
-    except ValueError:
-        return ""

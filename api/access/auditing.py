@@ -2,7 +2,6 @@
 
 import logging
 from http import HTTPStatus
-from typing import Any
 
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import HTTPResponseStartEvent, Message, Scope
@@ -48,11 +47,13 @@ def note_change(connection: Connection, action: str | None = None, caller: Calle
 
 
 def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
-    handler = scope.get("route_handler")
+    handler, method = scope.get("route_handler"), scope.get("method")
     failed = message["status"] >= HTTPStatus.BAD_REQUEST
     noted: tuple[str, Caller] | None = scope.get(NOTED)  # type: ignore[assignment]
-    if noted is None and not failed and isinstance(handler, HTTPRouteHandler) and _changes(handler, scope):
-        noted = (_name_of(handler), scope["user"])
+    if noted is None and isinstance(handler, HTTPRouteHandler) and not (failed or method in SAFE_METHODS):
+        required = {guard.scope for guard in handler.resolve_guards() if isinstance(guard, Requires)}
+        if required - {"read"}:
+            noted = (_name_of(handler), scope["user"])
     if noted is None:
         return None
     action, caller = noted
@@ -63,7 +64,7 @@ def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
         tenant_id=caller.tenant_id,
         key_id=caller.key_id,
         action=action,
-        route=f"{scope['method']} {scope.get('path_template') or ''}",  # type: ignore[typeddict-item]
+        route=f"{method} {scope.get('path_template') or ''}",
         client=str((scope.get("client") or ("",))[0]),
         resources=created or path_ids[-1:],
         within=path_ids[0] if path_ids and (created or len(path_ids) > 1) else None,
@@ -74,9 +75,3 @@ def _change_of(scope: Scope, message: HTTPResponseStartEvent) -> Change | None:
 
 def _name_of(handler: HTTPRouteHandler) -> str:
     return handler.summary or handler.handler_name
-
-
-def _changes(handler: HTTPRouteHandler, scope: Any) -> bool:
-    return scope["method"] not in SAFE_METHODS and any(
-        isinstance(guard, Requires) and guard.scope != "read" for guard in handler.resolve_guards()
-    )

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 from litestar import Request
@@ -12,7 +12,7 @@ from litestar.handlers import BaseRouteHandler
 from api.access.session import Connection
 from api.http.disconnect import unless_disconnected
 from api.http.draining import Draining
-from api.http.forms import BoundedFormRequest
+from api.http.files import BoundedFormRequest
 from api.http.observe import hold
 from ragkv.errors import Throttled, Unavailable
 from ragkv.observe import metrics
@@ -49,7 +49,7 @@ class ConcurrencyLimits:
             share, f"at most {plural(share, 'upload')} of a tenant at once: wait, or raise RAGKV_MAX_UPLOADS"
         )
 
-    async def question(self, caller: Caller) -> AbstractContextManager[None]:
+    async def question(self, caller: Caller) -> AbstractContextManager[object]:
         """A place for a question once it is its turn, for the length of the context. Raises Throttled, Unavailable."""
         return await self.questions.take(caller.tenant_id)
 
@@ -145,7 +145,7 @@ class QueuedPlaces:
         """Whether the owner's next one need not wait. Those that wait are handed their places: none is free then."""
         return not self._limit or self._taken[owner] < self._limit
 
-    async def take(self, owner: str) -> AbstractContextManager[None]:
+    async def take(self, owner: str) -> AbstractContextManager[object]:
         """Take one of the owner's places once it is its turn, until the context ends; to be entered at once.
 
         Raises Throttled where too many wait, or for too long, and Unavailable once the service shuts down.
@@ -154,14 +154,9 @@ class QueuedPlaces:
             self._taken[owner] += 1
         else:
             await self._turn(owner)
-        return self._held(owner)
-
-    @contextmanager
-    def _held(self, owner: str) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            self._release(owner)
+        place = ExitStack()
+        place.callback(self._release, owner)
+        return place
 
     async def _turn(self, owner: str) -> None:
         """Wait until a place is handed over."""

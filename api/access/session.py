@@ -1,13 +1,15 @@
-"""The dashboard's session cookie, protected against cross-site requests."""
+"""Requests of browsers: the dashboard's session cookie, protected against cross-site requests, and cross-origin
+resource sharing (CORS): pages of the origins in RAGKV_CORS_ORIGINS may call the API, not the dashboard."""
 
 import hmac
 from typing import Any, Literal
 
 from litestar.connection import ASGIConnection
-from litestar.datastructures import Cookie
+from litestar.datastructures import Cookie, Headers, MutableScopeHeaders
+from litestar.enums import HttpMethod
 from litestar.handlers import BaseRouteHandler
+from litestar.types import Message, Scope
 
-from api.http.cors import STATE, CrossOrigin
 from ragkv.errors import Forbidden
 from ragkv.service.access.sessions import LIFETIME_S
 
@@ -19,6 +21,42 @@ HTTPS_COOKIE = f"__Host-{COOKIE}"
 CSRF_HEADER = "x-csrf-token"
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 _SAME_SITE: Literal["strict"] = "strict"
+
+CROSS_ORIGIN = "cross_origin"
+"""Key of the CrossOrigin in the app's state."""
+SHARED = ("/v1/", "/mcp/")
+ANY = "*"
+SHARED_METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
+PREFLIGHT_S = 7200
+"""How long a browser remembers what it may send; browsers have smaller limits."""
+
+
+class CrossOrigin:
+    """The origins whose pages may call the API. They send keys in headers: cookies, which a browser adds to the
+    requests of any page, are never shared (no `Access-Control-Allow-Credentials`)."""
+
+    def __init__(self, origins: frozenset[str]) -> None:
+        self._origins = origins
+
+    def allows(self, origin: str | None) -> bool:
+        return origin is not None and bool(self._origins & {origin, ANY})
+
+    async def share(self, message: Message, scope: Scope) -> None:
+        """Add the headers to every response under SHARED, errors and preflights included. A hook before a message is
+        sent."""
+        if not self._origins or message["type"] != "http.response.start" or not f"{scope['path']}/".startswith(SHARED):
+            return
+        request_headers, headers = Headers.from_scope(scope), MutableScopeHeaders.from_message(message)
+        headers.extend_header_value("vary", "Origin")
+        if not self.allows(origin := request_headers.get("origin")):
+            return
+        headers["access-control-allow-origin"] = str(origin)
+        if scope.get("method") == HttpMethod.OPTIONS:
+            headers["access-control-allow-methods"] = SHARED_METHODS
+            headers["access-control-allow-headers"] = request_headers.get("access-control-request-headers", "")
+            headers["access-control-max-age"] = str(PREFLIGHT_S)
+        else:
+            headers["access-control-expose-headers"] = "*"
 
 
 def session_token(connection: Connection, public_url: str | None) -> str | None:
@@ -75,7 +113,7 @@ async def own_pages_only(connection: Connection, handler: BaseRouteHandler) -> N
 
 async def listed_pages_only(connection: Connection, handler: BaseRouteHandler) -> None:
     """`own_pages_only`, to which the pages of RAGKV_CORS_ORIGINS are added: for an API whose callers send a key."""
-    cross_origin: CrossOrigin = connection.app.state[STATE]
+    cross_origin: CrossOrigin = connection.app.state[CROSS_ORIGIN]
     if not cross_origin.allows(connection.headers.get("origin")):
         refuse_other_origins(connection, "a page that may call this API has its origin in RAGKV_CORS_ORIGINS")
 

@@ -5,7 +5,7 @@ import time
 from http import HTTPStatus
 
 from litestar.enums import ScopeType
-from litestar.types import ASGIApp, HTTPScope, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 REFUSED = frozenset(
     {
@@ -62,16 +62,15 @@ class Tarpit:
             return
 
         async def delayed(message: Message) -> None:
-            if message["type"] == "http.response.start" and (seconds := self._seconds(scope, message["status"])):
+            status, seconds = message.get("status"), 0.0
+            if status == HTTPStatus.TOO_MANY_REQUESTS:
+                seconds = THROTTLED_S
+            elif status in REFUSED:
+                caller, (address, *_) = scope.get("user"), scope.get("client") or ("",)
+                owner = f"address {address}" if caller is None else f"tenant {caller.tenant_id}"
+                seconds = self._delays.next(owner)
+            if seconds:
                 await asyncio.sleep(seconds)
             await send(message)
 
         await self._app(scope, receive, delayed)
-
-    def _seconds(self, scope: HTTPScope, status: int) -> float:
-        if status == HTTPStatus.TOO_MANY_REQUESTS:
-            return THROTTLED_S
-        if status not in REFUSED:
-            return 0.0
-        caller, (address, *_) = scope.get("user"), scope.get("client") or ("",)
-        return self._delays.next(f"address {address}" if caller is None else f"tenant {caller.tenant_id}")

@@ -4,12 +4,13 @@ Across, places are percent of the width, so that a chart is as wide as there is 
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import accumulate
 
 from api.admin.format import duration, number, percent
-from ragkv.service.statistics.views import Bucket, Summary, Window
+from ragkv.service.statistics.views import Summary, Window
 
 TOP, BOTTOM = 10.0, 200.0
 """The plot lies between these, with zero at the bottom."""
@@ -104,16 +105,18 @@ class Chart:
 
 def first_token_chart(summary: Summary) -> Chart:
     """Medians of the time to first token: stitched, measured in full, and the stitched ones estimated in full."""
-    kinds: tuple[tuple[str, Callable[[Bucket], float | None]], ...] = (
-        ("in-full", lambda bucket: bucket.stitched_in_full_ms),
-        ("full", lambda bucket: bucket.full_ms),
-        ("stitched", lambda bucket: bucket.stitched_ms),
-    )
-    scale = AxisScale(max((value(b) or 0.0 for b in summary.series for _, value in kinds), default=0.0))
-    lines = (ChartLine(kind, tuple(_dots(summary.series, value, scale))) for kind, value in kinds)
+    medians = {
+        "in-full": [bucket.stitched_in_full_ms for bucket in summary.series],
+        "full": [bucket.full_ms for bucket in summary.series],
+        "stitched": [bucket.stitched_ms for bucket in summary.series],
+    }
+    scale = AxisScale(max((ms or 0.0 for values in medians.values() for ms in values), default=0.0))
+    places = [(index + 0.5) / len(summary.series) * 100 for index in range(len(summary.series))]
+    lines = [_line(kind, places, values, scale) for kind, values in medians.items()]
+    cells = [["–" if ms is None else duration(ms) for ms in medians[kind]] for kind in ("stitched", "in-full", "full")]
     return Chart(
         heads=("Questions", "Stitched", "The same in full, estimated", "Measured in full"),
-        columns=_columns(summary.series, _first_token_cells),
+        columns=_columns(summary, zip(*cells, strict=True)),
         across=_across(summary),
         up=scale.places(duration),
         lines=tuple(line for line in lines if line.dots),
@@ -122,13 +125,23 @@ def first_token_chart(summary: Summary) -> Chart:
 
 def origin_chart(summary: Summary) -> Chart:
     """Prompt tokens by origin, stacked."""
-    scale = AxisScale(max((_tokens(bucket) for bucket in summary.series), default=0))
+    tokens = [[getattr(bucket, kind) for kind, _ in ORIGINS] for bucket in summary.series]
+    scale = AxisScale(max(map(sum, tokens), default=0))
+    width = 100 / len(summary.series)
+    bars, cells = [], []
+    for index, (bucket, counts) in enumerate(zip(summary.series, tokens, strict=True)):
+        for (kind, _), num_tokens, top in zip(ORIGINS, counts, accumulate(counts), strict=True):
+            if num_tokens:
+                y = scale.y(top)
+                bars.append(ChartBar(kind, (index + 0.12) * width, 0.76 * width, y, scale.y(top - num_tokens) - y))
+        saved = percent((bucket.stitched + bucket.cached) / sum(counts)) if sum(counts) else "–"
+        cells.append([*map(number, counts), saved])
     return Chart(
         heads=("Questions", *(name.capitalize() for _, name in ORIGINS), "Saved"),
-        columns=_columns(summary.series, _origin_cells),
+        columns=_columns(summary, cells),
         across=_across(summary),
         up=scale.places(number),
-        bars=tuple(_bars(summary.series, scale)),
+        bars=tuple(bars),
     )
 
 
@@ -153,13 +166,11 @@ def history_chart(
     values = [value for measurement in history for value in measurement.values if value is not None]
     scale = AxisScale(max([highest, *values]))
     step = 100 / max(len(history), 1)
-    lines = []
-    for which, kind in enumerate(kinds):
-        placed = ((index, measurement.values[which]) for index, measurement in enumerate(history))
-        dots = tuple(
-            Dot((index + 0.5) * step, scale.y(max(value, 0.0))) for index, value in placed if value is not None
-        )
-        lines.append(ChartLine(kind, dots))
+    places = [(index + 0.5) * step for index in range(len(history))]
+    lines = [
+        _line(kind, places, (measurement.values[index] for measurement in history), scale)
+        for index, kind in enumerate(kinds)
+    ]
     labelled = range(0, len(history), math.ceil(len(history) / MAX_LABELS) or 1)
     return Chart(
         heads=heads,
@@ -167,7 +178,7 @@ def history_chart(
             Column(i * step, step, measurement.moment, measurement.cells, is_empty=False)
             for i, measurement in enumerate(history)
         ),
-        across=tuple(AxisLabel((index + 0.5) * step, "", history[index].moment) for index in labelled),
+        across=tuple(AxisLabel(places[index], "", history[index].moment) for index in labelled),
         up=scale.places(called),
         lines=tuple(line for line in lines if line.dots),
     )
@@ -177,7 +188,11 @@ class AxisScale:
     """Values from 0 to a round number not below the highest, in a few round steps."""
 
     def __init__(self, highest: float) -> None:
-        self.step = _nice(highest / MAX_STEPS) if highest > 0 else 1.0
+        self.step = 1.0
+        if highest > 0:
+            least = highest / MAX_STEPS
+            power = 10.0 ** math.floor(math.log10(least))
+            self.step = next(nice * power for nice in NICE if nice * power >= least * (1 - 1e-9))
         self.top = self.step * max(1, math.ceil(highest / self.step))
 
     def y(self, value: float) -> float:
@@ -189,52 +204,19 @@ class AxisScale:
         return tuple(AxisLabel(self.y(value), called(value)) for value in values)
 
 
-def _nice(value: float) -> float:
-    """The smallest round number that is not below the value."""
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(nice * power for nice in NICE if nice * power >= value * (1 - 1e-9))
+def _line(kind: str, places: Iterable[float], values: Iterable[float | None], scale: AxisScale) -> ChartLine:
+    """The values that there are, at their places."""
+    points = zip(places, values, strict=True)
+    return ChartLine(kind, tuple(Dot(x, scale.y(max(value, 0.0))) for x, value in points if value is not None))
 
 
-def _dots(buckets: Sequence[Bucket], value: Callable[[Bucket], float | None], scale: AxisScale) -> Iterator[Dot]:
-    for index, bucket in enumerate(buckets):
-        ms = value(bucket)
-        if ms is not None:
-            yield Dot((index + 0.5) / len(buckets) * 100, scale.y(ms))
-
-
-def _bars(buckets: Sequence[Bucket], scale: AxisScale) -> Iterator[ChartBar]:
-    width = 100 / len(buckets)
-    for index, bucket in enumerate(buckets):
-        below = 0
-        for kind, _ in ORIGINS:
-            tokens: int = getattr(bucket, kind)
-            if tokens:
-                y = scale.y(below + tokens)
-                yield ChartBar(kind, (index + 0.12) * width, 0.76 * width, y, scale.y(below) - y)
-            below += tokens
-
-
-def _columns(buckets: Sequence[Bucket], cells: Callable[[Bucket], tuple[str, ...]]) -> tuple[Column, ...]:
-    width = 100 / len(buckets)
+def _columns(summary: Summary, cells: Iterable[Iterable[str]]) -> tuple[Column, ...]:
+    """A column for each time step: the number of questions, and these cells."""
+    width = 100 / len(summary.series)
     return tuple(
-        Column(index * width, width, bucket.start, cells(bucket), bucket.questions == 0)
-        for index, bucket in enumerate(buckets)
+        Column(index * width, width, bucket.start, (str(bucket.questions), *texts), bucket.questions == 0)
+        for index, (bucket, texts) in enumerate(zip(summary.series, cells, strict=True))
     )
-
-
-def _first_token_cells(bucket: Bucket) -> tuple[str, ...]:
-    measured = (bucket.stitched_ms, bucket.stitched_in_full_ms, bucket.full_ms)
-    return str(bucket.questions), *("–" if ms is None else duration(ms) for ms in measured)
-
-
-def _origin_cells(bucket: Bucket) -> tuple[str, ...]:
-    tokens = _tokens(bucket)
-    saved = percent((bucket.stitched + bucket.cached) / tokens) if tokens else "–"
-    return str(bucket.questions), *(number(getattr(bucket, kind)) for kind, _ in ORIGINS), saved
-
-
-def _tokens(bucket: Bucket) -> int:
-    return sum(getattr(bucket, kind) for kind, _ in ORIGINS)
 
 
 def _across(summary: Summary) -> tuple[AxisLabel, ...]:

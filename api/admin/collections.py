@@ -1,4 +1,5 @@
-"""The pages of collections: the list, and one collection with its documents. Changes are requests to /v1."""
+"""The pages of collections and of the data sources that fill them: lists, and one with its documents or files. Changes
+are requests to /v1."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -23,6 +24,14 @@ from ragkv.service.collections.collections import (
     collection_with_counts,
     list_collections,
 )
+from ragkv.service.data_sources.data_sources import (
+    DEFAULT_INTERVAL_MINUTES,
+    MAX_INTERVAL_MINUTES,
+    data_source_view,
+    list_data_sources,
+    list_source_files,
+)
+from ragkv.service.data_sources.statements import FileStatus
 from ragkv.service.documents.changes import failures
 from ragkv.service.documents.listing import DocumentFilter, list_documents
 from ragkv.service.kv_admin.entry_statements import KVOwner
@@ -32,6 +41,7 @@ from ragkv.text import MAX_FILE_NAME_CHARS, one_spelling
 
 COLLECTIONS_A_PAGE = 50
 DOCUMENTS_A_PAGE = 25
+FILES_A_PAGE = 50
 
 
 @get("/collections", sync_to_thread=True)
@@ -109,4 +119,47 @@ def chosen_collection(collections: Iterable[CollectionView], requested: str) -> 
             if requested == collection.id or one_spelling(requested) == collection.name
         ),
         None,
+    )
+
+
+@get("/data-sources", sync_to_thread=True)
+def data_sources_page(
+    request: AdminRequest, database: NamedDependency[Database], settings: NamedDependency[Settings]
+) -> Response[str]:
+    """Render the tenant's data sources with the outcome of their last syncs."""
+    tenant_id = request.user.tenant_id
+    return page(
+        request,
+        "data_sources.html",
+        sources=list_data_sources(tenant_id, database),
+        collections=names_of_collections(tenant_id, database),
+        allows_any=bool(settings.data_sources_allowed.strip()),
+        interval=DEFAULT_INTERVAL_MINUTES,
+        longest=MAX_INTERVAL_MINUTES,
+    )
+
+
+@get("/data-sources/{data_source_id:str}", sync_to_thread=True)
+def data_source_page(
+    request: AdminRequest,
+    data_source_id: FromPath[str],
+    database: NamedDependency[Database],
+    status: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Render a data source and its files by name, all or those in one status."""
+    tenant_id = request.user.tenant_id
+    file_status = FileStatus(status) if status in list(FileStatus) else None
+    source = data_source_view(tenant_id, data_source_id, database)
+    counts = {name: getattr(source.files, name) for name in FileStatus}
+    return page(
+        request,
+        "data_source.html",
+        source=source,
+        collection=collection_view(tenant_id, source.collection_id, database).name,
+        counts=counts,
+        status=file_status,
+        files=list_source_files(tenant_id, data_source_id, file_status, FILES_A_PAGE, cursor, database),
+        cursor=cursor,
+        longest=MAX_INTERVAL_MINUTES,
     )

@@ -1,6 +1,8 @@
-"""The page of one document: facts, metadata, one of its pages as it looks, and chunks with the state of their KV."""
+"""The pages of documents: one with metadata, one of its pages as it looks, and chunks with their KV; and the jobs that
+read documents."""
 
 import asyncio
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,7 +12,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, QueryParameter
 
 from api.admin.shell import AdminRequest, page
-from api.admin.source import TextRange, mark
 from api.v1.pages import problem_of
 from api.v1.passages import PICTURED
 from ingest.page_views import PageViews
@@ -18,12 +19,54 @@ from ingest.parse.quotes import BoxedPage
 from ragkv.errors import RagKVError, Rejected
 from ragkv.kv.store import KVStore
 from ragkv.service.base.database import Database
+from ragkv.service.base.status import JobStatus
 from ragkv.service.collections.collections import collection_view
 from ragkv.service.documents.cited import CitedPage, cited_page
-from ragkv.service.documents.listing import chunks_before, chunks_from, list_chunks
+from ragkv.service.documents.jobs import jobs_by_status, list_jobs
+from ragkv.service.documents.listing import ChunkView, chunks_before, chunks_from, list_chunks
 from ragkv.service.documents.mail_attachments import document_detail
 
 CHUNKS_A_PAGE = 20
+_PLACE = re.compile(r"(\d{1,9})-(\d{1,9})(?:-([0-9a-f]{8}))?")
+JOBS_A_PAGE = 25
+
+
+@dataclass(frozen=True, slots=True)
+class TextRange:
+    """Characters [start, end) of a document's text. `checksum`: of the words that a citation found there."""
+
+    start: int
+    end: int
+    checksum: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> "TextRange | None":
+        """Parse START-END or START-END-CHECKSUM; None for any other text and for an empty range."""
+        match = _PLACE.fullmatch(text)
+        place = cls(int(match[1]), int(match[2]), match[3]) if match else None
+        return place if place and place.start < place.end else None
+
+    def __str__(self) -> str:
+        """As it was parsed."""
+        return f"{self.start}-{self.end}" + (f"-{self.checksum}" if self.checksum else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A chunk with its text split around the place: `marked` is empty if the place lies outside the chunk."""
+
+    chunk: ChunkView
+    before: str
+    marked: str
+    after: str
+
+
+def mark(chunk: ChunkView, place: TextRange | None) -> Marked:
+    text = chunk.text
+    if place is None or place.end <= chunk.start or chunk.end <= place.start:
+        return Marked(chunk, text, "", "")
+    start, end = max(place.start - chunk.start, 0), place.end - chunk.start
+    return Marked(chunk, text[:start], text[start:end], text[end:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +101,11 @@ async def document_page(
     or an image then shows its page with them, or page `number`; other formats the text of their page, slide or
     sheet. With `at`=START-END-CHECKSUM it does so as long as the words there have this checksum."""
     tenant_id, cited = request.user.tenant_id, TextRange.of(at)
-    around = None if cited is None else await asyncio.to_thread(_around, tenant_id, document_id, cited, database)
+    around: CitedPage | None = None
+    if cited is not None:
+        words = (cited.start, cited.end, database, cited.checksum)
+        with suppress(Rejected):  # there is no text, or there are other words: the document was read again
+            around = await asyncio.to_thread(cited_page, tenant_id, document_id, *words)
     is_gone = cited is not None and cited.checksum is not None and around is None
     place = None if is_gone else cited
     facts = await asyncio.to_thread(_facts, tenant_id, document_id, place, cursor, database, kv_store)
@@ -69,20 +116,13 @@ async def document_page(
     return page(request, "document.html", sheet=seen, place=place, is_gone=is_gone, has_pages=has_pages, **facts)
 
 
-def _around(tenant_id: str, document_id: str, place: TextRange, database: Database) -> CitedPage | None:
-    """The text around a place; None where there is none, or other words: the document was read again."""
-    with suppress(Rejected):
-        return cited_page(tenant_id, document_id, place.start, place.end, database, place.checksum)
-    return None
-
-
 def _facts(
     tenant_id: str,
     document_id: str,
     place: TextRange | None,
     cursor: str | None,
     database: Database,
-    kv_store: "KVStore",
+    kv_store: KVStore,
 ) -> dict[str, Any]:
     """The page's data of a document, from the database."""
     view = document_detail(tenant_id, document_id, database)
@@ -120,3 +160,18 @@ async def _sheet(
     except RagKVError as error:
         return NoSheet(str(error))
     return Sheet(page, num_pages, tuple(lit), problem)
+
+
+@get("/jobs", sync_to_thread=True)
+def jobs_page(
+    request: AdminRequest,
+    database: NamedDependency[Database],
+    status: FromQuery[str] = "",
+    cursor: FromQuery[str | None] = None,
+) -> Response[str]:
+    """Render the tenant's jobs, newest first, all or of one status. A failed job is retried through its document."""
+    job_status = JobStatus(status) if status in list(JobStatus) else None
+    tenant_id = request.user.tenant_id
+    jobs = list_jobs(tenant_id, job_status, JOBS_A_PAGE, cursor, database)
+    counts = jobs_by_status(tenant_id, database)
+    return page(request, "jobs.html", jobs=jobs, counts=counts, status=job_status, cursor=cursor)

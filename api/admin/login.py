@@ -14,7 +14,7 @@ from litestar.status_codes import HTTP_303_SEE_OTHER
 from api.access.auditing import note_change
 from api.access.auth import PUBLIC
 from api.access.session import own_pages_only, session_cookie
-from api.admin.errors import LOGIN
+from api.admin.responses import LOGIN
 from api.admin.shell import page
 from api.http.errors import STATUS
 from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised

@@ -17,7 +17,7 @@ from ragkv.service.collections.collections import num_documents
 from ragkv.service.health.condition import OK
 from ragkv.service.parts import Parts
 from ragkv.service.statistics.summary import latest
-from ragkv.service.statistics.views import FirstToken, FullCost, Percentiles, Window
+from ragkv.service.statistics.views import FullCost, Percentiles, Window
 
 LATEST = 12
 
@@ -43,7 +43,12 @@ async def overview_page(
     questions = await asyncio.to_thread(
         latest, request.user.tenant_id, public_name(parts.settings), LATEST, parts.database
     )
-    race = _race(statistics.summary.first_token)
+    first_token = statistics.summary.first_token
+    race = [
+        RaceBar("Stitched", "stitched", first_token.stitched),
+        RaceBar("The same in full", "in-full", first_token.stitched_in_full),  # estimated
+        *([RaceBar("Measured in full", "full", first_token.full)] if first_token.full else []),
+    ]
     return page(
         request,
         "overview.html",
@@ -59,12 +64,3 @@ async def overview_page(
         origins=ORIGINS,
         kinds=READ_KINDS,
     )
-
-
-def _race(first_token: FirstToken) -> list[RaceBar]:
-    """The bars: stitched, the same questions in full (estimated), and measured full prefill where there is any."""
-    runners = [
-        RaceBar("Stitched", "stitched", first_token.stitched),
-        RaceBar("The same in full", "in-full", first_token.stitched_in_full),
-    ]
-    return runners if first_token.full is None else [*runners, RaceBar("Measured in full", "full", first_token.full)]

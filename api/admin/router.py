@@ -1,31 +1,29 @@
-"""Routes of the dashboard: pages for callers with the scope admin, and ways to leave a session for everyone."""
+"""Routes of the dashboard: pages for callers with the scope admin, ways to leave a session, and static files."""
 
-from litestar import Router, get
+import hashlib
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.resources import files
+from pathlib import PurePath
+from typing import Any
+
+from litestar import Request, Response, Router, get
+from litestar.params import FromPath
 from litestar.response import Redirect
 from litestar.types import ControllerRouterHandler
 
 from api.access.auth import PUBLIC, administering, reading
 from api.access.session import own_pages_only
-from api.admin.assets import static_file
-from api.admin.audit import audit_page
-from api.admin.collections import collection_page, collections_page
-from api.admin.data_sources import data_source_page, data_sources_page
-from api.admin.documents import document_page
-from api.admin.evaluations import evaluation_page, evaluations_page
-from api.admin.headers import PATH
-from api.admin.jobs import jobs_page
-from api.admin.keys import keys_page
-from api.admin.kv import kv_page
+from api.admin.administration import audit_page, keys_page, settings_page, webhooks_page
+from api.admin.collections import collection_page, collections_page, data_source_page, data_sources_page
+from api.admin.documents import document_page, jobs_page
+from api.admin.kv import kv_page, plan_page, writer_page
 from api.admin.login import login, login_page
-from api.admin.logout import logout
 from api.admin.overview import overview_page
-from api.admin.plan import plan_page
-from api.admin.playground import playground_page
-from api.admin.questions import questions_page
-from api.admin.settings import settings_page
-from api.admin.sign_in import begin_sign_in, finish_sign_in, switch_tenant
-from api.admin.webhooks import webhooks_page
-from api.admin.writer import writer_page
+from api.admin.questions import evaluation_page, evaluations_page, playground_page, questions_page
+from api.admin.responses import PATH
+from api.admin.sign_in import begin_sign_in, finish_sign_in, logout, switch_tenant
+from ragkv.errors import NotFound
 
 PAGES: list[ControllerRouterHandler] = [
     overview_page,
@@ -48,6 +46,38 @@ PAGES: list[ControllerRouterHandler] = [
     settings_page,
 ]
 """Handlers by their paths below /admin."""
+MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A static file and its ETag. Browsers cache it and revalidate at each use."""
+
+    body: bytes
+    media_type: str
+    tag: str
+
+
+ASSETS = {
+    file.name: Asset(body, media_type, f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    for file in files("api.admin").joinpath("static").iterdir()
+    for media_type in [MEDIA_TYPES.get(PurePath(file.name).suffix)]
+    if media_type
+    for body in [file.read_bytes()]
+}
+"""Read once, so that no request's name ever becomes a path."""
+
+
+@get("/admin/static/{asset:str}", opt={PUBLIC: True}, include_in_schema=False)
+async def static_file(asset: FromPath[str], request: Request[Any, Any, Any]) -> Response[bytes]:
+    """A file of the folder `static`, or 304 for a browser that has it."""
+    file = ASSETS.get(asset)
+    if file is None:
+        raise NotFound(f"the dashboard has no file {asset[:80]!r}")
+    headers = {"ETag": file.tag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == file.tag:
+        return Response(b"", status_code=HTTPStatus.NOT_MODIFIED, headers=headers, media_type=file.media_type)
+    return Response(file.body, headers=headers, media_type=file.media_type)
 
 
 @get("/", opt={PUBLIC: True}, include_in_schema=False)

@@ -44,12 +44,14 @@ def page(
     yet), `navigation` and `active`, the path of the navigation entry this page belongs to.
     """
     caller: Caller | None = request.scope.get("user")
+    path = request.scope["path"].replace("/admin/documents", "/admin/collections", 1)  # a document is in a collection
+    entries = [entry for _, entry, _ in NAVIGATION]
     common = {
         "caller": caller,
         "csrf_token": request.scope.get("auth") or "",
         "is_open": caller is not None and caller.identity is None,
         "navigation": NAVIGATION,
-        "active": _entry_of(request.scope["path"]),
+        "active": path if path in entries else "/".join(path.split("/")[:3]),
     }
     return Response(render(template, **common, **context), media_type=MediaType.HTML, status_code=status_code)
 
@@ -57,10 +59,3 @@ def page(
 def render(template: str, **context: Any) -> str:
     """Render a template as HTML. All values are escaped."""
     return _ENVIRONMENT.get_template(template).render(context)
-
-
-def _entry_of(path: str) -> str:
-    """The navigation entry of a page: for a document, the collections."""
-    path = path.replace("/admin/documents", "/admin/collections", 1)
-    entries = [entry for _, entry, _ in NAVIGATION]
-    return path if path in entries else "/".join(path.split("/")[:3])

@@ -1,9 +1,10 @@
-"""Sign in at the OpenID Connect provider, and choose the tenant to work in."""
+"""Sign in at the OpenID Connect provider, choose the tenant to work in, and log out: here and at the provider too."""
 
 import asyncio
 import base64
 import hmac
 import logging
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
 
@@ -16,8 +17,9 @@ from litestar.response import Redirect
 
 from api.access.auditing import note_change
 from api.access.auth import PUBLIC
-from api.access.session import Connection, cookie_of, is_https, session_token
+from api.access.session import cookie_of, ended_cookies, is_https, session_token
 from api.admin.login import HOME, address_of, count_failure, inside, login_form
+from api.admin.responses import LOGIN
 from api.admin.shell import AdminRequest, page
 from ragkv.errors import Forbidden, NotFound, RagKVError, Rejected, Throttled, Unauthorised, Unavailable
 from ragkv.service.access.gate import Gate
@@ -75,7 +77,9 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
     journey: Journey | None = None
     try:
         origin = origin_of(request, sign_in)
-        journey = _journey(request, secure=is_https(origin))
+        cookie = request.cookies.get(_cookie_name(secure=is_https(origin)), "")
+        with suppress(ValueError):  # none, or one that is not ours
+            journey = msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=Journey)
         identity = await _identified(request, journey, origin, parts)
         old_token = session_token(request, sign_in.public_url)
         token, caller = await asyncio.to_thread(_begin_session, identity, old_token, parts)
@@ -176,14 +180,6 @@ def _noted(error: RagKVError, address: str, login_limit: RateLimit) -> RagKVErro
     return error
 
 
-def _journey(request: Connection, *, secure: bool) -> Journey | None:
-    cookie = request.cookies.get(_cookie_name(secure=secure), "")
-    try:
-        return msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=Journey)
-    except ValueError:  # none, or one that is not ours
-        return None
-
-
 def _journey_cookie(origin: str, value: str) -> Cookie:
     """Sent when the provider leads back here, as the session's would not be. Removed by an empty value."""
     secure = is_https(origin)
@@ -194,3 +190,31 @@ def _journey_cookie(origin: str, value: str) -> Cookie:
 def _cookie_name(*, secure: bool) -> str:
     """Browsers take a cookie of the first name from this very host alone, over TLS."""
     return "__Host-ragkv_sign_in" if secure else "ragkv_sign_in"
+
+
+class LoggedOut(msgspec.Struct, frozen=True):
+    """The page to go to after the logout."""
+
+    then: str
+
+
+@post("/logout", status_code=HTTPStatus.OK)
+async def logout(
+    request: AdminRequest,
+    settings: NamedDependency[Settings],
+    sign_in: NamedDependency[SignIn | None],
+    sessions: NamedDependency[Sessions],
+    provider: NamedDependency[Provider | None],
+) -> Response[LoggedOut]:
+    """End the session here and in the browser. A person goes on to the provider's place to sign out, if it has one."""
+    holder, then = None, LOGIN
+    if (token := session_token(request, settings.public_url)) is not None:
+        holder = await asyncio.to_thread(sessions.holder, token)
+        await asyncio.to_thread(sessions.end, token)
+    if holder is not None:
+        note_change(request, "Log out")
+    if isinstance(holder, SignedIn) and provider is not None and sign_in is not None:
+        with suppress(Unavailable, Rejected):
+            back_to = origin_of(request, sign_in) + LOGIN
+            then = await provider.sign_out_url(holder.id_token, back_to) or LOGIN
+    return Response(LoggedOut(then), cookies=ended_cookies())

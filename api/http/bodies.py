@@ -1,21 +1,22 @@
-"""Request bodies: JSON unless another type is stated, and forms, all within limits of size and time."""
+"""Request bodies: JSON unless another type is stated, and forms, also compressed with gzip, within limits of size and
+time."""
 
 import asyncio
 import re
 import time
+import zlib
 from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any
 
 from litestar.enums import ScopeType
-from litestar.exceptions import HTTPException, InternalServerException
+from litestar.exceptions import ClientException, HTTPException, InternalServerException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
 from litestar.types.empty import Empty
 
 from api.http.disconnect import ClientClosed
-from api.http.forms import BoundedFormRequest
-from api.http.gzipped import decompressed, is_gzipped
+from api.http.files import BoundedFormRequest
 from ragkv.errors import TooLarge, Unsupported
 
 ADVICE = "advice_on_size"
@@ -23,6 +24,11 @@ ADVICE = "advice_on_size"
 OF_UPLOADS = {ADVICE: "split the file, or raise RAGKV_MAX_UPLOAD_BYTES"}
 """Options of routes whose limit depends on that setting."""
 _JSON = re.compile(r"application/(?:[^/\s]+\+)?json")
+
+PIECE_BYTES = 64 * 1024
+"""Decompressed at once, whatever the body expands to."""
+_GZIP = zlib.MAX_WBITS + 16
+_DAMAGED = "the body is not one whole gzip stream, as Content-Encoding says: compress it again, or send it as it is"
 
 GRACE_S = 30.0
 BYTES_PER_S = 16 * 1024
@@ -55,7 +61,9 @@ class CheckedRequest(BoundedFormRequest):
             raise ClientClosed from None
         except RequestEntityTooLarge:
             advice = self.route_handler.opt.get(ADVICE, "shorten it, or send it in several requests")
-            raise TooLarge(f"the body of this request may have at most {_size(limit)}: {advice}") from None
+            units = (("MiB", 1024 * 1024), ("KiB", 1024), ("bytes", 1))
+            most = next(f"{limit // unit_bytes:,} {unit}" for unit, unit_bytes in units if limit % unit_bytes == 0)
+            raise TooLarge(f"the body of this request may have at most {most}: {advice}") from None
 
     async def json(self) -> Any:
         """The body as JSON. Raises Unsupported for a body of another content type: pages of other sites can send those,
@@ -66,6 +74,33 @@ class CheckedRequest(BoundedFormRequest):
                 f"Content-Type {kind[:80]!r} is not supported: send JSON, with Content-Type: application/json"
             )
         return await super().json()
+
+
+def is_gzipped(encoding: str) -> bool:
+    """Whether the body of a request with this `Content-Encoding` is compressed. Raises Unsupported for an encoding that
+    is not read."""
+    name = encoding.strip().lower()
+    if name not in ("", "identity", "gzip", "x-gzip"):
+        raise Unsupported(f"Content-Encoding {name[:80]!r} is not supported: use gzip, or send the body as it is")
+    return name.endswith("gzip")
+
+
+async def decompressed(body: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The body in pieces of PIECE_BYTES. Others have a turn after each. Raises ClientException for a damaged one."""
+    stream = zlib.decompressobj(_GZIP)
+    try:
+        async for data in body:
+            piece = stream.decompress(data, PIECE_BYTES)
+            while piece:
+                yield piece
+                await asyncio.sleep(0)
+                piece = stream.decompress(stream.unconsumed_tail, PIECE_BYTES)
+            if stream.unused_data:
+                break
+    except zlib.error:
+        raise ClientException(_DAMAGED) from None
+    if stream.unused_data or not stream.eof:
+        raise ClientException(_DAMAGED)
 
 
 class BodyTimeout:
@@ -87,14 +122,6 @@ class BodyTimeout:
             await send(message)
 
         await self._app(scope, body.receive, closing)
-
-
-def _size(num_bytes: int) -> str:
-    """The size in the largest unit that it is a multiple of."""
-    for unit, size in (("MiB", 1024 * 1024), ("KiB", 1024)):
-        if num_bytes % size == 0:
-            return f"{num_bytes // size:,} {unit}"
-    return f"{num_bytes:,} bytes"
 
 
 class _Body:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Callable
 from http import HTTPStatus
 from http.client import responses
 from typing import Annotated, Any
@@ -11,7 +10,6 @@ import msgspec
 from litestar import Request, Response
 from litestar.exceptions import HTTPException
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.types import ExceptionHandlersMap
 
 from api.http.invalid_fields import InvalidField, invalid_fields, place_of
 from api.http.observe import note_invalid
@@ -34,8 +32,6 @@ from ragkv.files_io import trouble_of
 from ragkv.observe.logs import request_id
 
 log = logging.getLogger(__name__)
-
-ErrorHandler = Callable[[Request[Any, Any, Any], Any], Response[Any]]
 
 STATUS: dict[type[RagKVError], HTTPStatus] = {
     Unauthorised: HTTPStatus.UNAUTHORIZED,
@@ -101,7 +97,18 @@ def problem_of(error: Exception) -> Problem:
     named = _named(error)
     if named is not error:
         log.error("a disk of the service: %s", error)
-    return msgspec.structs.replace(_problem_of(named), request_id=request_id() or "")
+    status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+    detail = "see the service's log"
+    if isinstance(named, RagKVError) and type(named) not in INTERNAL:
+        status, detail = next(STATUS[kind] for kind in type(named).__mro__ if kind in STATUS), str(named)
+    elif isinstance(named, HTTPException):
+        status, detail = named.status_code, named.detail
+    elif isinstance(named, RecursionError):  # from reading a body: what is kept and sent has a limited depth
+        status, detail = HTTPStatus.BAD_REQUEST, "the body is nested too deeply"
+    else:
+        log.error("unexpected error", exc_info=named)
+    title = responses.get(status, "Client Closed Request")  # 499 is in no standard
+    return Problem(title, status, detail, request_id=request_id() or "")
 
 
 def _named(error: Exception) -> Exception:
@@ -109,20 +116,8 @@ def _named(error: Exception) -> Exception:
     return trouble_of(error) or error
 
 
-def _problem_of(error: Exception) -> Problem:
-    if isinstance(error, RagKVError) and type(error) not in INTERNAL:
-        status = next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
-        return Problem(status.phrase, status, str(error))
-    if isinstance(error, HTTPException):
-        title = responses.get(error.status_code, "Client Closed Request")  # 499 is in no standard
-        return Problem(title, error.status_code, error.detail)
-    if isinstance(error, RecursionError):  # from reading a body: what is kept and sent has a limited depth
-        return Problem(HTTPStatus.BAD_REQUEST.phrase, HTTPStatus.BAD_REQUEST, "the body is nested too deeply")
-    log.error("unexpected error", exc_info=error)
-    return Problem(HTTPStatus.INTERNAL_SERVER_ERROR.phrase, HTTPStatus.INTERNAL_SERVER_ERROR, "see the service's log")
-
-
-def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
+def problem_response(request: Request[Any, Any, Any], error: Exception) -> Response[Problem]:
+    """An error as problem details, its invalid field noted for the log."""
     problem = msgspec.structs.replace(problem_of(error), errors=invalid_fields(error, request))
     note_invalid(request, place_of(problem.errors[0]) if problem.errors else None)
     return Response(problem, status_code=problem.status, media_type=MEDIA_TYPE, headers=headers_of(error))
@@ -138,19 +133,3 @@ def headers_of(error: Exception) -> dict[str, str]:
         case HTTPException():
             return dict(named.headers or {})
     return {}
-
-
-HANDLERS: ExceptionHandlersMap = {RagKVError: _respond, HTTPException: _respond, Exception: _respond}
-
-
-def with_own(handlers: ExceptionHandlersMap, paths: tuple[str, ...], own: ErrorHandler) -> ExceptionHandlersMap:
-    """The same handlers, with `own` in place of each for paths that begin with one of these, a slash put behind them.
-    Those of a router do not see addresses that it lacks."""
-    return {kind: _chosen(native, paths, own) for kind, native in handlers.items()}
-
-
-def _chosen(native: ErrorHandler, paths: tuple[str, ...], own: ErrorHandler) -> ErrorHandler:
-    def respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-        return (own if f"{request.scope['path']}/".startswith(paths) else native)(request, error)
-
-    return respond

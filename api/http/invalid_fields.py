@@ -45,7 +45,14 @@ def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
         return "the body is empty: send JSON"
     if _NO_FILE.match(message):
         return "expected one file, sent with a file name"
-    return explained(message, _type_of(field, request))
+    # Its type: at a place such as `messages[0].role` in a body, or of a parameter of the handler or its dependencies.
+    place = str(field.get("key", ""))
+    parameter, steps = ("data", "" if place == "data" else place) if field.get("source") == "body" else (place, "")
+    handler = request.route_handler
+    dependencies = (dependency.parsed_fn_signature for dependency in handler.resolve_dependencies().values())
+    signatures = (signature.parameters for signature in (handler.parsed_fn_signature, *dependencies))
+    annotation = next((signature[parameter].annotation for signature in signatures if parameter in signature), Any)
+    return explained(message, type_at(inspect.type_info(annotation), steps))
 
 
 def explained(message: str, kind: inspect.Type) -> str:
@@ -59,18 +66,6 @@ def explained(message: str, kind: inspect.Type) -> str:
         schemas = [kind.extra_json_schema or {} for kind in accepted if isinstance(kind, inspect.Metadata)]
         return ". ".join([message, *(schema["description"] for schema in schemas if schema.get("description"))])
     return message
-
-
-def _type_of(field: InvalidField, request: Request[Any, Any, Any]) -> inspect.Type:
-    """The type at the field's place, such as `messages[0].role` in a body, or of a parameter of the handler or of its
-    dependencies."""
-    place = str(field.get("key", ""))
-    parameter, steps = ("data", "" if place == "data" else place) if field.get("source") == "body" else (place, "")
-    handler = request.route_handler
-    dependencies = (dependency.parsed_fn_signature for dependency in handler.resolve_dependencies().values())
-    signatures = (signature.parameters for signature in (handler.parsed_fn_signature, *dependencies))
-    annotation = next((signature[parameter].annotation for signature in signatures if parameter in signature), Any)
-    return type_at(inspect.type_info(annotation), steps)
 
 
 def type_at(kind: inspect.Type, place: str) -> inspect.Type:

@@ -144,7 +144,7 @@ def note_invalid(connection: ASGIConnection[Any, Any, Any, Any], place: str | No
         connection.scope[INVALID] = place if _NAME.fullmatch(place) else "(not a name)"  # type: ignore[literal-required]
 
 
-def hold(connection: ASGIConnection[Any, Any, Any, Any], context: AbstractContextManager[None]) -> None:
+def hold(connection: ASGIConnection[Any, Any, Any, Any], context: AbstractContextManager[object]) -> None:
     """Enter a context now and leave it when the request's response has ended, for whatever reason."""
     held: ExitStack = connection.scope[HELD]  # type: ignore[literal-required]
     held.enter_context(context)

@@ -74,26 +74,19 @@ class TimedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         self._unset_keepalive_if_required()
+        unread = memoryview(data)
         try:
-            self._parse(memoryview(data))
+            while unread:
+                try:
+                    self.parser.feed_data(unread)
+                except httptools.HttpParserUpgrade as offer:
+                    unread = unread[offer.args[0] :]
+                    self._parse_again_without_offer()
+                else:
+                    return
         except httptools.HttpParserError:
             self.logger.warning(INVALID)
             self.send_400_response(INVALID)
-
-    def _parse(self, data: memoryview) -> None:
-        """Parse bytes. A parser ends a request that offers another protocol behind its headers: another one gets the
-        headers without the offer, then the rest."""
-        while data:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as offer:
-                data = data[offer.args[0] :]
-            else:
-                return
-            head = self._head_without_offer()
-            self.parser = httptools.HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
-            self.parser.feed_data(head)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -125,11 +118,15 @@ class TimedProtocol(HttpToolsProtocol):
         """Whether the headers just parsed offer another protocol; CONNECT, to which a server agrees or not, is none."""
         return self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
 
-    def _head_without_offer(self) -> bytes:
+    def _parse_again_without_offer(self) -> None:
+        """A parser ends a request that offers another protocol behind its headers: another one gets the headers without
+        the offer."""
         parser = self.parser
         request_line = b"%s %s HTTP/%s" % (parser.get_method(), self.url, parser.get_http_version().encode())
         fields = [b"%s: %s" % field for field in self.headers if field[0] != b"upgrade"]
-        return b"\r\n".join([request_line, *fields, b"", b""])
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        self.parser.feed_data(b"\r\n".join([request_line, *fields, b"", b""]))
 
     def _close_in(self, seconds: float | None) -> None:
         """Set the timer that closes the connection; None: no timer."""

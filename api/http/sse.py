@@ -2,8 +2,9 @@
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 from litestar.response import ServerSentEventMessage
@@ -26,6 +27,14 @@ class Encoded(ServerSentEventMessage):
 
     def encode(self) -> bytes:
         return self._text
+
+
+@dataclass(frozen=True, slots=True)
+class EventStream:
+    """The events of a stream: the type of each, and some as an example. Streams in OpenAI's format have no types."""
+
+    kinds: Mapping[str, Any]
+    example: tuple[ServerSentEventMessage, ...]
 
 
 def event_message(name: str, value: object) -> ServerSentEventMessage:

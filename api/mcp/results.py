@@ -228,8 +228,15 @@ class SourceResult(msgspec.Struct, frozen=True):
     failed_files: list[SourceFileView]
 
     def as_text(self) -> str:
-        lines = [_source_line(source) for source in self.data_sources] or ["No data sources."]
-        return "\n".join([*lines, *(f"{file.key}: {file.status}: {file.error}" for file in self.failed_files)])
+        lines = []
+        for source in self.data_sources:
+            files, problem = source.files, f" ({source.error})" if source.error else ""
+            lines.append(
+                f"{source.location} (data source {source.id}): {source.status}{problem}, {files.ready} files read, "
+                f"{files.waiting} waiting, {files.failed + files.unreadable} failed, {files.skipped} skipped"
+            )
+        failures = [f"{file.key}: {file.status}: {file.error}" for file in self.failed_files]
+        return "\n".join([*(lines or ["No data sources."]), *failures])
 
 
 class EvaluationResult(msgspec.Struct, frozen=True):
@@ -243,7 +250,13 @@ class EvaluationResult(msgspec.Struct, frozen=True):
         return cls(report.run, report.questions[:_SHOWN_QUESTIONS])
 
     def as_text(self) -> str:
-        return "\n".join([*_figures(self.run), *map(_question_line, self.worst)])
+        lines = list(_figures(self.run))
+        for question in self.worst:
+            answers = question.answers
+            compared = f" stitched {answers.stitched!r}, in full {answers.full!r}" if answers else ""
+            outcome = f": {question.error}" if question.error else compared
+            lines.append(f"- {question.question or 'a question that is no longer stored'}{outcome}")
+        return "\n".join(lines)
 
 
 def _place(title: str, page_label: str | None, document_id: str, outdated: str | None) -> str:
@@ -255,15 +268,6 @@ def _line(document: DocumentView, collection: str | None = None) -> str:
     problem = f": {document.outdated or document.error}" if document.outdated or document.error else ""
     place = "" if collection is None else f", collection {collection}"
     return f"{document.name} (document {document.id}{place}): {document.status}, {document.chunks} chunks{problem}"
-
-
-def _source_line(source: DataSourceView) -> str:
-    files = source.files
-    problem = f" ({source.error})" if source.error else ""
-    return (
-        f"{source.location} (data source {source.id}): {source.status}{problem}, {files.ready} files read, {files.waiting} "
-        f"waiting, {files.failed + files.unreadable} failed, {files.skipped} skipped"
-    )
 
 
 def _figures(run: EvaluationRun) -> Iterator[str]:
@@ -284,11 +288,3 @@ def _figures(run: EvaluationRun) -> Iterator[str]:
             f"{retrieval.recall_at_5:.0f}% of the needed passages among the first 5 on {retrieval.questions} questions; "
             f"a search takes {retrieval.search_ms:.0f} ms"
         )
-
-
-def _question_line(question: MeasuredQuestion) -> str:
-    text = question.question or "a question that is no longer stored"
-    if question.error:
-        return f"- {text}: {question.error}"
-    answers = f" stitched {question.answers.stitched!r}, in full {question.answers.full!r}" if question.answers else ""
-    return f"- {text}{answers}"

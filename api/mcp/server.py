@@ -3,8 +3,8 @@ module that imports the MCP SDK."""
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator, MutableMapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any, cast
 
 import msgspec
@@ -38,7 +38,7 @@ from api.http.bodies import ADVICE
 from api.http.disconnect import unless_disconnected
 from api.http.errors import problem_of
 from api.mcp.results import Pictured
-from api.mcp.tools import COLLECTION, TOOLS, Service, Tool, collection_of
+from api.mcp.tools import COLLECTION, TOOLS, Service, collection_of
 from ragkv import __version__
 from ragkv.errors import TooLarge
 from ragkv.service.base.caller import Caller
@@ -72,14 +72,29 @@ class MCPServer:
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._on_the_wire = {tool.name: _described(tool) for tool in TOOLS.values()}
+        self._on_the_wire = {
+            tool.name: ToolOnTheWire(
+                name=tool.name,
+                title=tool.title,
+                description=tool.description,
+                input_schema=_schema_of(tool.arguments),
+                output_schema=_schema_of(tool.result),
+                annotations=ToolAnnotations(
+                    read_only_hint=not tool.changes,
+                    destructive_hint=False,
+                    idempotent_hint=tool.idempotent,
+                    open_world_hint=False,
+                ),
+            )
+            for tool in TOOLS.values()
+        }
         self._server = Server[Any](
             "ragkv",
             version=__version__,
             instructions=INSTRUCTIONS,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
-            get_tool_input_schema=self._input_schema,
+            get_tool_input_schema={name: tool.input_schema for name, tool in self._on_the_wire.items()}.get,
         )
         self._manager: StreamableHTTPSessionManager | None = None
 
@@ -108,16 +123,31 @@ class MCPServer:
             sent.append(message)
 
         await self._manager.handle_request(cast("MutableMapping[str, Any]", scope), receive, send)
-        return _response_of(sent)
+        start, *parts = sent
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
+        media_type = headers.pop("content-type", "application/json")
+        headers.pop("content-length", None)
+        answer = b"".join(part.get("body", b"") for part in parts)
+        return Response(answer, status_code=start["status"], media_type=media_type, headers=headers)
 
     async def _list_tools(
         self, context: ServerRequestContext[Any], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         connection = _connection_of(context)
         caller: Caller = connection.user
-        tools = [tool for tool in TOOLS.values() if caller.may(tool.scope)]
-        collection = collection_of(connection)
-        return ListToolsResult(tools=[_with_default(self._on_the_wire[tool.name], tool, collection) for tool in tools])
+        collection = collection_of(connection)  # the default, where a connection's address names one
+        tools = []
+        for tool in TOOLS.values():
+            if not caller.may(tool.scope):
+                continue
+            described = self._on_the_wire[tool.name]
+            if collection is not None and tool.takes_collection:
+                properties = described.input_schema["properties"]
+                properties = properties | {COLLECTION: properties[COLLECTION] | {"default": collection}}
+                schema = described.input_schema | {"properties": properties}
+                described = described.model_copy(update={"input_schema": schema})
+            tools.append(described)
+        return ListToolsResult(tools=tools)
 
     async def _call_tool(self, context: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
         tool = TOOLS.get(params.name)
@@ -133,10 +163,6 @@ class MCPServer:
             result = result.result
         return CallToolResult(content=content, structured_content=msgspec.to_builtins(result))
 
-    def _input_schema(self, name: str) -> dict[str, Any] | None:
-        tool = self._on_the_wire.get(name)
-        return None if tool is None else tool.input_schema
-
 
 @post(
     "/mcp",
@@ -149,9 +175,10 @@ class MCPServer:
 async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServer]) -> Response[bytes]:
     """One message of a client, and its answer. A change is made to its end, and recorded, though the client leaves."""
     body = await request.body()
-    message = _message_of(body)
+    message: _Message | None = None
+    with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        message = msgspec.json.decode(body, type=_Message)
     params = message.params if message else None
-    _check_size(body, params)
     if refusal := _refusal_of(request, body, message):
         return refusal
     exchanged = mcp.exchange(request.scope, body)
@@ -160,19 +187,14 @@ async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServ
     return await (exchanged if may_change else unless_disconnected(request, exchanged))
 
 
-def _check_size(body: bytes, params: _Params | None) -> None:
-    """Raise TooLarge for a message that is large, but not by a document's text."""
-    if len(body) <= MESSAGE_BYTES:
-        return
-    arguments = params.arguments if params else {}
-    texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
-    document = sum(len(text) for text in texts if text.startswith(b'"'))
-    if len(body) - document > MESSAGE_BYTES:
-        raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
-
-
 def _refusal_of(request: Request[Any, Any, Any], body: bytes, message: _Message | None) -> Response[bytes] | None:
-    """The response to what the SDK would refuse without saying what to do: a version that is not known, and a batch."""
+    """The response to what the SDK would refuse without saying what to do: a version that is not known, and a batch.
+    Raises TooLarge for a message that is large, but not by a document's text."""
+    arguments = message.params.arguments if message else {}
+    texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
+    document_bytes = sum(len(text) for text in texts if text.startswith(b'"'))
+    if len(body) - document_bytes > MESSAGE_BYTES:
+        raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
     version = request.headers.get(VERSION_HEADER)
     if version is not None and version not in KNOWN_PROTOCOL_VERSIONS:
         data = {"supported": KNOWN_PROTOCOL_VERSIONS, "requested": version}
@@ -189,44 +211,10 @@ def _refusal(id_: msgspec.Raw | None, code: int, detail: str, data: object = Non
     return Response(content, status_code=400, media_type="application/json")
 
 
-def _message_of(body: bytes) -> _Message | None:
-    """None if the message cannot be read."""
-    try:
-        return msgspec.json.decode(body, type=_Message)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 def _connection_of(context: ServerRequestContext[Any]) -> Connection:
     """The connection that a message came with: the SDK's own request has its scope."""
     assert context.request is not None, "a message came by HTTP"
     return Connection(context.request.scope)
-
-
-def _described(tool: Tool) -> ToolOnTheWire:
-    return ToolOnTheWire(
-        name=tool.name,
-        title=tool.title,
-        description=tool.description,
-        input_schema=_schema_of(tool.arguments),
-        output_schema=_schema_of(tool.result),
-        annotations=ToolAnnotations(
-            read_only_hint=not tool.changes,
-            destructive_hint=False,
-            idempotent_hint=tool.idempotent,
-            open_world_hint=False,
-        ),
-    )
-
-
-def _with_default(described: ToolOnTheWire, tool: Tool, collection: str | None) -> ToolOnTheWire:
-    """The description for connections whose address names a collection."""
-    if collection is None or not tool.takes_collection:
-        return described
-    schema = described.input_schema
-    argument = schema["properties"][COLLECTION] | {"default": collection}
-    schema = {**schema, "properties": schema["properties"] | {COLLECTION: argument}}
-    return described.model_copy(update={"input_schema": schema})
 
 
 def _schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -234,12 +222,3 @@ def _schema_of(kind: type[msgspec.Struct]) -> dict[str, Any]:
     _, named = msgspec.json.schema_components([kind], ref_template="#/$defs/{name}")
     schema = named.pop(kind.__name__)
     return {**schema, "$defs": named} if named else schema
-
-
-def _response_of(sent: Sequence[MutableMapping[str, Any]]) -> Response[bytes]:
-    start, *parts = sent
-    headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in start["headers"]}
-    media_type = headers.pop("content-type", "application/json")
-    headers.pop("content-length", None)
-    body = b"".join(part.get("body", b"") for part in parts)
-    return Response(body, status_code=start["status"], media_type=media_type, headers=headers)

@@ -146,16 +146,34 @@ async def ask(connection: Connection, arguments: AskArguments, service: Service)
     return AskResult.of(answer, await asyncio.to_thread(_elsewhere, *searched) if answer.no_passages else None)
 
 
-async def list_all_collections(
+def in_thread(
+    tool: Callable[[Connection, Any, Service], Result],
+) -> Callable[[Connection, Any, Service], Awaitable[Result]]:
+    """A tool that blocks, run in a thread."""
+
+    async def run(connection: Connection, arguments: Any, service: Service) -> Result:
+        return await asyncio.to_thread(tool, connection, arguments, service)
+
+    return run
+
+
+@in_thread
+def list_all_collections(
     connection: Connection, arguments: CollectionsArguments, service: Service
 ) -> CollectionsResult:
     page = PageRequest(arguments.limit, after=arguments.cursor)
-    stores = await asyncio.to_thread(list_stores, connection.user.tenant_id, page, service.parts.database)
-    return CollectionsResult.of(stores)
+    return CollectionsResult.of(list_stores(connection.user.tenant_id, page, service.parts.database))
 
 
-async def list_some(connection: Connection, arguments: ListArguments, service: Service) -> ListResult:
-    return await asyncio.to_thread(_page, connection.user, arguments, service.parts.database)
+@in_thread
+def list_some(connection: Connection, arguments: ListArguments, service: Service) -> ListResult:
+    tenant_id, database = connection.user.tenant_id, service.parts.database
+    collection = arguments.collection
+    collection_id = None if collection is None else collection_ref(tenant_id, collection, database).collection_id
+    criteria = DocumentFilter(tenant_id, collection_id, arguments.status, arguments.name)
+    page = list_documents(criteria, arguments.limit, arguments.cursor, database)
+    names = names_of((document.collection_id for document in page.items), database)
+    return ListResult(page.items, page.next, names)
 
 
 async def add(connection: Connection, arguments: AddArguments, service: Service) -> AddResult:
@@ -185,38 +203,50 @@ async def read(connection: Connection, arguments: ReadArguments, service: Servic
     return Pictured(result, png)
 
 
-async def rate(connection: Connection, arguments: RateArguments, service: Service) -> RateResult:
+@in_thread
+def rate(connection: Connection, arguments: RateArguments, service: Service) -> RateResult:
     parts, feedback = service.parts, (arguments.rating, arguments.correction, arguments.comment)
     stores = (parts.recent_answers, parts.source, parts.database)
-    rated = await asyncio.to_thread(give_feedback, connection.user.tenant_id, arguments.answer_id, *feedback, *stores)
+    rated = give_feedback(connection.user.tenant_id, arguments.answer_id, *feedback, *stores)
     return RateResult(arguments.answer_id, rated)
 
 
-async def add_source(connection: Connection, arguments: AddSourceArguments, service: Service) -> SourceResult:
+@in_thread
+def add_source(connection: Connection, arguments: AddSourceArguments, service: Service) -> SourceResult:
     parts, place = service.parts, (arguments.collection, arguments.location, arguments.interval_minutes)
-    source = await asyncio.to_thread(add_data_source, connection.user.tenant_id, *place, parts.database, parts.settings)
+    source = add_data_source(connection.user.tenant_id, *place, parts.database, parts.settings)
     note_made(connection, source.id)
     note_change(connection, "Create a data source")
     return SourceResult([source], [])
 
 
-async def show_sources(connection: Connection, arguments: SourceArguments, service: Service) -> SourceResult:
-    return await asyncio.to_thread(_sources, connection.user.tenant_id, arguments.id, service.parts.database)
+@in_thread
+def show_sources(connection: Connection, arguments: SourceArguments, service: Service) -> SourceResult:
+    """All data sources, or one with the files that could not be read."""
+    tenant_id, database = connection.user.tenant_id, service.parts.database
+    if arguments.id is None:
+        return SourceResult(list_data_sources(tenant_id, database), [])
+    source = data_source_view(tenant_id, arguments.id, database)
+    files = [
+        file
+        for status in (FileStatus.FAILED, FileStatus.UNREADABLE)
+        for file in list_source_files(tenant_id, source.id, status, FAILED_FILES, None, database).items
+    ]
+    return SourceResult([source], files)
 
 
-async def start(connection: Connection, arguments: StartArguments, service: Service) -> EvaluationResult:
+@in_thread
+def start(connection: Connection, arguments: StartArguments, service: Service) -> EvaluationResult:
     request = RunRequest(arguments.kind, "rated", arguments.limit)
-    run = await asyncio.to_thread(
-        start_run, connection.user.tenant_id, arguments.collection, request, service.parts.database
-    )
+    run = start_run(connection.user.tenant_id, arguments.collection, request, service.parts.database)
     note_made(connection, run.id)
     note_change(connection, "Create an evaluation")
     return EvaluationResult(run, [])
 
 
-async def show_evaluation(connection: Connection, arguments: EvaluationArguments, service: Service) -> EvaluationResult:
-    report = await asyncio.to_thread(report_of_run, connection.user.tenant_id, arguments.id, service.parts.database)
-    return EvaluationResult.of(report)
+@in_thread
+def show_evaluation(connection: Connection, arguments: EvaluationArguments, service: Service) -> EvaluationResult:
+    return EvaluationResult.of(report_of_run(connection.user.tenant_id, arguments.id, service.parts.database))
 
 
 TOOLS = {
@@ -377,44 +407,15 @@ def _joined(stores: Sequence[Store], more: bool) -> str:
     return ", ".join([*names, "and others (list_collections)"] if more else names)
 
 
-def _page(caller: Caller, arguments: ListArguments, database: Database) -> ListResult:
-    ref = None if arguments.collection is None else collection_ref(caller.tenant_id, arguments.collection, database)
-    criteria = DocumentFilter(
-        caller.tenant_id, None if ref is None else ref.collection_id, arguments.status, arguments.name
-    )
-    page = list_documents(criteria, arguments.limit, arguments.cursor, database)
-    names = names_of((document.collection_id for document in page.items), database)
-    return ListResult(page.items, page.next, names)
-
-
 def _add(caller: Caller, arguments: AddArguments, database: Database, intake: Intake) -> AddResult:
-    body = _bytes_of(arguments)
+    if (arguments.text is None) == (arguments.base64 is None):
+        raise Rejected("send either `text` or `base64`")
+    try:
+        body = b64decode(arguments.base64 or "", validate=True)
+    except (binascii.Error, ValueError):
+        raise Rejected("`base64` is not base64: encode the file's bytes with the standard alphabet") from None
+    if arguments.text is not None:
+        body = arguments.text.encode()
     ref = collection_ref(caller.tenant_id, arguments.collection, database)
     accepted = accept_document(ref, arguments.name, BytesIO(body), intake, arguments.metadata)
     return AddResult(document_view(ref.tenant_id, accepted.document_id, database), accepted.created)
-
-
-def _sources(tenant_id: str, data_source_id: str | None, database: Database) -> SourceResult:
-    """All data sources, or one with the files that could not be read."""
-    if data_source_id is None:
-        return SourceResult(list_data_sources(tenant_id, database), [])
-    source = data_source_view(tenant_id, data_source_id, database)
-    files = [
-        file
-        for status in (FileStatus.FAILED, FileStatus.UNREADABLE)
-        for file in list_source_files(tenant_id, source.id, status, FAILED_FILES, None, database).items
-    ]
-    return SourceResult([source], files)
-
-
-def _bytes_of(arguments: AddArguments) -> bytes:
-    """The bytes of the document to add. Raises Rejected unless there is either a text or a file in base64."""
-    if (arguments.text is None) == (arguments.base64 is None):
-        raise Rejected("send either `text` or `base64`")
-    if arguments.text is not None:
-        return arguments.text.encode()
-    assert arguments.base64 is not None
-    try:
-        return b64decode(arguments.base64, validate=True)
-    except (binascii.Error, ValueError):
-        raise Rejected("`base64` is not base64: encode the file's bytes with the standard alphabet") from None

@@ -98,7 +98,10 @@ async def embed(
 ) -> Response[Embeddings]:
     """Embed texts with the encoder that finds passages. It makes no difference between questions and documents."""
     name = encoder_name(parts.settings)
-    _check(data, name)
+    if data.model != name:
+        raise NoSuchModel(f"no such model: {data.model[:200]!r}; embeddings are made by {name!r}")
+    if (characters := sum(map(len, data.texts))) > MAX_CHARS:
+        raise BadParam("input", f"'input' has {characters:,} characters, the limit is {MAX_CHARS:,}: send fewer texts")
     encoder = (await parts.loaded()).question_encoder
     if data.dimensions not in {None, encoder.dim}:
         raise BadParam("dimensions", f"'dimensions': the vectors of {name} have {encoder.dim}: send that, or omit it")
@@ -106,13 +109,6 @@ async def embed(
     body = await asyncio.to_thread(_json, name, vectors, tokens, data.encoding_format or "float")
     response: Response[Any] = Response(body, media_type="application/json")
     return response
-
-
-def _check(body: EmbeddingsBody, name: str) -> None:
-    if body.model != name:
-        raise NoSuchModel(f"no such model: {body.model[:200]!r}; embeddings are made by {name!r}")
-    if (characters := sum(map(len, body.texts))) > MAX_CHARS:
-        raise BadParam("input", f"'input' has {characters:,} characters, the limit is {MAX_CHARS:,}: send fewer texts")
 
 
 async def _encoded(texts: list[str], encoder: TextEncoder, parts: Parts) -> tuple[NDArray[np.float32], int]:
@@ -128,11 +124,9 @@ async def _encoded(texts: list[str], encoder: TextEncoder, parts: Parts) -> tupl
 
 def _json(name: str, vectors: NDArray[np.float32], tokens: int, encoding: Encoding) -> bytes:
     """`Embeddings` as JSON, which takes a quarter of a second for the largest request."""
-    rows = map(_in_base64, vectors) if encoding == "base64" else map(np.ndarray.tolist, vectors)
+    rows = vectors.tolist()
+    if encoding == "base64":
+        rows = [b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
     data = [Embedding(index=number, embedding=row) for number, row in enumerate(rows)]
     usage = EmbeddingUsage(prompt_tokens=tokens, total_tokens=tokens)
     return msgspec.json.encode(Embeddings(data=data, model=name, usage=usage))
-
-
-def _in_base64(vector: NDArray[np.float32]) -> str:
-    return b64encode(vector.astype("<f4").tobytes()).decode()

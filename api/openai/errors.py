@@ -2,16 +2,16 @@
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response
+from litestar import MediaType, Request, Response
 from litestar.exceptions import NotFoundException
 from litestar.openapi.datastructures import ResponseSpec
-from litestar.types import ExceptionHandlersMap
 
-from api.http.errors import headers_of, problem_of, with_own
+from api.http.errors import headers_of, problem_of, problems
 from api.http.invalid_fields import InvalidField, invalid_fields, is_unknown, place_of
 from api.http.observe import note_invalid
 from ragkv.errors import NotFound, Rejected
@@ -29,6 +29,8 @@ NOT_OFFERED = {
     for name in ("audio", "containers", "evals", "fine_tuning", "images", "moderations", "realtime", "skills", "videos")
 }
 """Paths of OpenAI's API that are not served, each with advice."""
+ELSEWHERE = "this part of OpenAI's API is not offered: /schema lists what is"
+NO_PREFIX = "OpenAI's API is under /v1 here: let the client's base_url end with /v1"
 _OF_OPENAI = (
     "/v1/models", "/v1/chat", "/v1/responses", "/v1/files", "/v1/vector_stores", "/v1/embeddings", *NOT_OFFERED,
 )  # fmt: skip
@@ -93,48 +95,30 @@ def facts_of_status(status: int, message: str) -> ErrorFacts:
     return ErrorFacts(message, kind, code=_CODES.get(status))
 
 
-def in_openai_form(handlers: ExceptionHandlersMap) -> ExceptionHandlersMap:
-    """The same handlers, with OpenAI's format under PATHS."""
-    return with_own(handlers, PATHS, _respond)
-
-
 def errors(**also: str) -> dict[int, ResponseSpec]:
     """The documented error responses of an endpoint: the common ones, and others by their names in `HTTPStatus`."""
-    documented = _EVERYWHERE | {HTTPStatus[name]: description for name, description in also.items()}
+    documented = problems(BAD_REQUEST="Invalid or unsupported field: see `param`.", **also)
     return {
-        int(status): ResponseSpec(ErrorBody, generate_examples=False, description=description)
-        for status, description in sorted(documented.items())
+        status: replace(spec, data_container=ErrorBody, media_type=MediaType.JSON)
+        for status, spec in documented.items()
     }
 
 
-_EVERYWHERE = {
-    HTTPStatus.BAD_REQUEST: "Invalid or unsupported field: see `param`.",
-    HTTPStatus.UNAUTHORIZED: "The API key is missing, invalid, expired or revoked.",
-    HTTPStatus.FORBIDDEN: "The API key lacks the required scope.",
-    HTTPStatus.TOO_MANY_REQUESTS: "Too many requests: wait for the number of seconds in `Retry-After`.",
-    HTTPStatus.SERVICE_UNAVAILABLE: "A component is unavailable or the service is shutting down: try again later.",
-}
-
-
-def _respond(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
+def error_response(request: Request[Any, Any, Any], error: Exception) -> Response[ErrorBody]:
+    """An error in OpenAI's format, its invalid field noted for the log. A path that is not served gets advice."""
     status, facts = facts_of(error)
     if invalid := invalid_fields(error, request):
         facts = _facts_of_field(invalid[0])
     elif isinstance(error, NotFoundException):
-        facts = msgspec.structs.replace(facts, message=_advice_on(request.scope["path"]), code="unknown_url")
+        path = request.scope["path"]
+        advice = next((text for prefix, text in NOT_OFFERED.items() if f"{path}/".startswith(f"{prefix}/")), ELSEWHERE)
+        message = advice if path.startswith("/v1/") else NO_PREFIX
+        facts = msgspec.structs.replace(facts, message=message, code="unknown_url")
     note_invalid(request, facts.param)
     headers = headers_of(error)
     if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
         headers["x-should-retry"] = "false"
     return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
-
-
-def _advice_on(path: str) -> str:
-    """Advice instead of an address that is not served."""
-    if not path.startswith("/v1/"):
-        return "OpenAI's API is under /v1 here: let the client's base_url end with /v1"
-    absent = (advice for prefix, advice in NOT_OFFERED.items() if f"{path}/".startswith(f"{prefix}/"))
-    return next(absent, "this part of OpenAI's API is not offered: /schema lists what is")
 
 
 def _facts_of_field(field: InvalidField) -> ErrorFacts:

@@ -15,7 +15,7 @@ from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
-from api.http.download import attachment
+from api.http.files import attachment
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import After, Created, Order, page_fields

@@ -1,14 +1,14 @@
 """Filters over attributes in OpenAI's format."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
 from api.openai.errors import BadParam
 from api.v1.sampling import Whole
-from ragkv.service.documents.attribute_filter import AttributeFilter, Comparator, Comparison, Compound, Value
+from ragkv.service.documents.attribute_filter import AttributeFilter, Comparison, Compound
 from ragkv.service.documents.metadata import MAX_FILTER_VALUES, MAX_KEYS
 
 MAX_DEPTH = 8
@@ -49,24 +49,19 @@ def filter_of(body: FilterBody, param: str) -> AttributeFilter:
 
 def _filter_of(body: FilterBody, param: str, depth: int) -> AttributeFilter:
     if body.type not in ("and", "or"):
-        return _comparison(body, param)
+        several = body.type in ("in", "nin")
+        is_whole = body.key is not None and body.value is not None and body.filters is None
+        if not is_whole or isinstance(body.value, list) != several:
+            value = "a list" if several else "a single one"
+            raise BadParam(param, f"a filter of type {body.type} takes `key` and `value`, {value}")
+        values = body.value if isinstance(body.value, list) else [body.value]
+        return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]
     if body.filters is None or body.key is not None or body.value is not None:
         raise BadParam(param, f"a filter of type {body.type} takes `filters` and nothing else")
     if not depth:
         raise BadParam(param, f"filters can be nested at most {MAX_DEPTH} levels deep")
     parts = (_filter_of(part, f"{param}.filters[{i}]", depth - 1) for i, part in enumerate(body.filters))
     return Compound("and" if body.type == "and" else "or", tuple(parts))
-
-
-def _comparison(body: FilterBody, param: str) -> Comparison:
-    several = body.type in ("in", "nin")
-    if body.key is None or body.value is None or body.filters is not None or isinstance(body.value, list) != several:
-        raise BadParam(
-            param, f"a filter of type {body.type} takes `key` and `value`, {'a list' if several else 'a single one'}"
-        )
-    values: list[Value] = body.value if isinstance(body.value, list) else [body.value]
-    assert body.type in get_args(Comparator)
-    return Comparison(body.key, body.type, tuple(values))  # type: ignore[arg-type]
 
 
 def _comparisons(attribute_filter: AttributeFilter) -> Iterator[Comparison]:

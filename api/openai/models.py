@@ -11,7 +11,7 @@ from litestar.params import FromPath
 from api.access.auth import reading
 from api.openai.errors import NoSuchModel, errors
 from api.openai.fields import Created
-from api.openai.store_names import is_generated
+from api.openai.store_views import is_generated
 from ragkv.errors import NotFound
 from ragkv.models import public_name
 from ragkv.service.base.caller import Caller

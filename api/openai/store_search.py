@@ -104,27 +104,22 @@ async def search(
     refuse_switched_on(data, ("rewrite_query",))
     if not all(map(str.strip, data.queries)):
         raise BadParam("query", "the query is empty: ask something")
-    passages = await _passages(store, data, parts)
-    return await parts.retrieval.run(_page, store.tenant_id, data.queries, passages, parts.database)
-
-
-async def _passages(store: CollectionRef, body: StoreSearchBody, parts: Parts) -> list[Passage]:
-    """The best passages of all queries, each with its best score."""
-    limit, hops = body.max_num_results or 10, parts.settings.hops
+    limit, hops = data.max_num_results or 10, parts.settings.hops
     document_ids: DocumentIds | None = None
-    if body.filters is not None:
-        attribute_filter = filter_of(body.filters, "filters")
+    if data.filters is not None:
+        attribute_filter = filter_of(data.filters, "filters")
         document_ids = await parts.retrieval.run(documents_that_match, store, attribute_filter, parts.database)
     searcher = (await parts.loaded()).searcher
-    best: dict[str, Passage] = {}
-    for query in body.queries:
+    best: dict[str, Passage] = {}  # by chunk, each with its best score
+    for query in data.queries:
         for passage in await searcher.search(store.tenant_id, store.collection_id, query, limit, hops, document_ids):
             other = best.get(passage.chunk.id)
             if other is None or other.score < passage.score:
                 best[passage.chunk.id] = passage
-    threshold = threshold_of(body.ranking_options)
+    threshold = threshold_of(data.ranking_options)
     ranked = sorted(best.values(), key=lambda passage: -passage.score)
-    return [passage for passage in ranked if passage.relevance >= threshold][:limit]
+    passages = [passage for passage in ranked if passage.relevance >= threshold][:limit]
+    return await parts.retrieval.run(_page, store.tenant_id, data.queries, passages, parts.database)
 
 
 def threshold_of(ranking: Ranking | None) -> float:

@@ -1,5 +1,6 @@
 """Vector stores, their files and file batches in OpenAI's format."""
 
+import re
 from collections import Counter
 from typing import Annotated, Literal, TypeVar
 
@@ -7,6 +8,7 @@ import msgspec
 from litestar import Response
 
 from api.openai.fields import Created, Outdated, attributes_of, page_fields
+from ragkv.ids import new_id
 from ragkv.service.base.page import Page
 from ragkv.service.base.status import ANSWERING, UNREAD, Status
 from ragkv.service.files.attachments import StoreEntry
@@ -199,3 +201,12 @@ def polled(view: Polled) -> Response[Polled]:
 def statuses_of(name: FileStatus | None) -> tuple[Status, ...] | None:
     """The document statuses of a file status; None for all."""
     return None if name is None else STATUSES[name]
+
+
+def generated_name() -> str:
+    """A name for a vector store that is made without one."""
+    return f"vector store {new_id()[:8]}"
+
+
+def is_generated(name: str) -> bool:
+    return re.fullmatch(r"vector store [0-9a-f]{8}", name) is not None

@@ -17,9 +17,8 @@ from api.openai.errors import errors
 from api.openai.fields import PAGED, AutoChunking, Id, NotSupported
 from api.openai.file_batches import file_batches_router
 from api.openai.store_files import store_files_router
-from api.openai.store_names import generated_name
 from api.openai.store_search import search
-from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage
+from api.openai.store_views import VectorStore, VectorStoreDeleted, VectorStorePage, generated_name
 from api.v1.collections import delete_collection
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database

@@ -8,22 +8,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from http import HTTPStatus
 from inspect import cleandoc
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import msgspec
-from litestar import Litestar
-from litestar.response import File, ServerSentEvent, ServerSentEventMessage, Stream
+from litestar import Litestar, Response
+from litestar.enums import RequestEncodingType
+from litestar.handlers import HTTPRouteHandler
+from litestar.params import BodyKwarg
+from litestar.response import File, ServerSentEvent, Stream
+from litestar.routes import HTTPRoute
 
-from api.http.errors import Problem
-from api.http.sse import EVENT_STREAM, event_message
-from api.schema.examples import AUDIT_EVENT, DONE, LOGGED, PROGRESS, SET_QUESTION, VERIFIED, example_of
-from api.schema.openai_examples import chat_events, openai_example_of, response_events
-from api.schema.routes import UNIONS, Route, routes_of
-from api.v1.ask import AnswerView
-from ragkv.answer.question import Delta
-from ragkv.service.documents.watch import DocumentProgress
-from ragkv.service.kv_admin.verify import Verified
+from api.access.auth import PUBLIC, Requires
+from api.http.sse import EVENT_STREAM, EventStream
 
+UNIONS = (Union, type(int | str))
 Json = dict[str, Any]
 
 JSON, BYTES = "application/json", "application/octet-stream"
@@ -108,105 +106,148 @@ OTHER: Json = {
 
 
 @dataclass(frozen=True, slots=True)
-class EventStream:
-    """The events of a stream: the type of each, and some as an example. Streams in OpenAI's format have no types."""
+class Route:
+    """One method of one path. `method` in lower case."""
 
-    kinds: Mapping[str, Any]
-    example: tuple[ServerSentEventMessage, ...]
+    method: str
+    path: str
+    handler: HTTPRouteHandler
 
+    @property
+    def status(self) -> str:
+        """Status code of a successful response."""
+        return str(int(self.handler.status_code))
 
-_VERIFICATION = EventStream(
-    {"progress": Verified, "done": Verified, "error": Problem}, (event_message("done", VERIFIED),)
-)
+    @property
+    def scope(self) -> str | None:
+        """The scope that the API key needs; None for a public endpoint."""
+        if self.handler.opt.get(PUBLIC):
+            return None
+        return next(guard.scope for guard in self.handler.resolve_guards() if isinstance(guard, Requires))
 
-STREAMS = {
-    "/v1/ask": EventStream(
-        {"delta": Delta, "done": AnswerView, "error": Problem},
-        (
-            event_message("delta", Delta("Ada ")),
-            event_message("delta", Delta("Lovelace.")),
-            event_message("done", DONE),
-        ),
-    ),
-    "/v1/documents/{document_id}/events": EventStream(
-        {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str], "error": Problem},
-        (event_message("progress", PROGRESS),),
-    ),
-    "/v1/collections/{collection}/events": EventStream(
-        {"progress": DocumentProgress, "done": dict[str, str], "deleted": dict[str, str], "error": Problem},
-        (event_message("progress", PROGRESS),),
-    ),
-    "/v1/kv/verify": _VERIFICATION,
-    "/v1/documents/{document_id}/kv/verify": _VERIFICATION,
-    "/v1/collections/{collection}/kv/verify": _VERIFICATION,
-    "/v1/chat/completions": EventStream({}, chat_events()),
-    "/v1/responses": EventStream({}, response_events()),
-}
-"""By path."""
+    @property
+    def body(self) -> Any:
+        """The type of the body; None without one."""
+        field = self.handler.parsed_fn_signature.parameters.get("data")
+        return None if field is None else field.annotation
 
-LINES = {
-    "/v1/audit/export": msgspec.json.encode(AUDIT_EVENT).decode() + "\n",
-    "/v1/questions/export": msgspec.json.encode(LOGGED).decode() + "\n",
-    "/v1/questions/evaluation": msgspec.json.encode(SET_QUESTION).decode() + "\n",
-}
-"""A line of each response in JSON lines, by path."""
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is a form with files."""
+        field = self.handler.parsed_fn_signature.parameters.get("data")
+        definition = None if field is None else field.kwarg_definition
+        return isinstance(definition, BodyKwarg) and definition.media_type == RequestEncodingType.MULTI_PART
+
+    @property
+    def answers(self) -> list[Any]:
+        """Types of a successful response: those encoded as JSON, `File` or `ServerSentEvent`; empty for no content."""
+        returned = self.handler.parsed_fn_signature.return_type.annotation
+        kinds = get_args(returned) if get_origin(returned) in UNIONS else (returned,)
+        contents = (get_args(kind)[0] if get_origin(kind) is Response else kind for kind in kinds)
+        return [kind for kind in contents if kind is not type(None)]
 
 
-def media_of(stream: EventStream, describe: Callable[[Any], Json]) -> Json:
-    """A stream in the document: the schema of its events, and an example as sent."""
-    data = {"type": "string", "contentMediaType": "application/json", "description": DATA}
-    events = [
-        {
-            "type": "object",
-            "properties": {
-                "event": {"const": name, "description": "Name of the event."},
-                "data": data | {"contentSchema": describe(kind)},
-            },
-            "required": ["event", "data"],
-        }
-        for name, kind in stream.kinds.items()
-    ]
-    schema = {"oneOf": events} if events else OTHER
-    return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}
+def routes_of(app: Litestar) -> Iterator[Route]:
+    """The documented endpoints, in the order of the app's routes."""
+    for route in app.routes:
+        if isinstance(route, HTTPRoute):
+            for method, (handler, _) in route.route_handler_map.items():
+                if handler.resolve_include_in_schema():
+                    yield Route(str(method).lower(), route.path_format, handler)
 
 
-def document_of(app: Litestar) -> Json:
+@dataclass(frozen=True, slots=True)
+class Examples:
+    """Examples for the document. `of_type`: functions that give one of a type as JSON, or None; of a type of errors the
+    one with this status and detail. `streams` and `lines` (of JSON lines) are by path."""
+
+    of_type: tuple[Callable[[Any, int, str], Any], ...]
+    streams: Mapping[str, EventStream]
+    lines: Mapping[str, str]
+
+
+class _Media:
+    """Bodies and responses of the routes in the document: the schema of each, and an example. `types`: of the JSON in
+    bodies, responses and events."""
+
+    def __init__(self, routes: list[Route], examples: Examples) -> None:
+        self.types: list[Any] = []
+        for route in routes:
+            if route.body is not None and not route.is_form:
+                self.types.append(route.body)
+            self.types += filter(_is_json, route.answers)
+            self.types += (spec.data_container for spec in (route.handler.responses or {}).values())
+            if stream := examples.streams.get(route.path):
+                self.types += stream.kinds.values()
+        kinds = {repr(kind): kind for kind in self.types}
+        schemas, self.components = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
+        for component in self.components.values():
+            component["description"] = cleandoc(component.get("description", ""))
+        self._schemas = dict(zip(kinds, schemas, strict=True))
+        self._examples = examples
+
+    def of_json(self, kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Json:
+        return {"schema": self._schemas[repr(kind)]} | self.example(kind, status, detail)
+
+    def example(self, kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Json:
+        """The member `example`, if there is one."""
+        values = (example_of(kind, status, detail) for example_of in self._examples.of_type)
+        return next(({"example": value} for value in values if value is not None), {})
+
+    def of_stream(self, path: str) -> Json:
+        """The schema of a stream's events, and an example as sent."""
+        stream = self._examples.streams[path]
+        data = {"type": "string", "contentMediaType": "application/json", "description": DATA}
+        events = [
+            {
+                "type": "object",
+                "properties": {
+                    "event": {"const": name, "description": "Name of the event."},
+                    "data": data | {"contentSchema": self._schemas[repr(kind)]},
+                },
+                "required": ["event", "data"],
+            }
+            for name, kind in stream.kinds.items()
+        ]
+        schema = {"oneOf": events} if events else OTHER
+        return {"schema": schema, "example": b"".join(message.encode() for message in stream.example).decode()}
+
+    def of_response(self, content: Json, route: Route) -> Json:
+        """The content of a successful response. Media types that the handler states itself are kept."""
+        for kind in route.answers:
+            if _is_json(kind):
+                content = {media: self.of_stream(route.path) for media in content if media == EVENT_STREAM}
+                content[JSON] = self.of_json(kind)
+            elif kind is ServerSentEvent:
+                content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
+                content |= {EVENT_STREAM: self.of_stream(route.path)}
+            elif kind is Stream:
+                line = self._examples.lines[route.path]
+                content = {media: {"schema": {"type": "string"}, "example": line} for media in content}
+            elif kind is File:
+                content = {BYTES: BINARY}
+            elif kind is bytes:
+                content = dict.fromkeys(content, BINARY)
+        return content
+
+
+def document_of(app: Litestar, examples: Examples) -> Json:
     """The document of an app."""
     document: Json = app.openapi_schema.to_schema()
     routes = list(routes_of(app))
-    types, forms = _json_types(routes), [route.body for route in routes if route.is_form]
-    describe, components = _described(types)
+    forms = [route.body for route in routes if route.is_form]
+    media = _Media(routes, examples)
     for route in routes:
-        _complete(document["paths"][route.path][route.method], route, describe)
-    schemas = dict(_used(document["paths"], document["components"]["schemas"] | components))
-    _describe_forms(schemas, forms)
-    _describe_fields(schemas, field_texts([*types, *forms]))
+        _complete(document["paths"][route.path][route.method], route, media)
+    schemas = dict(_used(document["paths"], document["components"]["schemas"] | media.components))
+    for form in forms:  # Litestar neither describes them nor says whether they are closed
+        schemas[form.__name__]["description"] = cleandoc(form.__doc__)
+        if form.__struct_config__.forbid_unknown_fields:
+            schemas[form.__name__]["additionalProperties"] = False
+    _describe_fields(schemas, field_texts([*media.types, *forms]))
     document["components"] = {"schemas": schemas, "securitySchemes": KEYS}
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return document
-
-
-def _json_types(routes: list[Route]) -> list[Any]:
-    """The JSON types of the routes' bodies, responses and events."""
-    types: list[Any] = []
-    for route in routes:
-        if route.body is not None and not route.is_form:
-            types.append(route.body)
-        types += filter(_is_json, route.answers)
-        types += (spec.data_container for spec in (route.handler.responses or {}).values())
-        if stream := STREAMS.get(route.path):
-            types += stream.kinds.values()
-    return types
-
-
-def _described(types: list[Any]) -> tuple[Callable[[Any], Json], Json]:
-    """A function that gives the schema of one of the types, and the components that the schemas refer to."""
-    kinds = {repr(kind): kind for kind in types}
-    schemas, components = msgspec.json.schema_components(list(kinds.values()), ref_template=REF)
-    by_name = dict(zip(kinds, schemas, strict=True))
-    for component in components.values():
-        component["description"] = cleandoc(component.get("description", ""))
-    return lambda kind: by_name[repr(kind)], components
 
 
 def _is_json(kind: Any) -> bool:
@@ -215,71 +256,27 @@ def _is_json(kind: Any) -> bool:
     return isinstance(inner, type) and issubclass(inner, msgspec.Struct)
 
 
-def _complete(operation: Json, route: Route, describe: Callable[[Any], Json]) -> None:
+def _complete(operation: Json, route: Route, media: _Media) -> None:
     operation["security"] = [] if route.scope is None else [{name: [route.scope]} for name in KEYS]
     for parameter in operation.get("parameters", ()):
         parameter.setdefault("description", PARAMETERS.get(parameter["name"], ""))
     if "requestBody" in operation:
-        operation["requestBody"]["content"] = _body_content(operation["requestBody"]["content"], route, describe)
+        if route.is_form:
+            for form in operation["requestBody"]["content"].values():
+                form.update(media.example(route.body))
+        else:
+            operation["requestBody"]["content"] = {JSON: media.of_json(route.body)}
     responses = operation["responses"]
     good = responses[route.status]
     good["description"] = route.handler.response_description or HTTPStatus(int(route.status)).phrase
-    if content := _response_content(good.get("content") or {}, route, describe):
+    if content := media.of_response(good.get("content") or {}, route):
         good["content"] = content
     if "last-modified" in good.get("headers", ()):
         good["headers"]["last-modified"] |= LAST_MODIFIED
     for status, spec in (route.handler.responses or {}).items():
-        media = {"schema": describe(spec.data_container)}
-        if example := _example(spec.data_container, int(status), spec.description):
-            media["example"] = example
-        content = {getattr(spec.media_type, "value", spec.media_type): media}
+        body = media.of_json(spec.data_container, int(status), spec.description)
+        content = {getattr(spec.media_type, "value", spec.media_type): body}
         responses[str(int(status))] = {"description": spec.description, "content": content}
-
-
-def _body_content(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
-    if not route.is_form:
-        return {JSON: _media(route.body, describe)}
-    for media in content.values():
-        if example := _example(route.body):
-            media["example"] = example
-    return content
-
-
-def _response_content(content: Json, route: Route, describe: Callable[[Any], Json]) -> Json:
-    """The content of a successful response. Media types that the handler states itself are kept."""
-    for kind in route.answers:
-        if _is_json(kind):
-            content = {media: media_of(STREAMS[route.path], describe) for media in content if media == EVENT_STREAM}
-            content[JSON] = _media(kind, describe)
-        elif kind is ServerSentEvent:
-            content = {media: shown for media, shown in content.items() if media == JSON and len(route.answers) > 1}
-            content |= {EVENT_STREAM: media_of(STREAMS[route.path], describe)}
-        elif kind is Stream:
-            content = {media: {"schema": {"type": "string"}, "example": LINES[route.path]} for media in content}
-        elif kind is File:
-            content = {BYTES: BINARY}
-        elif kind is bytes:
-            content = dict.fromkeys(content, BINARY)
-    return content
-
-
-def _media(kind: Any, describe: Callable[[Any], Json]) -> Json:
-    example = _example(kind)
-    return {"schema": describe(kind)} | ({} if example is None else {"example": example})
-
-
-def _example(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
-    """An example of a type, or None."""
-    native = example_of(kind, status, detail)
-    return openai_example_of(kind, status, detail) if native is None else native
-
-
-def _describe_forms(schemas: Json, forms: list[Any]) -> None:
-    """Add descriptions of forms, which Litestar does not have, and whether they are closed."""
-    for form in forms:
-        schemas[form.__name__]["description"] = cleandoc(form.__doc__)
-        if form.__struct_config__.forbid_unknown_fields:
-            schemas[form.__name__]["additionalProperties"] = False
 
 
 def _describe_fields(schemas: Json, texts: dict[str, dict[str, str]]) -> None:
@@ -300,16 +297,13 @@ def field_texts(types: list[Any]) -> dict[str, dict[str, str]]:
         waiting += get_args(kind)
         if isinstance(kind, type) and kind.__name__ not in texts and (_is_json(kind) or is_dataclass(kind)):
             hints = get_type_hints(kind, include_extras=True)
-            texts[kind.__name__] = {name: _text_of(hint) for name, hint in hints.items()}
+            texts[kind.__name__] = {}
+            for name, hint in hints.items():  # a string in an `Annotated` type, or in a member of a union
+                members = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
+                notes = (note for member in members for note in getattr(member, "__metadata__", ()))
+                texts[kind.__name__][name] = next((note for note in notes if isinstance(note, str)), "")
             waiting += hints.values()
     return texts
-
-
-def _text_of(hint: Any) -> str:
-    """The string in an `Annotated` type, or in a member of a union; empty for none."""
-    members = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
-    strings = (text for member in members for text in getattr(member, "__metadata__", ()) if isinstance(text, str))
-    return next(strings, "")
 
 
 def _used(part: Any, schemas: Json, seen: set[str] | None = None) -> Iterator[tuple[str, Json]]:

@@ -17,7 +17,7 @@ from litestar.types.internal_types import PathParameterDefinition
 
 from api.admin.shell import render
 from api.http.sse import EVENT_STREAM
-from api.schema.document import Json, document_of
+from api.schema.document import Examples, Json, document_of
 from ragkv import __version__
 
 DESCRIPTION = """Question answering over documents, with citations. The model processes the chunks of each document once, when \
@@ -38,9 +38,9 @@ _LIMITS = {
 }  # fmt: skip
 
 
-def openapi_config() -> OpenAPIConfig:
+def openapi_config(examples: Examples) -> OpenAPIConfig:
     """Litestar's configuration of the document: paths, title, description."""
-    document = _Document()
+    document = _Document(examples)
     return OpenAPIConfig(
         title="ragkv",
         version=__version__,
@@ -121,7 +121,10 @@ def page_of(document: Json) -> str:
 
 def kind_of(schema: Json) -> str:
     """A schema in a few words: the kind of value, and its limits."""
-    limits = [text.format(_plain(schema[name])) for name, text in _LIMITS.items() if name in schema]
+    stated = [(text, schema[name]) for name, text in _LIMITS.items() if name in schema]
+    limits = [
+        text.format(int(limit) if isinstance(limit, float) and limit.is_integer() else limit) for text, limit in stated
+    ]
     return f"{_bare(schema)} ({', '.join(limits)})" if limits else _bare(schema)
 
 
@@ -137,9 +140,12 @@ class _Document:
 
     app: Litestar
 
+    def __init__(self, examples: Examples) -> None:
+        self._examples = examples
+
     @cached_property
     def whole(self) -> Json:
-        return document_of(self.app)
+        return document_of(self.app, self._examples)
 
     @cached_property
     def encoded(self) -> bytes:
@@ -168,11 +174,6 @@ class _Page(OpenAPIRenderPlugin):
     def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
         self._document.app = request.app
         return self._document.page
-
-
-def _plain(limit: float | str) -> str:
-    """200 for 200.0."""
-    return str(int(limit)) if isinstance(limit, float) and limit.is_integer() else str(limit)
 
 
 def _bare(schema: Json) -> str:

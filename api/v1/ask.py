@@ -27,7 +27,7 @@ from api.v1.passages import (
     ScoreThreshold,
     TopK,
     boxes_path,
-    chosen_documents,
+    searched_documents,
     text_path,
 )
 from api.v1.sampling import SamplingFields
@@ -46,7 +46,7 @@ from ragkv.answer.question import (
 from ragkv.chunk import relevance_of
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef, collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef
 from ragkv.service.documents.cited import Outdated
 from ragkv.service.documents.listing import PageLabel, PageNumber, TextEnd, TextStart
 from ragkv.service.parts import Parts
@@ -300,8 +300,8 @@ def question_of(caller: Caller, body: AskBody, database: Database) -> Question:
     """The question that a request asks. Raises Rejected or TooLarge for the question, NotFound for the collection or a
     document."""
     check_question_text(body.question)
-    ref = collection_ref(caller.tenant_id, body.collection, database)
-    return body.to_question(caller, ref, chosen_documents(ref, body.filter, body.document_ids, database))
+    documents = searched_documents(caller.tenant_id, body.collection, body.filter, body.document_ids, database)
+    return body.to_question(caller, *documents)
 
 
 async def _messages(opening: Delta | Answer | None, events: KeptAlive) -> AsyncIterator[ServerSentEventMessage]:

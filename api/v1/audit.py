@@ -8,10 +8,8 @@ from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from api.access.auth import administering
-from api.http.download import JSON_LINES, json_lines
 from api.http.errors import problems
-from api.http.moment import read_moment
-from api.v1.collections import Limit
+from api.v1.lists import JSON_LINES, Limit, json_lines, read_moment
 from ragkv.service.audit.log import AuditPage, all_audit, list_audit
 from ragkv.service.audit.statements import AuditFilter
 from ragkv.service.base.caller import Caller

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from litestar import Request, Router, delete, get, patch, post
 from litestar.di import NamedDependency
-from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
+from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
 from api.access.auditing import note_change
@@ -17,10 +17,10 @@ from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
+from api.v1.lists import Limit
 from ragkv.service.answer_cache.ring import AnswerRing
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.tenants import collection_ref
 from ragkv.service.collections.collections import (
@@ -35,8 +35,6 @@ from ragkv.service.collections.collections import (
 )
 from ragkv.service.documents.changes import Queued, retry_failed
 from ragkv.service.documents.removal import Removal
-
-Limit = Annotated[int, QueryParameter(ge=1, le=MAX_PAGE, description="Maximum number of items on a page.")]
 
 
 class CollectionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

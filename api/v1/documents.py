@@ -18,10 +18,10 @@ from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
-from api.http.download import attachment
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
+from api.http.files import attachment
 from api.http.observe import note_made
-from api.v1.collections import Limit
+from api.v1.lists import Limit
 from ragkv.errors import RagKVError
 from ragkv.kv.store import KVStore
 from ragkv.service.base.caller import Caller
@@ -166,7 +166,15 @@ async def upload_many(
     """Upload several files in one request. Each is accepted or refused on its own; see `status` of each result."""
     ref = await asyncio.to_thread(collection_ref, caller.tenant_id, data.collection, database)
     metadata = await asyncio.to_thread(read_metadata, data.metadata)
-    uploaded = [await asyncio.to_thread(_try, ref, file, metadata, database, intake) for file in data.files]
+    uploaded = []
+    for file in data.files:
+        try:
+            status, view = await asyncio.to_thread(_accept, ref, file, metadata, database, intake)
+        except RagKVError as error:
+            problem = problem_of(error)
+            uploaded.append(Uploaded(file.filename, problem.status, problem=problem))
+        else:
+            uploaded.append(Uploaded(file.filename, status, document=view))
     for result in uploaded:
         if result.document is not None:
             note_made(request, result.document.id)
@@ -360,12 +368,3 @@ def _accept(
     accepted = accept_document(ref, file.filename, file.file, intake, metadata)
     view = document_view(ref.tenant_id, accepted.document_id, database)
     return HTTPStatus.ACCEPTED if accepted.created else HTTPStatus.OK, view
-
-
-def _try(ref: CollectionRef, file: UploadFile, metadata: Metadata, database: Database, intake: Intake) -> Uploaded:
-    try:
-        status, view = _accept(ref, file, metadata, database, intake)
-    except RagKVError as error:
-        problem = problem_of(error)
-        return Uploaded(file.filename, problem.status, problem=problem)
-    return Uploaded(file.filename, status, document=view)

@@ -12,9 +12,8 @@ from msgspec import Meta
 from api.access.auth import administering
 from api.access.concurrency import uploading_large
 from api.http.errors import json_problems, problems
-from api.http.moment import read_moment
 from api.http.observe import note_made
-from api.v1.collections import Limit
+from api.v1.lists import Limit, read_moment
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenants import DEFAULT_COLLECTION

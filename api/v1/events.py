@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, Literal
 
 from litestar import Request, get
@@ -40,46 +41,29 @@ Events = Callable[[list[Update], Subscription], tuple[Iterable[Message], Message
 """Gives the messages for updates, and the last event if nothing will follow."""
 
 
-class Conditions:
-    """Conditions for a stream to go on: the service is not shutting down, and the caller would still be admitted."""
-
-    def __init__(self, confirmation: Confirmation, draining: Draining) -> None:
-        self._confirmation = confirmation
-        self._draining = draining
-
-    @property
-    def hold(self) -> bool:
-        return not self._draining.started
-
-    @property
-    def due_in_s(self) -> float:
-        return self._confirmation.due_in_s
-
-    async def check(self) -> None:
-        """Check the caller's rights again. Raises Unauthorised once the caller would be refused, Unavailable if that
-        cannot be checked."""
-        await self._confirmation.renew()
-
-
 async def progress(
-    opened: AbstractContextManager[Subscription], thing_id: str, events_of: Events, conditions: Conditions
+    opened: AbstractContextManager[Subscription],
+    thing_id: str,
+    events_of: Events,
+    confirmation: Confirmation,
+    draining: Draining,
 ) -> AsyncIterator[Message]:
     """The events of one stream. The last one gives the reason for its end, unless that is the shutdown."""
     sent_at = time.monotonic()
     with opened as subscription:
-        while conditions.hold:
+        while not draining.started:
             messages, last = events_of(subscription.take(), subscription)
             for message in messages:
                 sent_at = time.monotonic()
                 yield message
-            last = last or await _end(subscription, thing_id, conditions)
+            last = last or await _end(subscription, thing_id, confirmation)
             if last is not None:
                 yield last
                 return
             if time.monotonic() - sent_at >= KEEP_ALIVE_EVERY_S:  # proxies close what is silent
                 sent_at = time.monotonic()
                 yield KEEP_ALIVE
-            await subscription.wait(min(conditions.due_in_s, KEEP_ALIVE_EVERY_S))
+            await subscription.wait(min(confirmation.due_in_s, KEEP_ALIVE_EVERY_S))
 
 
 def of_collection(*, until_finished: bool) -> Events:
@@ -95,10 +79,10 @@ def of_document(updates: list[Update], subscription: Subscription) -> tuple[Iter
     return _batches(updates), None
 
 
-async def _end(subscription: Subscription, thing_id: str, conditions: Conditions) -> Message | None:
+async def _end(subscription: Subscription, thing_id: str, confirmation: Confirmation) -> Message | None:
     """The last event, if the thing was deleted or cannot be read, or the caller would be refused."""
     try:
-        await conditions.check()
+        await confirmation.renew()
     except RagKVError as error:
         return event_message("error", problem_of(error))
     if isinstance(subscription.error, NotFound):
@@ -129,18 +113,24 @@ class ProgressStreams:
         self._draining = draining
         self._watchers = Watchers(draining)
 
-    def place(self, request: Request[Any, Any, Any]) -> Conditions:
-        """Take a place for the length of the request. Raises Throttled if the caller has none left."""
+    def place(self, request: Request[Any, Any, Any]) -> Confirmation:
+        """Take a place for the length of the request. Raises Throttled if the caller has none left. The stream goes on
+        while the caller is confirmed."""
         caller: Caller = request.user
         hold(request, self._of_key.taken(caller.identity or caller.tenant_id))
         hold(request, self._of_tenant.taken(caller.tenant_id))
-        return Conditions(self._admissions.confirmation(request), self._draining)
+        return self._admissions.confirmation(request)
 
     def open(
-        self, caller: Caller, thing_id: str, watch_of: Callable[[], Watch], events_of: Events, conditions: Conditions
+        self,
+        caller: Caller,
+        thing_id: str,
+        watch_of: Callable[[], Watch],
+        events_of: Events,
+        confirmation: Confirmation,
     ) -> AsyncIterator[Message]:
         opened = self._watchers.subscribe((caller.tenant_id, thing_id), watch_of)
-        return progress(opened, thing_id, events_of, conditions)
+        return progress(opened, thing_id, events_of, confirmation, self._draining)
 
 
 @get(
@@ -162,13 +152,10 @@ async def document_events(
     The last event is `done` when the document is ready or has failed, `deleted` when it was deleted, or `error`, for
     example when the API key was revoked.
     """
-    conditions = streams.place(request)
+    confirmation = streams.place(request)
     await asyncio.to_thread(document_view, caller.tenant_id, document_id, database)
-
-    def watch() -> Watch:
-        return DocumentWatch(database, document_id, caller.tenant_id)
-
-    return ServerSentEvent(streams.open(caller, document_id, watch, of_document, conditions))
+    watch_of = partial(DocumentWatch, database, document_id, caller.tenant_id)
+    return ServerSentEvent(streams.open(caller, document_id, watch_of, of_document, confirmation))
 
 
 @get(
@@ -193,14 +180,11 @@ async def collection_events(
     every document is finished if `until=finished` is set. The last event is `deleted` when the collection was deleted,
     or `error`, for example when the API key was revoked.
     """
-    conditions = streams.place(request)
+    confirmation = streams.place(request)
     ref = await asyncio.to_thread(collection_ref, caller.tenant_id, collection, database)
-
-    def watch() -> Watch:
-        return CollectionWatch(database, ref.collection_id)
-
+    watch_of = partial(CollectionWatch, database, ref.collection_id)
     events_of = of_collection(until_finished=until == "finished")
-    return ServerSentEvent(streams.open(caller, ref.collection_id, watch, events_of, conditions))
+    return ServerSentEvent(streams.open(caller, ref.collection_id, watch_of, events_of, confirmation))
 
 
 def _refusal(limit: int, whose: str) -> str:

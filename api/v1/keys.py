@@ -11,7 +11,7 @@ from msgspec import Meta
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
 from api.http.observe import note_made
-from api.v1.collections import Limit
+from api.v1.lists import Limit
 from ragkv.service.base.caller import Caller, KeyScope
 from ragkv.service.base.database import Database
 from ragkv.service.keys.keys import MAX_DAYS, SCOPES, IssuedKey, KeyPage, issue_key, list_keys, maker_of, revoke_key

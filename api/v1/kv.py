@@ -17,7 +17,7 @@ from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problem_of, problems
 from api.http.sse import event_message
-from api.v1.collections import Limit
+from api.v1.lists import Limit
 from ragkv.kv.layout import Layout
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore

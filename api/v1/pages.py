@@ -9,8 +9,8 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from api.access.auth import reading
-from api.http.download import SANDBOXED
 from api.http.errors import problems
+from api.http.files import SANDBOXED
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
 from ragkv.service.base.caller import Caller

@@ -11,7 +11,7 @@ from ragkv.answer.question import QUESTION_CHARACTERS, PassageKV
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenants import CollectionRef
+from ragkv.service.base.tenants import CollectionRef, collection_ref
 from ragkv.service.documents.cited import Outdated, checksum_of
 from ragkv.service.documents.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
 from ragkv.service.documents.metadata import Scalar
@@ -97,20 +97,23 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def chosen_documents(
-    ref: CollectionRef,
+def searched_documents(
+    tenant_id: str,
+    collection: str,
     filters: dict[str, Scalar | list[Scalar]] | None,
     document_ids: Sequence[str] | None,
     database: Database,
-) -> frozenset[str] | None:
-    """The documents that match the filter and are among the ids; None for all. Raises NotFound for an unknown id."""
+) -> tuple[CollectionRef, frozenset[str] | None]:
+    """The collection, by id or name, and those of its documents that match the filter and are among the ids; None for
+    all. Raises NotFound for an unknown collection or id."""
+    ref = collection_ref(tenant_id, collection, database)
     if filters is None and document_ids is None:
-        return None
+        return ref, None
     ids = None if document_ids is None else frozenset(document_ids)
     among = DocumentFilter(ref.tenant_id, ref.collection_id, ids=ids)
     if ids is not None and (unknown := ids - matching_ids(among, database)):
         raise NotFound(f"the collection has no document {min(unknown)[:80]!r}")
-    return matching_ids(replace(among, metadata=filters), database)
+    return ref, matching_ids(replace(among, metadata=filters), database)
 
 
 def text_path(document_id: str, start: int, end: int, words: str) -> str:

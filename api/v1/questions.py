@@ -10,10 +10,8 @@ from litestar.response import Stream
 from msgspec import Meta
 
 from api.access.auth import administering, reading
-from api.http.download import JSON_LINES, json_lines
 from api.http.errors import json_problems, problems
-from api.http.moment import read_moment
-from api.v1.collections import Limit
+from api.v1.lists import JSON_LINES, Limit, json_lines, read_moment
 from ragkv.service.answer_cache.recent import RecentAnswers
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database

@@ -18,14 +18,12 @@ from api.v1.passages import (
     QuestionText,
     ScoreThreshold,
     TopK,
-    chosen_documents,
+    searched_documents,
 )
 from ragkv.answer.question import check_question_text
 from ragkv.chunk import relevance_of
-from ragkv.retrieve.index import DocumentIds
 from ragkv.service.base.caller import Caller
-from ragkv.service.base.database import Database
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef, collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.parts import Parts
 
 BODY_BYTES = 256 * 1024
@@ -81,14 +79,10 @@ async def search(
 async def found_passages(caller: Caller, body: SearchBody, parts: Parts) -> list[PassageView]:
     """The best passages first. Raises Rejected or TooLarge for the question, NotFound."""
     check_question_text(body.question)
-    ref, document_ids = await parts.retrieval.run(_scope, caller, body, parts.database)
+    documents = (body.collection, body.filter, body.document_ids)
+    ref, document_ids = await parts.retrieval.run(searched_documents, caller.tenant_id, *documents, parts.database)
     searched = (body.question, body.top_k or parts.settings.top_k, body.hops or parts.settings.hops, document_ids)
     searcher = (await parts.loaded()).searcher
     passages = await searcher.search(ref.tenant_id, ref.collection_id, *searched)
     least = relevance_of(body.score_threshold or 0.0)
     return [PassageView.of(passage) for passage in passages if passage.relevance >= least]
-
-
-def _scope(caller: Caller, body: SearchBody, database: Database) -> tuple[CollectionRef, DocumentIds | None]:
-    ref = collection_ref(caller.tenant_id, body.collection, database)
-    return ref, chosen_documents(ref, body.filter, body.document_ids, database)

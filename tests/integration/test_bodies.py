@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from api.http.gzipped import PIECE_BYTES, decompressed
+from api.http.bodies import PIECE_BYTES, decompressed
 from api.openai.errors import PATHS
 from api.schema.document import Json
 from tests.integration.test_mcp import message

@@ -170,7 +170,7 @@ def test_rated_questions_are_an_evaluation_set_that_fidelity_reads(client: Clien
 @pytest.mark.usefixtures("answerable")
 def test_an_evaluation_set_is_read_a_page_at_a_time(client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ragkv.service.questions.questions.MAX_PAGE", 2)
-    monkeypatch.setattr("api.http.download.MAX_PAGE", 2)
+    monkeypatch.setattr("api.v1.lists.MAX_PAGE", 2)
     rated = [ask(client, f"{QUESTION} {word}") for word in ("one", "two", "three", "four", "five")]
     for answer_id in rated:
         rate(client, answer_id)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from litestar.routes import HTTPRoute
 
-from api.admin.headers import PATH
+from api.admin.responses import PATH
 from api.http.sse import EVENT_STREAM
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.parts import Parts

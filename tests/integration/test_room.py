@@ -15,7 +15,7 @@ import pytest
 from api.access import concurrency
 from api.access.admission import Refusals
 from api.access.tarpit import AT_ONCE
-from api.http.forms import FIELD_BYTES
+from api.http.files import FIELD_BYTES
 from api.http.server import TimedProtocol
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document

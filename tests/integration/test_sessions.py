@@ -8,7 +8,7 @@ import pytest
 
 from api.access.auth import PUBLIC
 from api.access.session import COOKIE, HTTPS_COOKIE
-from api.admin.headers import HEADERS
+from api.admin.responses import HEADERS
 from api.app import create_app
 from ragkv.service.access.sessions import csrf_token as csrf_of
 from ragkv.service.base.embedded_redis import EmbeddedRedis

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from api.app import create_app
+from api.app import EXAMPLES, create_app
 from api.schema.document import Json, document_of
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
@@ -27,7 +27,7 @@ NO_PHRASE = re.compile(
 def document(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Json]:
     parts = Parts(Settings(data_dir=tmp_path_factory.mktemp("prose")))
     parts.prepare_database()
-    yield document_of(create_app(parts))
+    yield document_of(create_app(parts), EXAMPLES)
     parts.close()
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from api.admin.charts import BOTTOM, TOP, AxisScale, Measurement, first_token_chart, history_chart, origin_chart
-from api.admin.evaluations import DRAWN, fidelity_chart, retrieval_chart
 from api.admin.format import duration, faster, number, percent
+from api.admin.questions import DRAWN, fidelity_chart, retrieval_chart
 from ragkv.service.evaluations.outcome import EvaluationRun, FidelityFigures, RetrievalFigures
 from ragkv.service.statistics.views import Bucket, FirstToken, Jobs, Questions, Summary, TokenCounts
 

@@ -10,12 +10,12 @@ from typing import Any
 import playwright
 import pytest
 
-import api.admin.assets
+import api.admin.router
 from api.admin.shell import _ENVIRONMENT
 
 NODE = Path(playwright.__file__).parent / "driver" / "node"
 """The one that Playwright brings."""
-SCRIPTS = Path(api.admin.assets.__file__).parent / "static"
+SCRIPTS = Path(api.admin.router.__file__).parent / "static"
 BROWSER = """
 export const elements = {};  // of the page, by id
 export const made = [];  // by the scripts

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from api.admin.settings import shown_settings
+from api.admin.administration import shown_settings
 from ragkv.cli.status import status
 from ragkv.errors import RagKVError
 from ragkv.retrieve.index import Vectors

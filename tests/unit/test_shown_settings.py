@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.admin.settings import shown_settings
+from api.admin.administration import shown_settings
 from ragkv.settings import Settings
 from ragkv.urls import HIDDEN, without_secrets
 

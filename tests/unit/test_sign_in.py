@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from api.admin.settings import shown_settings
+from api.admin.administration import shown_settings
 from ragkv.errors import Forbidden, Rejected, Throttled, Unauthorised
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import RateLimit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.admin.source import TextRange, mark
+from api.admin.documents import TextRange, mark
 from ragkv.service.documents.listing import ChunkKV, ChunkView
 
 CHUNK = ChunkView(

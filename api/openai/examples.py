@@ -4,12 +4,12 @@ Responses are made by the service's own functions. Bodies are dictionaries with 
 """
 
 from collections import Counter
-from http import HTTPStatus
+from itertools import chain
 from typing import Any
 
 import msgspec
-from litestar.response import ServerSentEventMessage
 
+from api.http.sse import EventStream
 from api.openai.chat import ChatBody
 from api.openai.chat_views import ChatCompletion, ChunkEncoder, Heading, completion_of
 from api.openai.embeddings import Embedding, Embeddings, EmbeddingsBody, EmbeddingUsage
@@ -32,7 +32,7 @@ from api.openai.store_views import (
 )
 from api.openai.streaming import EventEncoder
 from api.openai.vector_stores import NewVectorStore, VectorStoreChange
-from api.schema.examples import (
+from api.v1.examples import (
     CHUNK_ID,
     CITATION,
     COLLECTION,
@@ -155,22 +155,20 @@ EXAMPLES: dict[Any, object] = {
 """Examples by type. Files of forms are not JSON."""
 
 
-def openai_example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:
+def _encoded(encoder: EventEncoder) -> EventStream:
+    events = (encoder.start(), encoder.delta("Ada "), encoder.delta("Lovelace."), encoder.finish(ANSWERED, SOURCES))
+    return EventStream({}, tuple(chain.from_iterable(events)))
+
+
+STREAMS = {
+    "/v1/chat/completions": _encoded(ChunkEncoder(HEADING, with_usage=False)),
+    "/v1/responses": _encoded(ResponseEventEncoder(DRAFT)),
+}
+"""By path."""
+
+
+def example_of(kind: Any, status: int, detail: str) -> Any:
     """An example of a type as JSON, or None; of an error the one with this status and message."""
     if kind is ErrorBody:
         return msgspec.to_builtins(ErrorBody(facts_of_status(status, detail)))
     return msgspec.to_builtins(EXAMPLES[kind]) if kind in EXAMPLES else None
-
-
-def chat_events() -> tuple[ServerSentEventMessage, ...]:
-    """The events of a streamed chat completion."""
-    return _encoded(ChunkEncoder(HEADING, with_usage=False))
-
-
-def response_events() -> tuple[ServerSentEventMessage, ...]:
-    """The events of a streamed response."""
-    return _encoded(ResponseEventEncoder(DRAFT))
-
-
-def _encoded(encoder: EventEncoder) -> tuple[ServerSentEventMessage, ...]:
-    return (*encoder.start(), *encoder.delta("Ada "), *encoder.delta("Lovelace."), *encoder.finish(ANSWERED, SOURCES))

@@ -1,12 +1,15 @@
-"""Multipart forms: files are streamed to disk, and other fields are bounded while they are read."""
+"""Files of clients: multipart forms, whose files are streamed to disk and whose other fields are bounded while they are
+read; and downloads, in which browsers execute nothing."""
 
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 from litestar import Request
 from litestar.datastructures import FormMultiDict, UploadFile
 from litestar.enums import RequestEncodingType
 from litestar.exceptions import ClientException
+from litestar.response import File
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
 from ragkv.errors import TooLarge, Unsupported
@@ -24,7 +27,15 @@ a field, and some make text that no database takes."""
 SPOOL_BYTES = 16 * 1024
 """A file up to this size stays in memory; a larger one is on the disk that it will be stored on."""
 
+SANDBOXED = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox"}
+"""Headers of uploaded content."""
+
 Part = UploadFile | bytearray
+
+
+def attachment(path: Path, name: str) -> File:
+    """An uploaded file, byte for byte, to be saved under a name."""
+    return File(path, filename=name, media_type="application/octet-stream", headers=SANDBOXED)
 
 
 class BoundedFormRequest(Request[Any, Any, Any]):
@@ -79,7 +90,12 @@ class _Form:
 
     async def _take(self, piece: MultipartSegment | bytearray | None) -> None:
         if isinstance(piece, MultipartSegment):
-            self._segment, self._part = piece, self._started(piece)
+            self._segment, self._part = piece, bytearray()
+            if piece.filename:
+                headers = dict(piece.headerlist)
+                file = self._part = UploadFile(piece.content_type or "text/plain", piece.filename, headers=headers)
+                file.file = self._store.spool(SPOOL_BYTES)
+                self._files.append(file)
         elif not piece:
             await self._end()
         elif isinstance(self._part, UploadFile):
@@ -90,16 +106,6 @@ class _Form:
                 raise TooLarge(
                     f"the form field {self._segment.name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it"
                 )
-
-    def _started(self, segment: MultipartSegment) -> Part:
-        if not segment.filename:
-            return bytearray()
-        kind = segment.content_type or "text/plain"
-        headers = dict(segment.headerlist)
-        file = UploadFile(kind, segment.filename, headers=headers)
-        file.file = self._store.spool(SPOOL_BYTES)
-        self._files.append(file)
-        return file
 
     async def _end(self) -> None:
         assert self._segment is not None, "a part ends after it has begun"

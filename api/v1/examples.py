@@ -1,4 +1,4 @@
-"""An example of every body and every response, as values of their types, so that the two cannot diverge."""
+"""An example of every body, response and stream, as values of their types, so that the two cannot diverge."""
 
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -7,6 +7,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from api.http.errors import Problem
+from api.http.sse import EventStream, event_message
 from api.v1.ask import AnswerView, AskBody, CachedTokens, CitationView, TurnBody, UsageView
 from api.v1.collections import CollectionBody, CollectionPatch
 from api.v1.data_sources import DataSourcePatch, NewDataSource, SyncBody
@@ -22,7 +23,7 @@ from api.v1.search import SearchBody, SearchTimings, SearchView
 from api.v1.statistics import Statistics
 from api.v1.webhooks import NewWebhook
 from api.v1.writer import WriterBody
-from ragkv.answer.question import Citation, PassageKV, PromptSpan, Timings
+from ragkv.answer.question import Citation, Delta, PassageKV, PromptSpan, Timings
 from ragkv.kv.file import KVShape
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import CompressionMethod, KVWhen, KVWrite
@@ -512,6 +513,40 @@ EXAMPLES: dict[Any, object] = {
     Replacement: {"file": "(the bytes of ada.md)"},
 }
 """Examples by type. Forms are dictionaries: files are not JSON."""
+
+_VERIFICATION = EventStream(
+    {"progress": Verified, "done": Verified, "error": Problem}, (event_message("done", VERIFIED),)
+)
+
+STREAMS = {
+    "/v1/ask": EventStream(
+        {"delta": Delta, "done": AnswerView, "error": Problem},
+        (
+            event_message("delta", Delta("Ada ")),
+            event_message("delta", Delta("Lovelace.")),
+            event_message("done", DONE),
+        ),
+    ),
+    "/v1/documents/{document_id}/events": EventStream(
+        {"progress": DocumentProgress, "done": DocumentProgress, "deleted": dict[str, str], "error": Problem},
+        (event_message("progress", PROGRESS),),
+    ),
+    "/v1/collections/{collection}/events": EventStream(
+        {"progress": DocumentProgress, "done": dict[str, str], "deleted": dict[str, str], "error": Problem},
+        (event_message("progress", PROGRESS),),
+    ),
+    "/v1/kv/verify": _VERIFICATION,
+    "/v1/documents/{document_id}/kv/verify": _VERIFICATION,
+    "/v1/collections/{collection}/kv/verify": _VERIFICATION,
+}
+"""By path."""
+
+LINES = {
+    "/v1/audit/export": msgspec.json.encode(AUDIT_EVENT).decode() + "\n",
+    "/v1/questions/export": msgspec.json.encode(LOGGED).decode() + "\n",
+    "/v1/questions/evaluation": msgspec.json.encode(SET_QUESTION).decode() + "\n",
+}
+"""A line of each response in JSON lines, by path."""
 
 
 def example_of(kind: Any, status: int = HTTPStatus.OK, detail: str = "") -> Any:

@@ -15,12 +15,10 @@ from typing import Literal
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_TEXT_CHARS, Parsed
-from ingest.parse.rows import LOOKAHEAD, is_header, is_label, line_of
+from ingest.parse.parsed import MAX_TEXT_CHARS, Omissions, Parsed
+from ingest.parse.rows import LOOKAHEAD, are_numbers, is_absent, is_header, is_label, is_number, line_of
 from ingest.parse.sniff import Format
 from ingest.parse.text_tables import table_lines
-from ingest.parse.values import are_numbers, is_absent, is_number
 from ragkv.errors import TooLarge
 from ragkv.text import scrub
 

@@ -13,9 +13,8 @@ from ingest.parse.archive import Archive, Relation, damaged, opened, parse_xml
 from ingest.parse.html import parse_source, read_html
 from ingest.parse.list_numbers import mark_list_numbers, number_items
 from ingest.parse.mail import read_eml
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
-from ingest.parse.plain import read_plain
+from ingest.parse.markup import read_plain
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff

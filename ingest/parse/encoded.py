@@ -1,15 +1,16 @@
-"""Leave out pictures and other files that stand in a text as base64 or in `data:` addresses."""
+"""What is no text within a text: files written as base64 or in `data:` addresses, which are left out, and noise."""
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from heapq import merge
 from itertools import accumulate, chain
+from math import log2
 
 from ingest.parse.encoding import decode
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.parsed import Omissions, Parsed
 from ragkv.text import scrub, tidy
 
 _LEAST_CHARS = 1_000
@@ -30,6 +31,13 @@ _AS_RUN = bytes(ord("A") if re.match(_CHARS, chr(byte)) else ord(" ") for byte i
 _RUN = b"A" * 60
 _PADDING = re.compile("={1,2}")
 _LAST_LINE_GROUP = 4
+_LEAST_VISIBLE, _LEAST_ENCODED = 200, 1_000  # a key may be all that a file holds
+_SLICES, _SLICE_CHARS = 20, 50_000
+_UNREADABLE = re.compile("[\ufffd\ue000-\uf8ff\U000f0000-\U0010fffd]")
+_MOST_UNREADABLE, _LEAST_ALPHANUMERIC = 1 / 3, 0.02
+_WORD = re.compile(r"(?<![A-Za-z])(?:[A-Z]?[a-z]{2,}|[A-Z]{3,})(?![A-Za-z])|\d+")
+_LEAST_WORDS, _MOST_BITS = 0.25, 5.75
+"""A character of prose has 4 to 5 bits, of source code at most 5.5, of base64 6, of random signs of ASCII 6.5."""
 
 
 def read_source(body: bytes, omissions: Omissions) -> str:
@@ -100,3 +108,34 @@ def _end_of_run(text: str, end: int) -> int:
     last = _LAST_LINE.match(text, end)
     is_whole = last is not None and len(last[1]) % _LAST_LINE_GROUP == 0
     return last.end() if last is not None and is_whole and not last[1].isalpha() else end
+
+
+def noise_in(text: str) -> str:
+    """The reason why a text is mostly noise; empty for any that holds words or numbers, and for short ones."""
+    visible = "".join(_sample(text).split())
+    if len(visible) < _LEAST_VISIBLE:
+        return ""
+    counts = Counter(visible)
+    if sum(n for c, n in counts.items() if _UNREADABLE.match(c)) > len(visible) * _MOST_UNREADABLE:
+        return "most of its characters cannot be read: save it again with its fonts, or as UTF-8"
+    num_in_words = sum(n for c, n in counts.items() if c.isalnum() or c > "\x7f")  # emoji are words, too
+    if num_in_words < len(visible) * _LEAST_ALPHANUMERIC:
+        return "it holds signs and almost no words"
+    if len(visible) >= _LEAST_ENCODED and visible.isascii() and _bits(counts) > _MOST_BITS:
+        num_in_words = sum(map(len, _WORD.findall(visible)))
+        if num_in_words < len(visible) * _LEAST_WORDS:
+            return "it is encoded or encrypted: decode it and upload the result"
+    return ""
+
+
+def _sample(text: str) -> str:
+    if len(text) <= _SLICES * _SLICE_CHARS:
+        return text
+    starts = range(0, len(text), len(text) // _SLICES)
+    return " ".join(text[start : start + _SLICE_CHARS] for start in starts)
+
+
+def _bits(counts: Counter[str]) -> float:
+    """The entropy of a character."""
+    total = counts.total()
+    return -sum(count / total * log2(count / total) for count in counts.values())

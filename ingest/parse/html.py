@@ -1,7 +1,7 @@
 """Parser for HTML: the visible text of a page. No script is run, and no resource is fetched."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from inscriptis.css_profiles import STRICT_CSS_PROFILE
@@ -11,17 +11,14 @@ from inscriptis.model.config import ParserConfig
 from inscriptis.model.html_element import HtmlElement
 from inscriptis.model.tag import CustomHtmlTagHandlerMapping
 from lxml import etree
+from lxml.etree import _Element
 from lxml.html import HTMLParser, document_fromstring
 
 from ingest.parse.encoding import decode
-from ingest.parse.forms import write_forms
-from ingest.parse.headings import TAGS as HEADINGS
-from ingest.parse.headings import mark_headings, unmark
-from ingest.parse.list_items import number_items, start_item
+from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import STRUCK_TAGS, mark_struck, sign_raised_numbers
-from ingest.parse.mathml import write_formulas
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, leading_title, one_line
+from ingest.parse.numerals import number_items, start_item
+from ingest.parse.parsed import Omissions, Parsed, Section, leading_title, one_line
 from ingest.parse.pictures import write_descriptions
 from ingest.parse.sniff import Format
 from ingest.parse.styles import Sheet, Style, Styles
@@ -29,6 +26,16 @@ from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
 from ragkv.text import scrub, tidy
 
+_HEADING_START = 0xFDD0  # + level
+_HEADING_END = "\ufddf"
+_MARKED = re.compile("([\ufdd1-\ufdd6])([^\ufddf]*)\ufddf")
+_ANY_MARK = re.compile("[\ufdd0-\ufddf]")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_TICKED = ("checkbox", "radio")
+_WITHOUT_WORDS = ("hidden", "submit", "button", "reset", "image", "password", "file", "color", "range")
+_ROLES = "//*[@aria-checked and (@role='checkbox' or @role='radio' or @role='switch')]"
+_MAX_LEVELS = 8  # between a control and the label that it stands in
+_MAX_CHARS = 1_000  # of a label, before its first word
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")
 _FURNITURE = "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
@@ -42,11 +49,11 @@ _BLOCKS = (
     "fieldset", "legend", "details", "summary", "hgroup", "center", "dl", "dt", "dd", "li", "tr", "td", "th", "caption",
     "thead", "tbody", "tfoot",
 )  # fmt: skip
-_SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
+_SPACED_BLOCKS = (*_HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
 _OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
 _PAGE, _FINDABLE = ("html", "body"), "until-found"
-_TITLES = (*HEADINGS, "dt", "summary")
+_TITLES = (*_HEADINGS, "dt", "summary")
 _MAX_TITLE_ELEMENTS = 50
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
@@ -73,7 +80,7 @@ def parse_source(
         return Parsed(fallback_title, "", pages=(), media_type=format_.value)
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
-    text, sections = unmark(tidy(Inscriptis(_simplify(tree, omissions, shared), _RENDERING).get_text()))
+    text, sections = _unmark(tidy(Inscriptis(_simplify(tree, omissions, shared), _RENDERING).get_text()))
     top_heading = next((s.title for s in sections if s.level == 1), None)
     if top_heading and top_heading in head_title:
         head_title = top_heading  # the page's own title without the site's name
@@ -103,7 +110,7 @@ def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) 
     """Keep only elements that carry text or structure."""
     styles = Styles(tree, shared)
     etree.strip_elements(tree, *_CODE, with_tail=False)
-    write_forms(tree)
+    _write_forms(tree)
     write_descriptions(tree)
     for element in tree.xpath(_FURNITURE):
         if element.tag not in _PAGE:
@@ -127,7 +134,7 @@ def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) 
     for element in tree.iter():
         element.text, element.tail = _safe(element.text), _safe(element.tail)
     flatten_tables(tree)
-    mark_headings(tree)
+    _mark_headings(tree)
     return tree
 
 
@@ -196,6 +203,77 @@ def _flatten_depths(tree: etree._Element) -> None:
 def _safe(text: str | None) -> str | None:
     """Scrub text again, as character references may restore unwanted characters, and escape `&` for the renderer."""
     return scrub(text).replace("&", "&amp;") if text else text
+
+
+def _write_forms(tree: _Element) -> None:
+    """Make words of the controls: `[x]` or `[ ]` before the label of what can be ticked, the value of a field, and of
+    a list the options that are selected."""
+    labels = {label.get("for"): label for label in tree.iter("label") if label.get("for")}
+    ticked: set[_Element] = set()
+    for control in list(tree.iter("input", "select", "textarea")):
+        if control.tag == "input" and control.get("type", "").lower() in _TICKED:
+            around = {element.tag: element for element in islice(control.iterancestors(), _MAX_LEVELS)}
+            if control.get("role", "checkbox") in _TICKED and "pre" not in around:
+                label = labels.get(control.get("id"), around.get("label"))
+                _tick(control, label, ticked, is_ticked="checked" in control.attrib)
+        elif value := " ".join(_values(control)).strip():
+            del control[:]
+            control.tag, control.text = "span", f" {value} "
+    for element in tree.xpath(_ROLES):
+        if element.tag != "input":
+            _tick(element, element, ticked, is_ticked=element.get("aria-checked") == "true")
+
+
+def _tick(control: _Element, label: _Element | None, ticked: set[_Element], *, is_ticked: bool) -> None:
+    """Write the tick before the words of the label, or else in the control's place."""
+    if label is None or label in ticked or not _has_words(label):
+        label = control
+        control.tag = "span"
+    ticked.add(label)
+    label.text = f" {'[x]' if is_ticked else '[ ]'} {label.text or ''}"
+
+
+def _has_words(label: _Element) -> bool:
+    return any(map(str.isalnum, islice(chain.from_iterable(label.itertext()), _MAX_CHARS)))
+
+
+def _values(control: _Element) -> Iterator[str]:
+    if control.tag == "select":
+        yield from ("".join(option.itertext()) for option in control.iter("option") if "selected" in option.attrib)
+    elif control.tag == "textarea":
+        yield "".join(control.itertext())
+    elif control.get("type", "").lower() not in _WITHOUT_WORDS:
+        yield control.get("value", "")
+
+
+def _mark_headings(tree: _Element) -> None:
+    """Put marks around the text of every heading element."""
+    for heading in tree.iter(*_HEADINGS):
+        heading.text = chr(_HEADING_START + int(heading.tag[1])) + (heading.text or "")
+        if len(heading):
+            heading[-1].tail = (heading[-1].tail or "") + _HEADING_END
+        else:
+            heading.text += _HEADING_END
+
+
+def _unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
+    """Remove the marks, and return the text with the headings that they enclosed."""
+    pieces: list[str] = []
+    sections: list[Section] = []
+    position = length = 0
+    for heading_match in _MARKED.finditer(
+        marked, 0, marked.rfind(_HEADING_END) + 1
+    ):  # without this limit, each start would search for an end to no avail
+        preceding, heading = (
+            _ANY_MARK.sub("", part) for part in (marked[position : heading_match.start()], heading_match[2].strip())
+        )
+        start = length + len(preceding)
+        position, length = heading_match.end(), start + len(heading)
+        pieces += preceding, heading
+        if title := one_line(heading):
+            sections.append(Section(start, length, title, ord(heading_match[1]) - _HEADING_START))
+    pieces.append(_ANY_MARK.sub("", marked[position:]))
+    return "".join(pieces), tuple(sections)
 
 
 _PROFILE = {

@@ -22,8 +22,7 @@ from PIL import (
 )
 
 from ingest.parse.composer import Composer
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_PAGES, Parsed
+from ingest.parse.parsed import MAX_PAGES, Omissions, Parsed
 from ingest.parse.quotes import (
     MAX_PAGES_AT_ONCE,
     MAX_POINTS,

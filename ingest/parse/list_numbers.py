@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lxml.etree import QName, SubElement, _Element
 
 from ingest.parse.numerals import OF_WORD
-from ingest.parse.word_styles import is_on
+from ingest.parse.word_markup import is_on
 
 _MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
 _AROUND_LIST = re.compile("<li>(?=<[ou]l>)")

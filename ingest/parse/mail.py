@@ -1,7 +1,9 @@
-"""Parser for e-mails: subject, sender, recipients and date, the text, and the attached files and messages."""
+"""Parsers for e-mails (subject, sender, recipients and date, the text, and the attached files and messages) and for
+mailboxes."""
 
 import io
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes
@@ -12,6 +14,7 @@ from email.message import Message
 from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
+from email.parser import BytesHeaderParser
 from email.policy import compat32
 from functools import cached_property
 
@@ -19,11 +22,10 @@ from ingest.parse.calendar import Event, events_of
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
-from ingest.parse.flowed import unflow
 from ingest.parse.html import declared_encoding, parse_source
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
-from ingest.parse.sniff import Format
+from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Omissions, Parsed, one_line
+from ingest.parse.sniff import MAIL_START, Format
+from ingest.parse.text_tables import table_lines
 from ragkv.errors import Rejected, TooLarge
 from ragkv.file_types import is_image
 from ragkv.text import scrub
@@ -34,6 +36,9 @@ _NESTED = "its parts are nested too deeply: save the innermost message and uploa
 _UNFOLDED = compat32.clone(max_line_length=0)
 _HEADERS = ("From", "To", "Cc", "Date")
 _OF_A_PAGE = re.compile(r"image/.*|text/css|(text|application)/(x-)?(java|ecma)script")
+_SIGNATURE = "-- "
+_QUOTED = re.compile(rb"^>(?=>*From )", re.MULTILINE)
+_LISTED = ("Date", "From", "Subject")
 
 
 @dataclass
@@ -262,3 +267,43 @@ def _part(part: str | bytes, charset: str | None, between: str) -> str:
     if charset is None and isinstance(part, bytes):
         part = part.decode(between)
     return decode(part if isinstance(part, bytes) else part.encode(), charset)
+
+
+def unflow(text: str, *, deletes_spaces: bool) -> str:
+    """Join each line that ends with a blank to the next of as many quotation marks. deletes_spaces: that blank is no
+    part of the text (DelSp)."""
+    paragraphs: list[list[str]] = []
+    open_depth: int | None = None  # of the line that goes on, if one does
+    for line in text.replace("\r\n", "\n").split("\n"):
+        quotes = line[: len(line) - len(line.lstrip(">"))]
+        words = line[len(quotes) :].removeprefix(" ")
+        goes_on = words.endswith(" ") and words != _SIGNATURE
+        if goes_on and deletes_spaces:
+            words = words[:-1]
+        if open_depth == len(quotes) and words and words != _SIGNATURE:
+            paragraphs[-1].append(words)
+        else:
+            paragraphs.append([f"{quotes} {words}" if quotes else words])
+        open_depth = len(quotes) if goes_on else None
+    return "\n".join(map("".join, paragraphs))
+
+
+def read_mailbox(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
+    """Date, sender and subject of each mail. The mails are attachments, in order."""
+    mails = list(_mails(body))
+    headers = [BytesHeaderParser().parsebytes(mail) for mail in mails]
+    rows = [[header_of(mail, name) for name in _LISTED] for mail in headers]
+    composer = Composer()
+    composer.block("\n".join(table_lines(_LISTED, rows)))
+    names = (file_name(subject) for _, _, subject in rows)
+    attachments = tuple(Attachment(name, mail) for name, mail in zip(names, mails, strict=True))
+    return replace(composer.parsed(fallback_title, Format.MBOX), attachments=attachments)
+
+
+def _mails(body: bytes) -> Iterator[bytes]:
+    """Each mail as it was sent: without the line that begins it, and lines `>From` as they were."""
+    begins = list(MAIL_START.finditer(body))
+    if len(begins) > MAX_ATTACHMENTS:
+        raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} mails: split it")
+    for begin, end in zip(begins, [*(match.start() for match in begins[1:]), len(body)], strict=True):
+        yield _QUOTED.sub(b"", body[begin.end() : end])

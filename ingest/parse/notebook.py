@@ -8,9 +8,8 @@ import msgspec
 
 from ingest.parse.encoding import decode
 from ingest.parse.html import parse_source
-from ingest.parse.markdown import read_markdown
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.markup import read_markdown
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 

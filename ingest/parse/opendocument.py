@@ -5,16 +5,13 @@ from collections.abc import Iterator
 from lxml.etree import QName, _Element
 
 from ingest.parse.archive import CheckPages, opened
-from ingest.parse.composer import Composer
-from ingest.parse.grid import MAX_CELLS, Grid
-from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.composer import FIELD, Composer, without_fields
 from ingest.parse.marks import Run, text_of
 from ingest.parse.odf_styles import DRAW, PRESENTATION, STYLE, TABLE, TEXT, Look, Styles
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.pictures import described
 from ingest.parse.sniff import Format
-from ingest.parse.spans import Cell, span_of
+from ingest.parse.spans import MAX_CELLS, Cell, Grid, span_of
 from ragkv.errors import Rejected, TooLarge
 from ragkv.text import scrub
 

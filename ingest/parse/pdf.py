@@ -1,19 +1,22 @@
-"""Parser for PDF: the text layer, page by page. Pages without one, such as scans, are read by OCR."""
+"""Parser for PDF: the text layer, page by page, with sections from bookmarks. Pages without text, such as scans, are
+read by OCR."""
 
 import math
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, takewhile
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.omissions import Omissions
-from ingest.parse.outline import Bookmark, sections_of_outline
-from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
+from ingest.parse.parsed import MAX_PAGES, MAX_TITLE_CHARS, Omissions, Page, Parsed, Section, one_line
 from ingest.parse.pdf_forms import fields_of
 from ingest.parse.pdf_letters import Letter, text_of
 from ingest.parse.pdf_pages import DrawnPage, drawn_page, in_order
@@ -31,6 +34,19 @@ _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Do
 _NO_TEXT = "there is no text on its pages: if you can see text there, export it again"
 _PAGE_GAP = "\n\n"
 _SENTENCE_ENDS = ".!?:;…"
+_OUTLINE_LINE = re.compile(r"[^\n]+")
+_TITLE_NUMBER = re.compile(r"\d+(?:\.\d+)*\.?[ \t]+")
+_MAX_NUMBER_CHARS = 40
+_MAX_TITLE_LINES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """An entry of the outline. `level` 1 is the outermost, `page_index` counts from 0."""
+
+    title: str
+    level: int
+    page_index: int
 
 
 def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -> Parsed:
@@ -182,3 +198,51 @@ def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
         title = _title(bookmark.get_title)
         if title and page_index is not None and page_index >= 0:
             yield Bookmark(title, bookmark.level + 1, page_index)
+
+
+def sections_of_outline(text: str, pages: Sequence[Page], bookmarks: Sequence[Bookmark]) -> tuple[Section, ...]:
+    """Sections for the bookmarks whose title stands on their page, in the outline's order; the rest are left out.
+
+    A title fills whole lines, numbered or not. Without its own place a section could begin anywhere on its page.
+    """
+    titles: dict[int, set[str]] = defaultdict(set)
+    for bookmark in bookmarks:
+        titles[bookmark.page_index].add(_words(tidy(bookmark.title)))
+    places = {index: _places(text, page, titles[index]) for index, page in enumerate(pages) if index in titles}
+    sections: list[Section] = []
+    position = 0
+    for bookmark in bookmarks:
+        matches = places.get(bookmark.page_index, {}).get(_words(tidy(bookmark.title)), [])
+        following = bisect_left(matches, (position, 0))
+        if following < len(matches):
+            start, position = matches[following]
+            sections.append(Section(start, position, bookmark.title, bookmark.level))
+    return tuple(sections)
+
+
+def _places(text: str, page: Page, titles: set[str]) -> dict[str, list[tuple[int, int]]]:
+    """The characters [start, end) of each place where one of the titles stands, ascending. Looks at each line once."""
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    lines = list(_OUTLINE_LINE.finditer(text, page.start, page.end))
+    for number, line in enumerate(lines):
+        if line[0][0].isspace():
+            continue
+        skipped = _TITLE_NUMBER.match(line[0], 0, _MAX_NUMBER_CHARS)
+        for words, end in _joined(lines[number : number + _MAX_TITLE_LINES]):
+            for candidate in {words, words[len(_words(skipped[0])) :].lstrip()} if skipped else {words}:
+                if candidate in titles:
+                    places[candidate].append((line.start(), end))
+    return places
+
+
+def _joined(lines: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
+    """The words of the first line, of the first two, and so on, up to a title's length, and where they end."""
+    words = (_words(line[0]) for line in takewhile(lambda line: len(line[0]) <= 2 * MAX_TITLE_CHARS, lines))
+    for joined, line in zip(accumulate(words, lambda text, more: f"{text} {more}"), lines, strict=False):
+        if len(joined) > MAX_TITLE_CHARS + _MAX_NUMBER_CHARS:
+            return
+        yield joined, line.end()
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())

@@ -10,7 +10,7 @@ from itertools import groupby
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Omissions
 from ingest.parse.pdf_letters import Box, Letter, Turn, around, text_of
 from ingest.parse.pdf_objects import MAX_OBJECTS, PATH, TEXT, Drawn, bounds_of, is_filled_white
 

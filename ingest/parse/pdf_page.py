@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Omissions
 from ingest.parse.pdf import LINE_END_HYPHEN, PDFIUM, drawn_pages, end_of_line, opened, page_at
 from ingest.parse.pdf_letters import Letter, text_of
 from ingest.parse.pdf_pages import in_order

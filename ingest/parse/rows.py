@@ -1,5 +1,5 @@
 """Table rows as lines of text. Under a header, each row carries its labels, so that a chunk that begins in the
-middle of the table makes sense by itself."""
+middle of the table makes sense by itself. Cells may be labels, numbers or nothing, by how they are written."""
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -13,6 +13,13 @@ _LETTER = re.compile(r"[^\W\d_]")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
 _SIGN = re.compile(r"[#№%]")
 _ADDRESS = re.compile(r"@|://")
+_NUMBER = re.compile(
+    r"[<>~≈±+\-–−(]{0,3}[$€£¥]?[ ]?(?:\d[\d.,'’ _/:]{0,40}|[.,]\d{1,40})(?:[eE][+-]?\d{1,4})?[ ]?[%‰°$€£¥)*]{0,3}"
+)
+_TIME = re.compile(
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ]\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
+_ABSENT = {"", "-", "–", "—", "n/a", "na", "nan", "null", "none", "..", "?"}
 
 
 def lines_of_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -80,3 +87,19 @@ def _lines_below(labels: Sequence[str], table: Iterator[Sequence[str]]) -> Gener
     for row in chain(start, table):
         yield line_of(row, labels) + "\n" if labels else line_of(row)
     return labels
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number, with its sign, currency or separators, or a date or time in digits."""
+    return bool(_NUMBER.fullmatch(cell) or _TIME.fullmatch(cell))
+
+
+def is_absent(cell: str) -> bool:
+    """Whether a cell has no value."""
+    return cell.casefold() in _ABSENT
+
+
+def are_numbers(cells: list[str]) -> bool:
+    """Whether all cells that have a value are numbers, and one has."""
+    present = [cell for cell in cells if not is_absent(cell)]
+    return bool(present) and all(map(is_number, present))

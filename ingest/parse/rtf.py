@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
-from ingest.parse.composer import Composer
+from ingest.parse.composer import FIELD, PAGE_NUMBER, Composer, line_without_fields
 from ingest.parse.encoding import code_page
-from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
 from ingest.parse.marks import SIGNS, Run, text_of
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.pictures import described
 from ingest.parse.rows import shortened
 from ingest.parse.sniff import Format

@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from lxml.etree import QName, XMLSyntaxError, _Element
 
 from ingest.parse.archive import Archive, opened
-from ingest.parse.charts import read_chart
 from ingest.parse.composer import Composer
-from ingest.parse.equations import emptied_equations
+from ingest.parse.formulas import emptied_equations
 from ingest.parse.marks import SIGNS, Run, text_of
 from ingest.parse.numerals import OF_HTML
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
-from ingest.parse.pictures import described
+from ingest.parse.parsed import Omissions, Parsed
+from ingest.parse.pictures import described, read_chart
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, span_of
 from ragkv.errors import Rejected

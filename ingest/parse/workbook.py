@@ -13,16 +13,13 @@ from xml.parsers import expat
 from zipfile import ZipFile, ZipInfo
 
 from ingest.parse.archive import Archive, Check, damaged, opened
-from ingest.parse.composer import Composer
-from ingest.parse.grid import Grid
-from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.composer import FIELD, Composer, without_fields
 from ingest.parse.marks import SIGNS, Run, struck, text_of
 from ingest.parse.number_format import BUILT_IN, GENERAL, TEXT, NumberFormat, general
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.rows import shortened
 from ingest.parse.sniff import Format
-from ingest.parse.spans import Cell
+from ingest.parse.spans import Cell, Grid
 
 _BOOK = "xl/workbook.xml"
 _PIECE = 1 << 16

@@ -12,10 +12,9 @@ from lxml.etree import QName, _Element
 from ingest.parse.archive import CheckPages, parse_xml
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
+from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import sign_raised_numbers
-from ingest.parse.mathml import write_formulas
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, header_of, is_title, span_of, words_of
 from ragkv.errors import Rejected

@@ -76,7 +76,7 @@ def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Sect
     for section, following in zip(sections, [*sections[1:], None], strict=True):
         if words.count(section.start, section.end):
             sections_with_text.append(replace(section, above=above))
-        elif _leads_to(section, following):
+        elif following is not None and following.path[: len(section.path)] == section.path != following.path:
             above = (*above, (len(section.path), section.heading_start))
             continue
         elif words.count(section.heading_start, section.end):
@@ -85,11 +85,6 @@ def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Sect
             )
         above = ()
     return sections_with_text
-
-
-def _leads_to(section: _Section, following: _Section | None) -> bool:
-    depth = len(section.path)
-    return following is not None and len(following.path) > depth and following.path[:depth] == section.path
 
 
 def _group_small(sections: list[_Section], words: Words, small: int, full: int) -> list[list[_Section]]:

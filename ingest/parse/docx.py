@@ -3,13 +3,14 @@
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain
 
 import mammoth
 from lxml import etree
 from lxml.etree import _Element
 
-from ingest.parse.archive import Archive, Relation, damaged, opened, parse_xml
+from ingest.parse.archive import Archive, damaged, opened, parse_xml
 from ingest.parse.html import parse_source, read_html
 from ingest.parse.list_numbers import mark_list_numbers, number_items
 from ingest.parse.mail import read_eml
@@ -58,7 +59,12 @@ class _Parts:
         self._styles = self._xml(self._path("styles"))
 
         def read_file(path: str, file: bytes) -> Parsed:
-            return _read_embedded(path, file, omissions, depth)
+            format_ = sniff(path, file)
+            if format_ is Format.DOCX and depth < _MAX_DEPTH:
+                return read_docx(file, "", omissions, depth + 1)
+            if format_ not in _EMBEDDED:
+                raise Unsupported("an embedded file of this format is not read")
+            return _EMBEDDED[format_](file, "", omissions)
 
         self._rewriter = Rewriter(archive, self._styles, omissions, read_file)
 
@@ -83,17 +89,17 @@ class _Parts:
             mark_list_numbers(document, numbering, self._styles)
         if (body := document.find("{*}body")) is not None:
             lines = {"", *map(line_of, document.iter("{*}p"))}
-            for path in dict.fromkeys(relation.path for kind in _FURNITURE for relation in self._named(document, kind)):
+            references = (mark for kind in _FURNITURE for mark in document.iter(f"{{*}}{kind}Reference"))
+            ids = (
+                mark.attrib.values()
+                for mark in references  # but for those of a first page that is like the others
+                if "first" not in mark.attrib.values() or mark.getparent().find("{*}titlePg") is not None
+            )
+            keys = (key for key in chain.from_iterable(ids) if key in self._relations)
+            for path in dict.fromkeys(self._relations[key].path for key in keys):
                 if (root := self._xml(path)) is not None:
                     self._rewriter.rewrite(root, path)
                     body.extend(without_repeated(root, lines))
-
-    def _named(self, document: _Element, kind: str) -> Iterator[Relation]:
-        """The headers or footers of the sections, but for those of a first page that is like the others."""
-        for reference in document.iter(f"{{*}}{kind}Reference"):
-            is_first = "first" in reference.attrib.values()
-            if not is_first or reference.getparent().find("{*}titlePg") is not None:
-                yield from (self._relations[key] for key in reference.attrib.values() if key in self._relations)
 
     def _path(self, kind: str) -> str:
         return self._paths.get(kind, f"word/{kind}.xml")
@@ -104,15 +110,6 @@ class _Parts:
             return parse_xml(self._archive.read(path)) if path in self._archive.paths else None
         except etree.XMLSyntaxError:
             return None
-
-
-def _read_embedded(path: str, file: bytes, omissions: Omissions, depth: int) -> Parsed:
-    format_ = sniff(path, file)
-    if format_ is Format.DOCX and depth < _MAX_DEPTH:
-        return read_docx(file, "", omissions, depth + 1)
-    if format_ not in _EMBEDDED:
-        raise Unsupported("an embedded file of this format is not read")
-    return _EMBEDDED[format_](file, "", omissions)
 
 
 def _to_html(body: bytes) -> str:

@@ -112,7 +112,10 @@ def _end_of_run(text: str, end: int) -> int:
 
 def noise_in(text: str) -> str:
     """The reason why a text is mostly noise; empty for any that holds words or numbers, and for short ones."""
-    visible = "".join(_sample(text).split())
+    if len(text) > _SLICES * _SLICE_CHARS:
+        starts = range(0, len(text), len(text) // _SLICES)
+        text = " ".join(text[start : start + _SLICE_CHARS] for start in starts)
+    visible = "".join(text.split())
     if len(visible) < _LEAST_VISIBLE:
         return ""
     counts = Counter(visible)
@@ -121,21 +124,10 @@ def noise_in(text: str) -> str:
     num_in_words = sum(n for c, n in counts.items() if c.isalnum() or c > "\x7f")  # emoji are words, too
     if num_in_words < len(visible) * _LEAST_ALPHANUMERIC:
         return "it holds signs and almost no words"
-    if len(visible) >= _LEAST_ENCODED and visible.isascii() and _bits(counts) > _MOST_BITS:
+    shares = [count / len(visible) for count in counts.values()]
+    entropy = -sum(share * log2(share) for share in shares)
+    if len(visible) >= _LEAST_ENCODED and visible.isascii() and entropy > _MOST_BITS:
         num_in_words = sum(map(len, _WORD.findall(visible)))
         if num_in_words < len(visible) * _LEAST_WORDS:
             return "it is encoded or encrypted: decode it and upload the result"
     return ""
-
-
-def _sample(text: str) -> str:
-    if len(text) <= _SLICES * _SLICE_CHARS:
-        return text
-    starts = range(0, len(text), len(text) // _SLICES)
-    return " ".join(text[start : start + _SLICE_CHARS] for start in starts)
-
-
-def _bits(counts: Counter[str]) -> float:
-    """The entropy of a character."""
-    total = counts.total()
-    return -sum(count / total * log2(count / total) for count in counts.values())

@@ -58,12 +58,12 @@ def decode(body: bytes, declared: str | None = None) -> str:
     """
     if encoding := sure_encoding(body):
         return body.decode(encoding, errors="replace")
-    if (text := decode_seven_bit(body, declared)) is not None:
+    if (text := _decode_seven_bit(body, declared)) is not None:
         return text
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
-        return _decode_declared(body, declared) or _damaged_utf8(body) or _guessed(body)
+        return _decode_declared(body, declared) or _guessed(body)
 
 
 def sure_encoding(body: bytes) -> str | None:
@@ -97,14 +97,6 @@ def _decode_declared(body: bytes, declared: str | None) -> str | None:
     return None
 
 
-def _damaged_utf8(body: bytes) -> str | None:
-    """Decode UTF-8 with a few broken places, such as a cut in the middle of a character."""
-    text = body.decode("utf-8", errors="replace")
-    broken = text.count("\ufffd")
-    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
-    return text if broken * 10 <= wide or (broken == 1 and wide) else None
-
-
 def guessed_encoding(body: bytes) -> str:
     """The encoding of a text by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents
     do, else by script. Raises Rejected in doubt.
@@ -121,6 +113,12 @@ def guessed_encoding(body: bytes) -> str:
 
 
 def _guessed(body: bytes) -> str:
+    """Decode UTF-8 with a few broken places, such as a cut in the middle of a character, or else by a guess."""
+    text = body.decode("utf-8", errors="replace")
+    broken = text.count("\ufffd")
+    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
+    if broken * 10 <= wide or (broken == 1 and wide):
+        return text
     encoding = guessed_encoding(body)
     try:
         return body.decode(encoding)
@@ -131,19 +129,23 @@ def _guessed(body: bytes) -> str:
         raise Rejected(f"{reason}: {_SAVE_AS_UTF8}") from None
 
 
-def decode_seven_bit(body: bytes, declared: str | None) -> str | None:
+def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:
     """The characters of a text in seven bits, by its escape sequences or as `declared`; None for all other text."""
     if not body.isascii():
         return None
     if _ESCAPE_JP.search(body):
-        return _japanese(body)
+        # Each line begins in ASCII (RFC 1468). A few broken places are replaced, as in UTF-8.
+        text = "".join(map(_japanese_line, body.splitlines(keepends=True)))
+        return text if text.count("\ufffd") * 10 <= sum(1 for c in text if c > "\x7f") else None
     if is_korean(body):
         return _whole(body, "iso2022_kr")
-    if declared and (encoding := _known(declared)):
-        return _whole(body, encoding)
-    if _HZ_RUN.search(body) and (text := _whole(body, "hz")) and guess_encoding(text.encode("gb18030")) == "gb18030":
-        return text
-    return None
+    with suppress(LookupError, ValueError):
+        if declared and (name := codecs.lookup(declared).name).startswith(_DECLARED):
+            return _whole(body, name)
+    is_hz = (
+        _HZ_RUN.search(body) and (text := _whole(body, "hz")) and guess_encoding(text.encode("gb18030")) == "gb18030"
+    )
+    return text if is_hz else None
 
 
 def is_korean(body: bytes) -> bool:
@@ -151,26 +153,11 @@ def is_korean(body: bytes) -> bool:
     return _KOREAN in body and body.isascii()
 
 
-def _known(declared: str) -> str | None:
-    try:
-        name = codecs.lookup(declared).name
-    except (LookupError, ValueError):
-        return None
-    return name if name.startswith(_DECLARED) else None
-
-
 def _whole(body: bytes, encoding: str) -> str | None:
     try:
         return body.decode(encoding)
     except UnicodeDecodeError:
         return None
-
-
-def _japanese(body: bytes) -> str | None:
-    """Decode line by line: each begins in ASCII (RFC 1468). A few broken places are replaced, as in UTF-8."""
-    text = "".join(map(_japanese_line, body.splitlines(keepends=True)))
-    broken = text.count("\ufffd")
-    return text if broken * 10 <= sum(1 for c in text if c > "\x7f") else None
 
 
 def _japanese_line(line: bytes) -> str:

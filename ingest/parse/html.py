@@ -152,7 +152,9 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
             continue
         style = Style() if element.tag in _PAGE else styles.of(element)
         outer.append(style.inside(*outer[-1]))
-        if (style.is_hidden or _is_closed(element)) and omissions.leaves_out(" ".join(element.itertext())):
+        is_closed = element.tag == "dialog" and "open" not in element.attrib
+        is_hidden = style.is_hidden or is_closed or element.get("hidden", _FINDABLE) != _FINDABLE
+        if is_hidden and omissions.leaves_out(" ".join(element.itertext())):
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
             walk.skip_subtree()
             continue
@@ -165,11 +167,6 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
         if style.raised and element.tag not in _STRUCTURE and element.tag not in _NOT_CONTENT:
             element.tag = style.raised
     return struck
-
-
-def _is_closed(element: etree._Element) -> bool:
-    is_closed_dialog = element.tag == "dialog" and "open" not in element.attrib
-    return is_closed_dialog or element.get("hidden", _FINDABLE) != _FINDABLE
 
 
 def _keep_title_buttons(tree: etree._Element) -> None:
@@ -226,15 +223,12 @@ def _write_forms(tree: _Element) -> None:
 
 def _tick(control: _Element, label: _Element | None, ticked: set[_Element], *, is_ticked: bool) -> None:
     """Write the tick before the words of the label, or else in the control's place."""
-    if label is None or label in ticked or not _has_words(label):
+    has_words = label is not None and any(map(str.isalnum, islice(chain.from_iterable(label.itertext()), _MAX_CHARS)))
+    if label is None or label in ticked or not has_words:
         label = control
         control.tag = "span"
     ticked.add(label)
     label.text = f" {'[x]' if is_ticked else '[ ]'} {label.text or ''}"
-
-
-def _has_words(label: _Element) -> bool:
-    return any(map(str.isalnum, islice(chain.from_iterable(label.itertext()), _MAX_CHARS)))
 
 
 def _values(control: _Element) -> Iterator[str]:

@@ -26,13 +26,17 @@ def mark_list_numbers(document: _Element, numbering: _Element, styles: _Element 
     paragraphs = list(document.iter("{*}p"))
     for paragraph in paragraphs:
         properties, has_words = _find(paragraph, "pPr"), bool("".join(paragraph.itertext()).strip())
-        if properties is not None and not _is_left_out(properties, has_words):
-            number = lists.count(properties)
-            if number is not None and has_words:
-                namespace = QName(paragraph).namespace
-                bookmark = SubElement(paragraph, f"{{{namespace}}}bookmarkStart")
-                bookmark.set(f"{{{namespace}}}name", f"list-number-{number}")
-                paragraph.insert(paragraph.index(properties) + 1, bookmark)
+        marks = _find(properties, "rPr")
+        is_deleted = _find(marks, "del") is not None or _find(marks, "moveFrom") is not None  # its end, as a change
+        is_hidden = not has_words and is_on(_find(marks, "vanish"))
+        if properties is None or is_deleted or is_hidden:
+            continue
+        number = lists.count(properties)
+        if number is not None and has_words:
+            namespace = QName(paragraph).namespace
+            bookmark = SubElement(paragraph, f"{{{namespace}}}bookmarkStart")
+            bookmark.set(f"{{{namespace}}}name", f"list-number-{number}")
+            paragraph.insert(paragraph.index(properties) + 1, bookmark)
 
 
 def number_items(html: str) -> str:
@@ -169,13 +173,6 @@ def _styles(styles: _Element) -> Iterator[tuple[str, _Style]]:
         level = _value(numbered, "ilvl")
         depth = None if level is None else _number(level, 0)
         yield _attribute(style, "styleId") or "", _Style(_value(numbered, "numId"), depth, _value(style, "basedOn"))
-
-
-def _is_left_out(properties: _Element, has_words: bool) -> bool:
-    """Whether the end of the paragraph was deleted or moved away, as a tracked change, or all of it is hidden."""
-    marks = _find(properties, "rPr")
-    is_hidden = not has_words and bool(is_on(_find(marks, "vanish")))
-    return is_hidden or _find(marks, "del") is not None or _find(marks, "moveFrom") is not None
 
 
 def _depth(level: _Element) -> int:

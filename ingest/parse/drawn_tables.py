@@ -4,7 +4,7 @@ cells that stand below each other, separated by nothing but space."""
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise, takewhile
+from itertools import accumulate, pairwise
 
 from ingest.parse.rows import LOOKAHEAD, are_numbers, is_header, is_number
 from ingest.parse.spans import Cell, Columns, header_of, words_of
@@ -143,7 +143,11 @@ def _cut(line: str, starts: Sequence[int]) -> list[str]:
 
 def read_aligned(lines: Sequence[str], number: int) -> tuple[int, str]:
     """Aligned columns, two blanks or more apart: below a header and a rule, or with a column of numbers."""
-    own = [_padded(line) for line in takewhile(_may_be_row, (lines[n] for n in range(number, len(lines))))]
+    own: list[str] = []
+    for line in (lines[n] for n in range(number, len(lines))):
+        if len(line) > _MAX_LINE_CHARS or "  " not in line.strip() or "|" in line:
+            break
+        own.append(_padded(line))
     end = number + len(own)
     if len(own) <= _LEAST_ROWS:
         return end, ""
@@ -152,10 +156,6 @@ def read_aligned(lines: Sequence[str], number: int) -> tuple[int, str]:
         return end, table_text([rows[0], None, *rows[1:]]) if rows else ""
     rows = _in_columns(own)
     return end, table_text([rows[0], None, *rows[1:]]) if rows and _is_labelled(rows) else ""
-
-
-def _may_be_row(line: str) -> bool:
-    return len(line) <= _MAX_LINE_CHARS and "  " in line.strip() and "|" not in line
 
 
 def _in_columns(lines: Sequence[str]) -> list[list[str]]:

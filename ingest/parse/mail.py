@@ -3,7 +3,6 @@ mailboxes."""
 
 import io
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from email import message_from_bytes
@@ -196,7 +195,10 @@ def _add(part: Message, mail: Mail) -> None:
     if not isinstance(body, bytes) or (not name and not body.strip()):
         return
     is_shown = part.get_content_disposition() != "attachment"
-    events = _events(part, body) if kind == "text/calendar" and is_shown else []
+    events: list[Event] = []
+    if kind == "text/calendar" and is_shown:
+        with suppress(Rejected):
+            events = events_of(decode(body, part.get_content_charset()))
     mail.events += events
     if events and not name:
         return
@@ -205,7 +207,7 @@ def _add(part: Message, mail: Mail) -> None:
         charset = part.get_content_charset() or (declared_encoding(body) if is_html else None)
         text = decode(body, charset)
         if not is_html and _parameter(part, "format") == "flowed":
-            text = unflow(text, deletes_spaces=_parameter(part, "delsp") == "yes")
+            text = _unflowed(text, deletes_spaces=_parameter(part, "delsp") == "yes")
         mail.bodies.append(Body(text, is_html, Omissions(keeps_hidden=mail.keeps_hidden)))
     else:
         _attach(mail, name, body)
@@ -213,12 +215,6 @@ def _add(part: Message, mail: Mail) -> None:
 
 def _parameter(part: Message, name: str) -> str:
     return str(part.get_param(name, "")).strip().lower()
-
-
-def _events(part: Message, body: bytes) -> list[Event]:
-    with suppress(Rejected):
-        return events_of(decode(body, part.get_content_charset()))
-    return []
 
 
 def _attach(mail: Mail, name: str, body: bytes) -> None:
@@ -257,19 +253,16 @@ def _decoded(words: str) -> str:
     """A header's words, with those that stand encoded in it."""
     between = "ascii" if words.isascii() else "raw-unicode-escape"  # as `decode_header` encodes what is not encoded
     try:
-        parts = [(_part(part, charset, between), charset and "utf-8") for part, charset in decode_header(words)]
+        parts = []
+        for part, charset in decode_header(words):
+            source = part.encode() if isinstance(part, str) else part if charset else part.decode(between).encode()
+            parts.append((decode(source, charset), charset and "utf-8"))
         return str(make_header(parts))
     except (HeaderParseError, LookupError, ValueError, Rejected):
         return words
 
 
-def _part(part: str | bytes, charset: str | None, between: str) -> str:
-    if charset is None and isinstance(part, bytes):
-        part = part.decode(between)
-    return decode(part if isinstance(part, bytes) else part.encode(), charset)
-
-
-def unflow(text: str, *, deletes_spaces: bool) -> str:
+def _unflowed(text: str, *, deletes_spaces: bool) -> str:
     """Join each line that ends with a blank to the next of as many quotation marks. deletes_spaces: that blank is no
     part of the text (DelSp)."""
     paragraphs: list[list[str]] = []
@@ -290,7 +283,12 @@ def unflow(text: str, *, deletes_spaces: bool) -> str:
 
 def read_mailbox(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Date, sender and subject of each mail. The mails are attachments, in order."""
-    mails = list(_mails(body))
+    begins = list(MAIL_START.finditer(body))
+    if len(begins) > MAX_ATTACHMENTS:
+        raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} mails: split it")
+    ends = [*(match.start() for match in begins[1:]), len(body)]
+    # Each as it was sent: without the line that begins it, and lines `>From` as they were.
+    mails = [_QUOTED.sub(b"", body[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)]
     headers = [BytesHeaderParser().parsebytes(mail) for mail in mails]
     rows = [[header_of(mail, name) for name in _LISTED] for mail in headers]
     composer = Composer()
@@ -298,12 +296,3 @@ def read_mailbox(body: bytes, fallback_title: str, omissions: Omissions) -> Pars
     names = (file_name(subject) for _, _, subject in rows)
     attachments = tuple(Attachment(name, mail) for name, mail in zip(names, mails, strict=True))
     return replace(composer.parsed(fallback_title, Format.MBOX), attachments=attachments)
-
-
-def _mails(body: bytes) -> Iterator[bytes]:
-    """Each mail as it was sent: without the line that begins it, and lines `>From` as they were."""
-    begins = list(MAIL_START.finditer(body))
-    if len(begins) > MAX_ATTACHMENTS:
-        raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} mails: split it")
-    for begin, end in zip(begins, [*(match.start() for match in begins[1:]), len(body)], strict=True):
-        yield _QUOTED.sub(b"", body[begin.end() : end])

@@ -93,7 +93,10 @@ class _Properties:
     def words(self, omissions: Omissions) -> Body:
         """Its text, HTML before plain text. RTF is read where it is all there is."""
         html = self.binary(_HTML)
-        if source := decode(html, self._html_encoding(html)) or self.text(_HTML):
+        encoding = None
+        if not html.isascii():
+            encoding = self._code_page(_HTML_CODE_PAGE) or declared_encoding(html) or self._encoding
+        if source := decode(html, encoding) or self.text(_HTML):
             return Body(source, is_html=True, omissions=omissions)
         if (text := self.text(_TEXT)).strip() or not (rtf := self.binary(_RTF)):
             return Body(text, is_html=False, omissions=omissions)
@@ -140,11 +143,6 @@ class _Properties:
         ]
         words = (self.binary(number, _CODE_PAGE) for number in (_SUBJECT, _TEXT, _HTML, _SENDER, _TO, _CC))
         return b"\n".join(part for part in (*words, self.binary(_HTML), *names) if not _is_utf8(part))
-
-    def _html_encoding(self, html: bytes) -> str | None:
-        if html.isascii():
-            return None
-        return self._code_page(_HTML_CODE_PAGE) or declared_encoding(html) or self._encoding
 
     def _code_page(self, property_: bytes) -> str | None:
         """The encoding that a property names; none for one that Python does not know, such as UTF-16's number."""

@@ -57,20 +57,16 @@ def _blocks(cell: _Cell, omissions: Omissions) -> Iterator[str]:
     source = _joined(cell.source) or _joined(cell.input)
     yield source if cell.cell_type != "code" else _fenced(source)
     for output in cell.outputs:
-        html, words = (_lines(output.data.get(kind)) for kind in ("text/html", "text/plain"))
+        html, words = (_joined(output.data.get(kind)) for kind in ("text/html", "text/plain"))
         if "<table" in html:
             words = parse_source(html, "", Format.HTML, omissions).text
         error = f"{output.ename}: {output.evalue}" if output.ename else ""
         yield _fenced(_joined(output.text) or words or error)
 
 
-def _lines(value: object) -> str:
-    """A result in one of its forms."""
-    return value if isinstance(value, str) else "".join(map(str, value)) if isinstance(value, list) else ""
-
-
-def _joined(lines: _Lines) -> str:
-    return lines if isinstance(lines, str) else "".join(lines)
+def _joined(lines: object) -> str:
+    """Text, which may be in lines; none of what is neither."""
+    return lines if isinstance(lines, str) else "".join(map(str, lines)) if isinstance(lines, list) else ""
 
 
 def _fenced(code: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 
 from lxml.etree import _Element
 
@@ -29,9 +30,6 @@ class Look:
     sign: str = ""
 
 
-_Properties = dict[str, str]
-
-
 class Styles:
     """The styles of the parts of a file, by family and name. One has the properties of its parents."""
 
@@ -41,18 +39,22 @@ class Styles:
             for part in parts
             for style in part.iterfind("{*}*/{*}style")
         }
-        self._properties: dict[tuple[str, str], _Properties] = {}
+        self._properties = cache(self._inherited)
 
     def look(self, element: _Element, inherited: Look) -> Look:
         """The look of an element within another."""
         namespace, _, name = str(element.tag).rpartition("}")
         is_hidden = inherited.is_hidden or self._is_hidden(element, name)
         style = element.get(f"{namespace}}}style-name")
-        if style is not None and (properties := self._of(_FAMILIES.get(name, name), style)):
+        if style is not None and (properties := self._properties(_FAMILIES.get(name, name), style)):
             is_hidden |= any(properties.get(key) == value for key, value in _HIDING.items())
             lines = [properties[line] for line in _LINES if line in properties]
             is_struck = any(line != "none" for line in lines) if lines else inherited.is_struck
-            sign = _sign(properties[_POSITION]) if _POSITION in properties else inherited.sign
+            sign = inherited.sign
+            if _POSITION in properties:  # such as `super 58%` or `-33% 58%`
+                height = properties[_POSITION].partition(" ")[0]
+                is_raised = height.strip("-0.%") != ""
+                sign = SIGNS.get(height) or SIGNS["sub" if height.startswith("-") else "sup"] * is_raised
             return Look(is_hidden, is_struck, sign)
         return Look(is_hidden, inherited.is_struck, inherited.sign) if is_hidden else inherited
 
@@ -67,24 +69,13 @@ class Styles:
         is_hidden = element.get(f"{TEXT}is-hidden") == "true" and (display == "condition" or name == "hidden-text")
         return is_hidden or "none" in (display, element.get(f"{DRAW}display"))
 
-    def _of(self, family: str, name: str) -> _Properties:
-        if (properties := self._properties.get((family, name))) is None:
-            properties = self._properties[family, name] = self._inherited(family, name)
-        return properties
-
-    def _inherited(self, family: str, name: str) -> _Properties:
+    def _inherited(self, family: str, name: str) -> dict[str, str]:
         chain: list[_Element] = []
         while len(chain) < _MAX_PARENTS and (style := self._styles.get((family, name))) is not None:
             chain.append(style)
             name = style.get(f"{STYLE}parent-style-name", "")
-        properties: _Properties = {}
+        properties: dict[str, str] = {}
         for style in reversed(chain):
             for group in style.iterchildren("*"):
                 properties.update((str(key), str(value)) for key, value in group.attrib.items() if key in _READ)
         return properties
-
-
-def _sign(position: str) -> str:
-    """The sign of a position such as `super 58%` or `-33% 58%`."""
-    height = position.partition(" ")[0]
-    return SIGNS.get(height) or SIGNS["sub" if height.startswith("-") else "sup"] * (height.strip("-0.%") != "")

@@ -80,8 +80,6 @@ class _Reader:
         is_spreadsheet = QName(parent).localname == "spreadsheet"
         for element in parent.iterchildren("*"):
             match QName(element).localname:
-                case "table" if is_spreadsheet:
-                    self._add_sheet(element)
                 case "page":
                     self._add_slide(element)
                 case _ if self._leaves_out_hidden(element):
@@ -96,7 +94,7 @@ class _Reader:
                 case "list":
                     self._composer.block("\n".join(self._items(element)))
                 case "table":
-                    self._add_table(element)
+                    self._add_table(element, is_sheet=is_spreadsheet)
                 case _ if not _is_left_out(element):
                     self.add_all(element)
 
@@ -118,13 +116,10 @@ class _Reader:
         is_hidden = self._styles.look(element, Look()).is_hidden
         return is_hidden and self._omissions.leaves_out(self._words(element))
 
-    def _add_sheet(self, sheet: _Element) -> None:
-        if not self._leaves_out_hidden(sheet):
+    def _add_table(self, table: _Element, *, is_sheet: bool) -> None:
+        if is_sheet:
             self._composer.page()
-            self._composer.heading(sheet.get(f"{TABLE}name", ""), level=1)
-            self._add_table(sheet)
-
-    def _add_table(self, table: _Element) -> None:
+            self._composer.heading(table.get(f"{TABLE}name", ""), level=1)
         self._composer.table(self._rows(table))
         for drawn in table.iterchildren(f"{TABLE}shapes"):
             self.add_all(drawn)

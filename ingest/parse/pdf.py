@@ -18,7 +18,7 @@ import pypdfium2.raw as pdfium_raw
 
 from ingest.parse.parsed import MAX_PAGES, MAX_TITLE_CHARS, Omissions, Page, Parsed, Section, one_line
 from ingest.parse.pdf_forms import fields_of
-from ingest.parse.pdf_letters import Letter, text_of
+from ingest.parse.pdf_letters import text_of
 from ingest.parse.pdf_pages import DrawnPage, drawn_page, in_order
 from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
@@ -99,7 +99,10 @@ def _page_texts(document: pdfium.PdfDocument, omissions: Omissions) -> tuple[lis
     texts: list[str] = []
     pictures: list[int] = []
     for page, letters in in_order(drawn_pages(document, range(len(document)), omissions)):
-        texts.append(_page_text(letters))
+        # Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters.
+        text = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], text_of(letters))
+        text = PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+        texts.append(tidy(scrub(text)))
         if page.is_picture:
             pictures.append(page.number - 1)
     return texts, pictures
@@ -153,12 +156,6 @@ def page_at(document: pdfium.PdfDocument, index: int) -> Iterator[pdfium.PdfPage
         raise Rejected(f"page {index + 1} is damaged and cannot be read: export the file again") from None
 
 
-def _page_text(letters: Iterable[Letter]) -> str:
-    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
-    joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], text_of(letters))
-    return tidy(scrub(PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), joined)))
-
-
 def end_of_line(cut: re.Match[str]) -> str:
     """The hyphen at a line's end, or nothing: a capital or a digit after it shows that it is part of the word."""
     return "" if cut[1].islower() else "-"
@@ -169,17 +166,14 @@ def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
     pieces: list[str] = []
     length, preceding = 0, ""
     for number, page_text in enumerate(page_texts, start=1):
-        gap = _gap(preceding, page_text) if preceding and page_text else ""
+        gap = ""
+        if preceding and page_text:  # a sentence that goes on is not parted by a blank line
+            gap = "\n" if page_text[0].islower() and preceding[-1] not in _SENTENCE_ENDS else _PAGE_GAP
         preceding = page_text or preceding
         start, length = length + len(gap), length + len(gap) + len(page_text)
         pieces += gap, page_text
         pages.append(Page(number, start, length))
     return "".join(pieces), tuple(pages)
-
-
-def _gap(preceding: str, page_text: str) -> str:
-    """A sentence that goes on with the next page is not parted by a blank line."""
-    return "\n" if page_text[0].islower() and preceding[-1] not in _SENTENCE_ENDS else _PAGE_GAP
 
 
 def _title(read: Callable[[], str]) -> str:

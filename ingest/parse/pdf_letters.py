@@ -214,15 +214,12 @@ def _beside(preceding: Letter, letter: Letter) -> Iterator[Letter]:
         return
     gap = letter.gap and (letter.gap.strip("\r\n") or (" " if apart > _CLOSE * height else ""))
     is_raised = other.height < _SMALLER * box.height or (other.height == box.height and rise > _RAISED_ALONE)
-    if not gap and is_raised and preceding.character.isdecimal() and _is_number(letter.character):
+    is_number = letter.character.isdecimal() or letter.character in _SIGNED
+    if not gap and is_raised and preceding.character.isdecimal() and is_number:
         yield Letter("^" if rise > 0 else "_", None, other)
     elif not gap and preceding.character.isdecimal() and letter.character.isdecimal():
         gap = " "  # the line goes on behind a raised number
     yield letter._replace(gap=gap)
-
-
-def _is_number(character: str) -> bool:
-    return character.isdecimal() or character in _SIGNED
 
 
 def segments_of(letters: Iterable[Letter]) -> list[Segment]:

@@ -56,7 +56,9 @@ def with_tables(
             inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
             tables.append(Segment(list(lines), grid.box, is_table=True))
             if not any(letter.box.middle < grid.ys[0] for letter in letters):
-                labels = _labels(header, rows, grid, earlier if labels_above else None)
+                unplaced = [[letter._replace(place=None) for letter in cell] for cell in header]
+                height = max(above - below for below, above in pairwise(grid.ys))
+                labels = earlier if labels_above else Labels(unplaced, grid.xs, _numbers(rows), height)
     return list(_segments(letters, tables, inside)), labels
 
 
@@ -70,7 +72,11 @@ def _apart(grids: Iterable[Grid], apart: list[Grid]) -> list[Grid]:
 def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels) -> Grid | None:
     """The grid at the page's top in which a table goes on."""
     top = max(grids, key=lambda grid: grid.ys[-1], default=None)
-    is_ruled = top is not None and len(top.xs) == len(earlier.xs) and all(map(_is_at, top.xs, earlier.xs))
+    is_ruled = (
+        top is not None
+        and len(top.xs) == len(earlier.xs)
+        and all(abs(x - other) <= TOLERANCE for x, other in zip(top.xs, earlier.xs, strict=True))
+    )
     grid = top if is_ruled else continued_grid(letters, earlier.xs, _HIGHER * earlier.row_height)
     if grid is None or any(letter.box.middle > grid.ys[-1] for letter in letters):
         return None
@@ -85,19 +91,6 @@ def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels
 
 def _is_repeated(row: Sequence[str], header: Row) -> bool:
     return list(row) == [text_of(cell) for cell in header]
-
-
-def _is_at(x: float, other: float) -> bool:
-    return abs(x - other) <= TOLERANCE
-
-
-def _labels(header: Row, rows: Cells, grid: Grid, earlier: Labels | None) -> Labels:
-    if earlier:
-        return earlier
-    height = max(above - below for below, above in pairwise(grid.ys))
-    return Labels(
-        [[letter._replace(place=None) for letter in cell] for cell in header], grid.xs, _numbers(rows), height
-    )
 
 
 def _is_table(header: Row, rows: Cells, *, needs_header: bool) -> bool:
@@ -167,7 +160,11 @@ def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
     if begins:
         yield from _joined(header, gap)
     for row in filter(any, rows):
-        yield from _joined([_labelled(label, cell) for label, cell in zip(labels, row, strict=True)], gap)
+        labelled = [
+            [*label, *put_in(":", cell[0].box), cell[0]._replace(gap=" "), *cell[1:]] if label and cell else cell
+            for label, cell in zip(labels, row, strict=True)
+        ]
+        yield from _joined(labelled, gap)
 
 
 def _first(cell: Sequence[Letter], num_chars: int) -> list[Letter]:
@@ -179,12 +176,6 @@ def _first(cell: Sequence[Letter], num_chars: int) -> list[Letter]:
             break
         letters.append(letter)
     return letters
-
-
-def _labelled(label: list[Letter], cell: list[Letter]) -> list[Letter]:
-    if not (label and cell):
-        return cell
-    return [*label, *put_in(":", cell[0].box), cell[0]._replace(gap=" "), *cell[1:]]
 
 
 def _joined(cells: Iterable[list[Letter]], gap: str) -> Iterator[Letter]:

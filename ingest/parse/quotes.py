@@ -174,7 +174,9 @@ def _lines(boxes: list[Box]) -> Iterator[Box]:
     line: Box | None = None
     for box in (box for box in boxes if box.width and box.height):
         if line is not None and _is_on(line, box):
-            line = _union(line, box)
+            x, y = min(line.x, box.x), min(line.y, box.y)
+            right, bottom = max(line.x + line.width, box.x + box.width), max(line.y + line.height, box.y + box.height)
+            line = Box(x, y, right - x, bottom - y)
             continue
         if line is not None:
             yield line
@@ -191,9 +193,3 @@ def _is_on(line: Box, box: Box) -> bool:
         return -across <= _GAP * max(line.height, box.height)
     is_narrow = max(line.width, box.width) <= _GAP * min(line.width, box.width)
     return is_narrow and across >= box.width / 2 and -down <= _GAP * box.width
-
-
-def _union(box: Box, other: Box) -> Box:
-    x, y = min(box.x, other.x), min(box.y, other.y)
-    right, bottom = max(box.x + box.width, other.x + other.width), max(box.y + box.height, other.y + other.height)
-    return Box(x, y, right - x, bottom - y)

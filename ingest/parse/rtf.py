@@ -200,7 +200,10 @@ class _Reader:
                 continue
             self._write_bytes()
             if words:
-                self._read_words(words.replace("\r", "").replace("\n", ""))
+                words = words.replace("\r", "").replace("\n", "")
+                skipped = min(self._num_skipped, len(words))
+                self._num_skipped -= skipped
+                self._write(words[skipped:])
                 continue
             self._num_skipped = 0
             if word == "bin":
@@ -230,11 +233,6 @@ class _Reader:
             encoding = "latin-1" if self._symbols() else self._encodings.get(font, self._encoding)
             self._write(self._bytes.decode(encoding, "replace"))
             self._bytes.clear()
-
-    def _read_words(self, words: str) -> None:
-        skipped = min(self._num_skipped, len(words))
-        self._num_skipped -= skipped
-        self._write(words[skipped:])
 
     def _escaped(self, sign: str) -> None:
         if sign == "*":

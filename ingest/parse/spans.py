@@ -73,7 +73,8 @@ def join_headers(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     of cells above are left out."""
     for has_words, table in groupby(rows, key=any):
         if has_words:
-            yield from _join_header(row for row in table if _has_cells(row))
+            below = (Below, Beside)
+            yield from _join_header(row for row in table if any(cell and type(cell) not in below for cell in row))
         else:
             yield []
 
@@ -144,10 +145,6 @@ def _spans(row: Sequence[str]) -> dict[int, int]:
         elif words:
             spans[start] = spans[column] = start
     return spans
-
-
-def _has_cells(row: Sequence[str]) -> bool:
-    return any(words and type(words) not in (Below, Beside) for words in row)
 
 
 def _num_cells(row: Sequence[str]) -> int:
@@ -236,9 +233,15 @@ class Grid:
     def row(self, items: list[str | Cell], *, is_hidden: bool = False) -> Iterator[list[str]]:
         """The row, unless it is hidden, from an item for each column. Words that are not shown are counted; a cell that
         spans a hidden row and others is shown in these."""
-        self._count(len(items))
+        self._num_cells += len(items)
+        if self._num_cells > MAX_CELLS:
+            raise TooLarge(f"a sheet has more than {MAX_CELLS:,} cells: split it or save its sheets as CSV")
         for column in self._hidden[: bisect_left(self._hidden, len(items))]:
-            self._hide_column(items, column)
+            item, items[column] = items[column], ""
+            if isinstance(item, Cell) and item.columns > 1 and column + 1 < len(items):
+                items[column + 1] = Cell(item.words, item.rows, item.columns - 1)  # shown in the next that it spans
+            else:
+                self._hide(item)
         if self._omissions.keeps_hidden or not (is_hidden or self._is_hidden):
             yield self._columns.lay(items)
             return
@@ -259,17 +262,3 @@ class Grid:
     def _hide(self, item: str | Cell) -> None:
         if item:
             self._omissions.hidden(item.words if isinstance(item, Cell) else item)
-
-    def _hide_column(self, items: list[str | Cell], column: int) -> None:
-        """Take a cell out of its row, or move it to the next of the columns that it spans."""
-        item = items[column]
-        items[column] = ""
-        if isinstance(item, Cell) and item.columns > 1 and column + 1 < len(items):
-            items[column + 1] = Cell(item.words, item.rows, item.columns - 1)
-        else:
-            self._hide(item)
-
-    def _count(self, num_cells: int) -> None:
-        self._num_cells += num_cells
-        if self._num_cells > MAX_CELLS:
-            raise TooLarge(f"a sheet has more than {MAX_CELLS:,} cells: split it or save its sheets as CSV")

@@ -37,7 +37,7 @@ class Rewriter:
         self, archive: Archive, styles: _Element | None, omissions: Omissions, read_file: Callable[[str, bytes], Parsed]
     ) -> None:
         self._archive, self._omissions, self._read_file = archive, omissions, read_file
-        self._switches = Switches(styles, "vanish", "strike", "dstrike")
+        self._switches = _Switches(styles, "vanish", "strike", "dstrike")
         self._parts_read: set[str] = set()
 
     def rewrite(self, root: _Element, path: str) -> None:
@@ -54,7 +54,7 @@ class Rewriter:
         self._rewrite_runs(root)
         relations = self._archive.relations(path)
         for element in reversed(list(root.iter("{*}drawing", "{*}pict", "{*}object"))):  # the innermost first
-            shown = [*_boxes(element), *_descriptions(element), *self._referred(element, relations)]
+            shown = [*_drawn(element), *self._referred(element, relations)]
             element.clear(keep_tail=True)
             element.tag = f"{{{W}}}pict"  # shown after its paragraph
             element.extend(shown)
@@ -148,16 +148,12 @@ def _choose_alternatives(root: _Element) -> None:
             branch.tag = f"{{{W}}}smartTag"
 
 
-def _boxes(element: _Element) -> Iterator[_Element]:
-    """The contents of the text boxes of a drawing."""
+def _drawn(element: _Element) -> Iterator[_Element]:
+    """The contents of the text boxes of a drawing, and descriptions of pictures (alt text)."""
     walk = etree.iterwalk(element, events=("start",), tag="{*}txbxContent")
     for _, box in walk:
         walk.skip_subtree()
         yield from list(box)
-
-
-def _descriptions(element: _Element) -> Iterator[_Element]:
-    """Descriptions of pictures (alt text)."""
     named = (node.get("descr") or node.get("title") for node in element.iter("{*}docPr", "{*}cNvPr"))
     lines = dict.fromkeys(map(described, [*named, *element.xpath(".//@alt")]))
     yield from map(_paragraph, filter(None, lines))
@@ -239,7 +235,7 @@ def _made(name: str) -> _Element:
     return Element(f"{{{W}}}{name}", nsmap={"w": W})
 
 
-class Switches:
+class _Switches:
     """Properties of runs: those of the run itself, or else of its styles, of which a second one switches back."""
 
     def __init__(self, styles: _Element | None, *names: str) -> None:

@@ -326,7 +326,10 @@ class _Sheet:
                 self.rows.append(self._row)
                 self.text.clear()
             case _ if name in _MARGINS:
-                self.margins += _margin_lines("".join(self.text))
+                parts = _MARGIN_CODE.sub(
+                    lambda code: code[1] or (code[2] and "\n") or (code[3] and FIELD) or "", "".join(self.text)
+                )
+                self.margins += filter(None, map(without_fields, parts.split("\n")))  # left, centre, right
             case _:
                 self._inline.end(name)
 
@@ -365,9 +368,3 @@ def _column(letters: str) -> int:
 def _unescaped(text: str) -> str:
     """Text whose control characters are written as `_x000D_`."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
-
-
-def _margin_lines(text: str) -> Iterator[str]:
-    """The parts of a page header: left, centre, right."""
-    shown = _MARGIN_CODE.sub(lambda match: match[1] or (match[2] and "\n") or (match[3] and FIELD) or "", text)
-    yield from filter(None, map(without_fields, shown.split("\n")))

@@ -45,7 +45,11 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
         root = parse_xml(body)
     except etree.XMLSyntaxError as error:
         raise Rejected(f"it is not well-formed XML ({error.msg}): save it again, or as plain text") from None
-    _leave_out_encoded(root, omissions)
+    for element in root.iter("*"):
+        for name, value in element.attrib.items():
+            element.set(name, without_encoded(value, omissions))
+        element.text = element.text and without_encoded(element.text, omissions)
+        element.tail = element.tail and without_encoded(element.tail, omissions)
     write_formulas(root)
     sign_raised_numbers(root, _OWN_LINES)
     composer = Composer()
@@ -54,14 +58,6 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     reader.flush()
     title_text = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
     return composer.parsed(one_line(scrub(title_text)) or fallback_title, Format.XML)
-
-
-def _leave_out_encoded(root: _Element, omissions: Omissions) -> None:
-    for element in root.iter("*"):
-        for name, value in element.attrib.items():
-            element.set(name, without_encoded(value, omissions))
-        element.text = element.text and without_encoded(element.text, omissions)
-        element.tail = element.tail and without_encoded(element.tail, omissions)
 
 
 class _Reader:

@@ -154,8 +154,13 @@ def read_aligned(lines: Sequence[str], number: int) -> tuple[int, str]:
     if _RULE.fullmatch(own[1]):
         rows = _in_columns([own[0], *own[2:]])
         return end, table_text([rows[0], None, *rows[1:]]) if rows else ""
-    rows = _in_columns(own)
-    return end, table_text([rows[0], None, *rows[1:]]) if rows and _is_labelled(rows) else ""
+    header, *below = _in_columns(own) or [[]]
+    is_labelled = (
+        is_header(header, below[:LOOKAHEAD])
+        and not any(is_number(label) or _CODE.search(label) for label in header)
+        and any(label and are_numbers(cells) for label, *cells in zip(header, *below, strict=True))
+    )
+    return end, table_text([header, None, *below]) if is_labelled else ""
 
 
 def _in_columns(lines: Sequence[str]) -> list[list[str]]:
@@ -174,14 +179,3 @@ def _in_columns(lines: Sequence[str]) -> list[list[str]]:
     rows = [_cut(line, [0, *starts[1:]]) for line in lines]
     is_whole = all(sum(map(bool, row)) == len(of_line) for row, of_line in zip(rows, cells, strict=True))
     return rows if is_whole else []
-
-
-def _is_labelled(rows: Sequence[list[str]]) -> bool:
-    """Whether the first row labels the others, of which a column holds numbers alone."""
-    header, *below = rows
-    columns = zip(header, *below, strict=True)
-    return (
-        is_header(header, below[:LOOKAHEAD])
-        and not any(is_number(label) or _CODE.search(label) for label in header)
-        and any(label and are_numbers(list(cells)) for label, *cells in columns)
-    )

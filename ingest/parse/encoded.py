@@ -82,32 +82,27 @@ def _places(text: str) -> Iterator[tuple[int, int]]:
     """From where to where encoded files stand in a text."""
     plain = text.encode("ascii", "replace")  # searched first: the expressions take twenty times as long
     addresses = (match.span() for match in _DATA_ADDRESS.finditer(text if b"data:" in plain.lower() else ""))
-    words = _LONG_WORD.finditer(text if _RUN in plain.translate(_AS_RUN) else "")
-    runs = ((match.start(), _end_of_run(text, match.end())) for match in words if _is_base64(match))
     last = 0
-    for start, end in merge(addresses, runs):
+    for start, end in merge(addresses, _runs(text) if _RUN in plain.translate(_AS_RUN) else ()):
         if start >= last:
             yield start, end
             last = end
 
 
-def _is_base64(run: re.Match[str]) -> bool:
-    """Whether it is long enough, and small letters, capitals and digits are mixed, as in no word of a language,
-    sequence or ruler."""
-    sample = run[0][:_SAMPLE_CHARS]
-    least = len(sample) * _LEAST_OF_EACH
-    return len(run[0]) >= _LEAST_CHARS and all(
-        sum(map(of_kind, sample)) >= least for of_kind in (str.islower, str.isupper, str.isdigit)
-    )
-
-
-def _end_of_run(text: str, end: int) -> int:
-    """The end of a run with its last line, which is shorter, and the signs that fill it up."""
-    if padding := _PADDING.match(text, end):
-        return padding.end()
-    last = _LAST_LINE.match(text, end)
-    is_whole = last is not None and len(last[1]) % _LAST_LINE_GROUP == 0
-    return last.end() if last is not None and is_whole and not last[1].isalpha() else end
+def _runs(text: str) -> Iterator[tuple[int, int]]:
+    """From where to where base64 stands that is long enough, with its last line, which is shorter, and the signs that
+    fill it up. Small letters, capitals and digits are mixed in it, as in no word of a language, sequence or ruler."""
+    for run in _LONG_WORD.finditer(text):
+        sample = run[0][:_SAMPLE_CHARS]
+        num_each = (sum(map(is_of_kind, sample)) for is_of_kind in (str.islower, str.isupper, str.isdigit))
+        if len(run[0]) < _LEAST_CHARS or min(num_each) < len(sample) * _LEAST_OF_EACH:
+            continue
+        end = run.end()
+        if padding := _PADDING.match(text, end):
+            end = padding.end()
+        elif (line := _LAST_LINE.match(text, end)) and len(line[1]) % _LAST_LINE_GROUP == 0 and not line[1].isalpha():
+            end = line.end()
+        yield run.start(), end
 
 
 def noise_in(text: str) -> str:

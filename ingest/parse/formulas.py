@@ -2,6 +2,7 @@
 ECMA-376 part 1, 22.1), and MathML."""
 
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 from lxml.etree import Entity, QName, XPath, _Element, iterwalk
 
@@ -57,10 +58,12 @@ def _write_part(part: _Element, place: tuple[str, str], pieces: list[str]) -> No
     _write(part, pieces)
     if len(pieces) == start:
         return
-    is_single = len(pieces) == start + 1 and is_one(pieces[start])
+    is_single = len(pieces) == start + 1 and _is_one(pieces[start])
+    inside = list(_parts(part))
+    is_bracketed = [_name(child) for child in inside] == ["d"] and all(_around(inside[0], "d")[::2])
     if place == ("rad", "deg"):
         _enclose(pieces, start, "[]")
-    elif place in _WHOLE and not is_single and not _is_bracketed(part):
+    elif place in _WHOLE and not is_single and not is_bracketed:
         _enclose(pieces, start, "()")
     if sign := _SIGNS.get(place):
         pieces.insert(start, sign)
@@ -80,16 +83,7 @@ def _parts(element: _Element) -> Iterator[_Element]:
             yield child
 
 
-def _is_bracketed(part: _Element) -> bool:
-    """Whether one pair of delimiters holds the whole part."""
-    inside = list(_parts(part))
-    if [_name(child) for child in inside] != ["d"]:
-        return False
-    begin, _, end = _around(inside[0], "d")
-    return bool(begin and end)
-
-
-def is_one(text: str) -> bool:
+def _is_one(text: str) -> bool:
     """Whether the text is a letter or a number."""
     return (len(text) == 1 and text.isalpha()) or (len(text) <= _LONGEST_NUMBER and text.isdecimal())
 
@@ -125,18 +119,11 @@ def write_formulas(tree: _Element) -> None:
     """Replace the markup in each formula by its line. One that is nested too deeply, or holds entities that are not
     declared, stays as it is."""
     for formula in list(tree.iter("{*}math")):
-        if len(formula) and _depth(formula) <= _MAX_DEPTH and next(formula.iter(Entity), None) is None:
+        depths = accumulate(1 if event == "start" else -1 for event, _ in iterwalk(formula, events=("start", "end")))
+        if len(formula) and max(depths) <= _MAX_DEPTH and next(formula.iter(Entity), None) is None:
             line = _line(formula)
             formula.clear(keep_tail=True)
             formula.text = line
-
-
-def _depth(formula: _Element) -> int:
-    depth = deepest = 0
-    for event, _ in iterwalk(formula, events=("start", "end")):
-        depth += 1 if event == "start" else -1
-        deepest = max(deepest, depth)
-    return deepest
 
 
 def _line(element: _Element) -> str:
@@ -175,16 +162,9 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _whole(line: str) -> str:
     """The line in parentheses, unless it is a letter, a number or in brackets."""
-    return line if is_one(line) or _is_in_brackets(line) else f"({line})"
-
-
-def _is_in_brackets(line: str) -> bool:
-    depth = 0
-    for place, sign in enumerate(line):
-        depth += (sign in "([{") - (sign in ")]}")
-        if depth == 0:
-            return place > 0 and place == len(line) - 1
-    return False
+    depths = list(accumulate((sign in "([{") - (sign in ")]}") for sign in line))
+    is_in_brackets = len(line) > 1 and 0 in depths and depths.index(0) == len(line) - 1
+    return line if _is_one(line) or is_in_brackets else f"({line})"
 
 
 def _local_name(element: _Element) -> str:

@@ -1,7 +1,7 @@
 """Parser for HTML: the visible text of a page. No script is run, and no resource is fetched."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain, islice
 
 from inscriptis.css_profiles import STRICT_CSS_PROFILE
@@ -80,7 +80,9 @@ def parse_source(
         return Parsed(fallback_title, "", pages=(), media_type=format_.value)
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
-    text, sections = _unmark(tidy(Inscriptis(_simplify(tree, omissions, shared), _RENDERING).get_text()))
+    simple = _simplify(tree, omissions, shared)
+    _prepare_for_renderer(simple)
+    text, sections = _unmark(tidy(Inscriptis(simple, _RENDERING).get_text()))
     top_heading = next((s.title for s in sections if s.level == 1), None)
     if top_heading and top_heading in head_title:
         head_title = top_heading  # the page's own title without the site's name
@@ -128,14 +130,7 @@ def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) 
             element.tag = "span"
     etree.strip_tags(tree, "span")
     # Parsed again: reading the many pieces of text that stripping leaves side by side takes quadratic time.
-    tree = document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
-    _flatten_depths(tree)
-    number_items(tree)
-    for element in tree.iter():
-        element.text, element.tail = _safe(element.text), _safe(element.tail)
-    flatten_tables(tree)
-    _mark_headings(tree)
-    return tree
+    return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
 def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) -> set[etree._Element]:
@@ -174,27 +169,13 @@ def _keep_title_buttons(tree: etree._Element) -> None:
     for title in tree.iter(*_TITLES):
         elements = list(islice(title.iter(), _MAX_TITLE_ELEMENTS + 1))
         buttons = [element for element in elements if element.tag == "button"]
-        if buttons and len(elements) <= _MAX_TITLE_ELEMENTS and not _has_words_beside(buttons, elements):
+        inside = {element for button in buttons for element in button.iter()}
+        tails = ((element.getparent(), element.tail) for element in elements[1:])
+        places = chain(((element, element.text) for element in elements), tails)
+        has_words_beside = any(words and words.strip() for element, words in places if element not in inside)
+        if len(elements) <= _MAX_TITLE_ELEMENTS and not has_words_beside:
             for button in buttons:
                 button.tag = "span"
-
-
-def _has_words_beside(buttons: Iterable[etree._Element], elements: Sequence[etree._Element]) -> bool:
-    """Whether the first of the elements, which holds the others, has words outside the buttons."""
-    inside = {element for button in buttons for element in button.iter()}
-    tails = ((element.getparent(), element.tail) for element in elements[1:])
-    places = chain(((element, element.text) for element in elements), tails)
-    return any(words and words.strip() for element, words in places if element not in inside)
-
-
-def _flatten_depths(tree: etree._Element) -> None:
-    """Below the depth limit, keep the text and drop the elements."""
-    level = [tree]
-    for _ in range(_MAX_DEPTH):
-        level = [child for element in level for child in element]
-    for element in level:
-        etree.strip_tags(element, "*")
-        element.tag = "div"  # text in a table or row without cells would be lost
 
 
 def _safe(text: str | None) -> str | None:
@@ -240,8 +221,18 @@ def _values(control: _Element) -> Iterator[str]:
         yield control.get("value", "")
 
 
-def _mark_headings(tree: _Element) -> None:
-    """Put marks around the text of every heading element."""
+def _prepare_for_renderer(tree: _Element) -> None:
+    """Write what the renderer would leave out or fail on, and put marks around the text of every heading element."""
+    level = [tree]
+    for _ in range(_MAX_DEPTH):
+        level = [child for element in level for child in element]
+    for element in level:  # below the depth limit, the text is kept and the elements are dropped
+        etree.strip_tags(element, "*")
+        element.tag = "div"  # text in a table or row without cells would be lost
+    number_items(tree)
+    for element in tree.iter():
+        element.text, element.tail = _safe(element.text), _safe(element.tail)
+    flatten_tables(tree)
     for heading in tree.iter(*_HEADINGS):
         heading.text = chr(_HEADING_START + int(heading.tag[1])) + (heading.text or "")
         if len(heading):

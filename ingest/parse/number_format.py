@@ -243,14 +243,13 @@ class _Decimals:
             if not shown and (has_zero or place == "?"):
                 shown = "0" if has_zero else " "
             following = len(places) - index - 1
-            yield self._grouped(shown, following) if part == "whole" and self._has_thousands else shown
-
-    def _grouped(self, digits: str, following: int) -> str:
-        """Digits with commas between thousands, where so many digits follow them."""
-        return "".join(
-            f"{digit}," if digit.isdigit() and left and left % 3 == 0 else digit
-            for left, digit in zip(range(following + len(digits) - 1, -1, -1), digits, strict=False)
-        )
+            if part == "whole" and self._has_thousands:
+                num_following = range(following + len(shown) - 1, -1, -1)
+                shown = "".join(
+                    f"{digit}," if digit.isdigit() and number and number % 3 == 0 else digit
+                    for number, digit in zip(num_following, shown, strict=False)
+                )
+            yield shown
 
     def _decimals(self, digits: str) -> Iterator[str]:
         places = [text for kind, text in self._pieces if kind == "decimal"]

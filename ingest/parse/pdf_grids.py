@@ -104,7 +104,12 @@ def _borders(lines: Iterable[Line], ends: Sequence[float]) -> list[list[bool]]:
 def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
     """Lines that meet, directly or by way of others."""
     meets = {
-        (kind, number): [(not kind, other) for other, candidate in enumerate(crossing) if _meet(line, candidate)]
+        (kind, number): [
+            (not kind, other)
+            for other, candidate in enumerate(crossing)
+            if line.start - TOLERANCE <= candidate.at <= line.end + TOLERANCE
+            and candidate.start - TOLERANCE <= line.at <= candidate.end + TOLERANCE
+        ]
         for kind, lines, crossing in ((True, across, down), (False, down, across))
         for number, line in enumerate(lines)
     }
@@ -116,13 +121,6 @@ def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line
                 group.add(node)
                 waiting += meets.pop(node, ())
         yield [across[n] for kind, n in group if kind], [down[n] for kind, n in group if not kind]
-
-
-def _meet(line: Line, other: Line) -> bool:
-    return (
-        line.start - TOLERANCE <= other.at <= line.end + TOLERANCE
-        and other.start - TOLERANCE <= line.at <= other.end + TOLERANCE
-    )
 
 
 def ruled(objects: Sequence[Drawn], turn: Turn) -> tuple[list[Line], list[Line]]:

@@ -196,7 +196,8 @@ class _Reader:
             position = match.end()
             word, number, code, sign, brace, words = match.groups()
             if code:
-                self._read_byte(int(code, 16))
+                self._bytes += b"" if self._num_skipped else bytes.fromhex(code)
+                self._num_skipped -= self._num_skipped != 0
                 continue
             self._write_bytes()
             if words:
@@ -220,12 +221,6 @@ class _Reader:
         self._write_bytes()
         for story in (self.text, *self.notes, *self.margins):
             story.end()
-
-    def _read_byte(self, byte: int) -> None:
-        if self._num_skipped:
-            self._num_skipped -= 1
-        else:
-            self._bytes.append(byte)
 
     def _write_bytes(self) -> None:
         if self._bytes:

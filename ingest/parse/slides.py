@@ -115,7 +115,15 @@ def _add_shape(parts: _Slide, shape: _Element, composer: Composer) -> None:
         case "pic":
             composer.block(described(_properties(shape).get("descr")))
         case "tbl":
-            composer.table(_rows(shape))
+            columns = Columns()  # a cell that others cover has no words of it
+            cells = (
+                [
+                    Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan"))
+                    for cell in row.iterfind("{*}tc")
+                ]
+                for row in shape.iterfind("{*}tr")
+            )
+            composer.table(map(columns.lay, cells))
         case "chart":
             for title, rows in map(read_chart, parts.named_by(shape)):
                 composer.block(title)
@@ -151,14 +159,6 @@ def _properties(shape: _Element) -> Mapping[str, str]:
 def _placeholder(shape: _Element) -> str | None:
     placeholder = shape.find("{*}nvSpPr/{*}nvPr/{*}ph")
     return None if placeholder is None else placeholder.get("type", "obj")
-
-
-def _rows(table: _Element) -> Iterator[list[str]]:
-    """The rows of a table. A cell that others cover has no words of it."""
-    columns = Columns()
-    for row in table.iterfind("{*}tr"):
-        cells = row.iterfind("{*}tc")
-        yield columns.lay([Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan")) for cell in cells])
 
 
 def _words(element: _Element) -> str:

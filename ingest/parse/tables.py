@@ -42,7 +42,9 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
         row.tag = "div"
         has_blocks = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
         is_long = any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells)
-        if has_blocks or is_long or _has_words_between(row):
+        beside = ((child.tail, *(() if child.tag in _CELLS else child.itertext())) for child in row)
+        has_words_beside = any(words and words.strip() for words in chain([row.text], *beside))
+        if has_blocks or is_long or has_words_beside:  # layout
             columns.place(_cell(cell, "") for cell in cells)
             for cell in cells:
                 cell.tag = "div"
@@ -70,12 +72,6 @@ def _write(lines: Iterable[tuple[_Element, list[str], bool]]) -> None:
             row.text = line_of(words, () if is_head else labels) or None
             if labels and not is_head and row.text:
                 row.tag = "p"  # a paragraph is not cut where a chunk may end after it
-
-
-def _has_words_between(row: _Element) -> bool:
-    """Whether words of a row stand in none of its cells."""
-    inside = ((child.tail, *(() if child.tag in _CELLS else child.itertext())) for child in row)
-    return any(words and words.strip() for words in chain([row.text], *inside))
 
 
 def _cell(cell: _Element, words: str) -> Cell:

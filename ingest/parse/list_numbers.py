@@ -122,7 +122,11 @@ class _Lists:
         """The number of the next paragraph, as it is shown, or None for one without."""
         numbered, style = _find(properties, "numPr"), _value(properties, "pStyle")
         num_id, depth = _value(numbered, "numId"), _number(_value(numbered, "ilvl"), -1)
-        chain = list(self._based(style))
+        chain: list[tuple[str, _Style]] = []  # the style and those that it is based on
+        key = style
+        while key is not None and key in self._styles and len(chain) < _MAX_LINKS:
+            chain.append((key, self._styles[key]))
+            key = self._styles[key].base
         if num_id is None:
             num_id = next((entry.num_id for _, entry in chain if entry.num_id is not None), None)
         item_list = self._by_style.get(style) if num_id is None and style else self._list_of(num_id)
@@ -133,15 +137,6 @@ class _Lists:
             depth = next((place for place in depths if place is not None), 0)
         levels = {**item_list.levels, **self._replaced.get(num_id, {})}
         return item_list.count(depth, self._restarts.pop((num_id, depth), None), levels)
-
-    def _based(self, style: str | None) -> Iterator[tuple[str, _Style]]:
-        """A style and those that it is based on."""
-        for _ in range(_MAX_LINKS):
-            entry = self._styles.get(style or "")
-            if style is None or entry is None:
-                return
-            yield style, entry
-            style = entry.base
 
     def _list_of(self, num_id: str | None) -> _List | None:
         for _ in range(_MAX_LINKS):

@@ -44,7 +44,16 @@ def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Par
     """Markdown source as text. The title is the front matter's, else the one highest heading, else the fallback."""
     source = read_source(body, omissions)
     front = _FRONT_MATTER.match(source)
-    text, sections = with_blocks(source, *_structure(source, front.end() if front else 0))
+    offset = front.end() if front else 0
+    lines = source[offset:].split("\n")
+    starts = [min(start, len(source)) for start in accumulate((len(line) + 1 for line in lines), initial=offset)]
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.core.ruler.enableOnly(["normalize", "block"])  # inline markup of whole documents would take most of the time
+    tokens = parser.parse("\n".join(lines))
+    inline = MarkdownIt("commonmark")
+    headings = (_section(opening, content, starts, inline) for opening, content in pairwise(tokens))
+    blocks = list(_tables(tokens, lines, source.count("\n", 0, offset)))
+    text, sections = with_blocks(source, blocks, list(filter(None, headings)))
     title = ""
     if front and (match := _FRONT_TITLE.search(front[1])):
         title = match[1].strip()
@@ -52,18 +61,6 @@ def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Par
             title = title[1:-1]
     title = one_line(title) or leading_title(sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=Format.MARKDOWN.value, sections=sections)
-
-
-def _structure(text: str, offset: int) -> tuple[list[Block], list[Section]]:
-    """The tables and the headings from a character on, which is the first of a line."""
-    lines = text[offset:].split("\n")
-    starts = [min(start, len(text)) for start in accumulate((len(line) + 1 for line in lines), initial=offset)]
-    parser = MarkdownIt("commonmark").enable("table")
-    parser.core.ruler.enableOnly(["normalize", "block"])  # inline markup of whole documents would take most of the time
-    tokens = parser.parse("\n".join(lines))
-    inline = MarkdownIt("commonmark")
-    headings = (_section(opening, content, starts, inline) for opening, content in pairwise(tokens))
-    return list(_tables(tokens, lines, text.count("\n", 0, offset))), [heading for heading in headings if heading]
 
 
 def _tables(tokens: Sequence[Token], lines: Sequence[str], first_line: int) -> Iterator[Block]:

@@ -125,24 +125,21 @@ class _Properties:
 
     @cached_property
     def _encoding(self) -> str:
-        """The encoding of 8-bit text: as the message says, else that of all of it together, as of a text file."""
+        """The encoding of 8-bit text: as the message says, else that of all its words and its files' names together, as
+        of a text file."""
         if self._known_encoding:
             return self._known_encoding
-        narrow = self._narrow_texts()
-        named = self._code_page(_TEXT_CODE_PAGE) or self._code_page(_HTML_CODE_PAGE)
-        if named == _WESTERN and has_wide_words(narrow):
-            return guess_encoding(narrow) or named
-        return named or guessed_encoding(narrow)
-
-    def _narrow_texts(self) -> bytes:
-        """All words of the message that are not in Unicode, with the names of its files."""
         names = [
             self._streams.read("/".join((*folder, f"__substg1.0_{number}{_CODE_PAGE}")))
             for folder in islice(self._attachment_folders(), MAX_ATTACHMENTS)
             for number in _FILE_NAMES
         ]
         words = (self.binary(number, _CODE_PAGE) for number in (_SUBJECT, _TEXT, _HTML, _SENDER, _TO, _CC))
-        return b"\n".join(part for part in (*words, self.binary(_HTML), *names) if not _is_utf8(part))
+        narrow = b"\n".join(part for part in (*words, self.binary(_HTML), *names) if not _is_utf8(part))
+        named = self._code_page(_TEXT_CODE_PAGE) or self._code_page(_HTML_CODE_PAGE)
+        if named == _WESTERN and has_wide_words(narrow):
+            return guess_encoding(narrow) or named
+        return named or guessed_encoding(narrow)
 
     def _code_page(self, property_: bytes) -> str | None:
         """The encoding that a property names; none for one that Python does not know, such as UTF-16's number."""

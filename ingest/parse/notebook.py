@@ -1,7 +1,6 @@
 """Parser for Jupyter notebooks: cells and their outputs as Markdown."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
@@ -47,21 +46,20 @@ def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Par
     except (msgspec.DecodeError, RecursionError):
         raise Rejected("the notebook is damaged and cannot be read: open it in Jupyter and save it again") from None
     cells = [*notebook.cells, *(cell for sheet in notebook.worksheets for cell in sheet.cells)]
-    source = "\n\n".join(block for cell in cells for block in _blocks(cell, omissions))
+    blocks = []
+    for cell in cells:
+        words = _joined(cell.source) or _joined(cell.input)
+        blocks.append(words if cell.cell_type != "code" else _fenced(words))
+        for output in cell.outputs:
+            html, words = (_joined(output.data.get(kind)) for kind in ("text/html", "text/plain"))
+            if "<table" in html:
+                words = parse_source(html, "", Format.HTML, omissions).text
+            error = f"{output.ename}: {output.evalue}" if output.ename else ""
+            blocks.append(_fenced(_joined(output.text) or words or error))
+    source = "\n\n".join(blocks)
     return replace(
         read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value
     )
-
-
-def _blocks(cell: _Cell, omissions: Omissions) -> Iterator[str]:
-    source = _joined(cell.source) or _joined(cell.input)
-    yield source if cell.cell_type != "code" else _fenced(source)
-    for output in cell.outputs:
-        html, words = (_joined(output.data.get(kind)) for kind in ("text/html", "text/plain"))
-        if "<table" in html:
-            words = parse_source(html, "", Format.HTML, omissions).text
-        error = f"{output.ename}: {output.evalue}" if output.ename else ""
-        yield _fenced(_joined(output.text) or words or error)
 
 
 def _joined(lines: object) -> str:

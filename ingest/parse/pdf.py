@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, takewhile
+from itertools import accumulate, islice, takewhile
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
@@ -184,9 +184,7 @@ def _title(read: Callable[[], str]) -> str:
 
 
 def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
-    for number, bookmark in enumerate(document.get_toc()):
-        if number == _MAX_BOOKMARKS:
-            return
+    for bookmark in islice(document.get_toc(), _MAX_BOOKMARKS):
         destination = bookmark.get_dest()
         page_index = destination.get_index() if destination else None
         title = _title(bookmark.get_title)
@@ -222,20 +220,15 @@ def _places(text: str, page: Page, titles: set[str]) -> dict[str, list[tuple[int
         if line[0][0].isspace():
             continue
         skipped = _TITLE_NUMBER.match(line[0], 0, _MAX_NUMBER_CHARS)
-        for words, end in _joined(lines[number : number + _MAX_TITLE_LINES]):
+        following = lines[number : number + _MAX_TITLE_LINES]
+        short = takewhile(lambda line: len(line[0]) <= 2 * MAX_TITLE_CHARS, following)
+        joined = accumulate((_words(line[0]) for line in short), lambda text, more: f"{text} {more}")
+        titles_of_lines = takewhile(lambda words: len(words) <= MAX_TITLE_CHARS + _MAX_NUMBER_CHARS, joined)
+        for words, last in zip(titles_of_lines, following, strict=False):
             for candidate in {words, words[len(_words(skipped[0])) :].lstrip()} if skipped else {words}:
                 if candidate in titles:
-                    places[candidate].append((line.start(), end))
+                    places[candidate].append((line.start(), last.end()))
     return places
-
-
-def _joined(lines: Sequence[re.Match[str]]) -> Iterator[tuple[str, int]]:
-    """The words of the first line, of the first two, and so on, up to a title's length, and where they end."""
-    words = (_words(line[0]) for line in takewhile(lambda line: len(line[0]) <= 2 * MAX_TITLE_CHARS, lines))
-    for joined, line in zip(accumulate(words, lambda text, more: f"{text} {more}"), lines, strict=False):
-        if len(joined) > MAX_TITLE_CHARS + _MAX_NUMBER_CHARS:
-            return
-        yield joined, line.end()
 
 
 def _words(text: str) -> str:

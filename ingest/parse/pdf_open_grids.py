@@ -35,9 +35,14 @@ _FAR = 2.0
 def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Iterator[Grid]:
     """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is
     none."""
-    for lines in _of_one_width(across) if len(letters) <= _MAX_LETTERS else ():
-        begin = 0
-        while begin + _LEAST_LINES <= len(lines):
+
+    def ends(line: Line) -> tuple[int, int]:
+        return round(line.start / TOLERANCE), round(line.end / TOLERANCE)
+
+    ordered = sorted(across, key=lambda line: (*ends(line), -line.at)) if len(letters) <= _MAX_LETTERS else []
+    for _, level in groupby(ordered, key=ends):  # those of one width, from the top down
+        lines, begin = list(level), 0
+        while begin + _LEAST_LINES <= len(lines) <= _MAX_LINES:
             last, grid = _longest(lines[begin:], down, letters)
             if grid is not None:
                 yield grid
@@ -178,14 +183,3 @@ def _white(letters: Sequence[Box]) -> list[float]:
             stripes.append((reached + box.left) / 2)
         reached = box.right if reached is None else max(reached, box.right)
     return stripes
-
-
-def _of_one_width(across: Sequence[Line]) -> Iterator[list[Line]]:
-    """Lines that begin and end at the same places, from the top down."""
-
-    def ends(line: Line) -> tuple[int, int]:
-        return round(line.start / TOLERANCE), round(line.end / TOLERANCE)
-
-    for _, lines in groupby(sorted(across, key=lambda line: (*ends(line), -line.at)), key=ends):
-        if len(level := list(lines)) <= _MAX_LINES:
-            yield level

@@ -6,7 +6,7 @@ page before with the labels of that. What is none for sure stays the words that 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 
 from ingest.parse.pdf_grids import TOLERANCE, Grid, Line, closed_grids
 from ingest.parse.pdf_letters import Letter, Segment, put_in, segments_of, text_of
@@ -51,7 +51,10 @@ def with_tables(
     for grid in _apart(chain(filter(None, [following]), grids, unruled_grids(letters)), []):
         labels_above = earlier.header if earlier and grid is following else None
         header, rows = _headed(_cells(grid, letters), grid, labels_above)
-        if _is_table(header, rows, needs_header=labels_above is None):
+        words = [[text_of(cell) for cell in row] for row in rows]
+        is_filled = sum(map(bool, chain.from_iterable(words))) >= _LEAST_FILLED * len(rows) * len(header)
+        is_headed = labels_above is not None or is_header([text_of(cell) for cell in header], words)
+        if rows and is_filled and is_headed:
             lines = _lines(header, rows, begins=labels_above is None)
             inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
             tables.append(Segment(list(lines), grid.box, is_table=True))
@@ -91,13 +94,6 @@ def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels
 
 def _is_repeated(row: Sequence[str], header: Row) -> bool:
     return list(row) == [text_of(cell) for cell in header]
-
-
-def _is_table(header: Row, rows: Cells, *, needs_header: bool) -> bool:
-    words = [[text_of(cell) for cell in row] for row in rows]
-    filled = sum(map(bool, chain.from_iterable(words)))
-    is_filled = filled >= _LEAST_FILLED * len(rows) * len(header)
-    return bool(rows) and is_filled and (not needs_header or is_header([text_of(cell) for cell in header], words))
 
 
 def _headed(cells: Cells, grid: Grid, known: Row | None) -> tuple[Row, Cells]:
@@ -155,7 +151,11 @@ def _cells(grid: Grid, letters: Sequence[Letter]) -> Cells:
 def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
     """The table's text as `ingest.parse.rows.lines_of_table` writes it, a labelled row a paragraph."""
     texts = labels_of([text_of(cell) for cell in header])
-    labels = [_first(cell, len(text)) for cell, text in zip(header, texts, strict=True)]
+    ends = [list(accumulate(len(letter.gap) + 1 for letter in cell)) for cell in header]
+    labels = [
+        [letter for letter, end in zip(cell, ends_of_cell, strict=True) if end <= len(text)]
+        for cell, ends_of_cell, text in zip(header, ends, texts, strict=True)
+    ]
     gap = "\n\n"
     if begins:
         yield from _joined(header, gap)
@@ -165,17 +165,6 @@ def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
             for label, cell in zip(labels, row, strict=True)
         ]
         yield from _joined(labelled, gap)
-
-
-def _first(cell: Sequence[Letter], num_chars: int) -> list[Letter]:
-    """The letters of a cell's first characters."""
-    letters, length = [], 0
-    for letter in cell:
-        length += len(letter.gap) + 1
-        if length > num_chars:
-            break
-        letters.append(letter)
-    return letters
 
 
 def _joined(cells: Iterable[list[Letter]], gap: str) -> Iterator[Letter]:

@@ -2,7 +2,7 @@
 middle of the table makes sense by itself. Cells may be labels, numbers or nothing, by how they are written."""
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice, zip_longest
 
 SEPARATOR = " | "
@@ -31,8 +31,21 @@ def lines_of_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     labels: Sequence[str] = ()
     cleaned = ([" ".join(cell.split()) for cell in row] for row in rows)
     for has_words, table in groupby(cleaned, key=any):
-        if has_words:
-            labels = yield from _lines_below(labels, table)
+        if not has_words:
+            continue
+        start = list(islice(table, LOOKAHEAD))
+        is_wide = any(sum(map(bool, row)) > 1 for row in start)
+        while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
+            yield line_of(start.pop(0))
+        columns = {n for row in start for n, cell in enumerate(row) if cell}
+        if is_header(start[0], start[1:]):
+            header = start.pop(0)
+            labels = labels_of(header)
+            yield line_of(header) + "\n"
+        elif not is_wide or not all(len(labels) > n and labels[n] for n in columns):
+            labels = ()  # those of the table before hold for one without a header in the same columns
+        for row in chain(start, table):
+            yield line_of(row, labels) + "\n" if labels else line_of(row)
 
 
 def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
@@ -69,24 +82,6 @@ def labels_of(header: Sequence[str]) -> list[str]:
 def shortened(words: str) -> str:
     """Words cut to the length of a label."""
     return words if len(words) <= _MAX_LABEL_CHARS else f"{words[: _MAX_LABEL_CHARS - 1].rstrip()}…"
-
-
-def _lines_below(labels: Sequence[str], table: Iterator[Sequence[str]]) -> Generator[str, None, Sequence[str]]:
-    """The lines of one table. `labels` of the table before hold for one without a header in the same columns. Returns
-    its labels."""
-    start = list(islice(table, LOOKAHEAD))
-    is_wide = any(sum(map(bool, row)) > 1 for row in start)
-    while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
-        yield line_of(start.pop(0))
-    if is_header(start[0], start[1:]):
-        header = start.pop(0)
-        labels = labels_of(header)
-        yield line_of(header) + "\n"
-    elif not is_wide or not all(len(labels) > n and labels[n] for row in start for n, cell in enumerate(row) if cell):
-        labels = ()
-    for row in chain(start, table):
-        yield line_of(row, labels) + "\n" if labels else line_of(row)
-    return labels
 
 
 def is_number(cell: str) -> bool:

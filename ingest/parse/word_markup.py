@@ -214,21 +214,18 @@ def _write_symbols(run: _Element) -> None:
     font = "" if fonts is None else value_of(fonts, "ascii")
     if font in _SYMBOL_FONTS:
         for text in run.findall("{*}t"):
-            signs = [_symbol(font, sign) for sign in text.text or ""]
+            signs = []
+            for sign in text.text or "":
+                # Of one byte, or of that byte in private use.
+                is_symbol = not sign.isspace() and (sign <= "\xff" or "\uf020" <= sign <= "\uf0ff")
+                signs.append(_made("sym" if is_symbol else "t"))
+                if is_symbol:
+                    signs[-1].set(f"{{{W}}}font", font)
+                    signs[-1].set(f"{{{W}}}char", f"F0{ord(sign) & 0xFF:02X}")
+                else:
+                    signs[-1].text = sign
             place = run.index(text)
             run[place : place + 1] = signs
-
-
-def _symbol(font: str, sign: str) -> _Element:
-    """A character in a font of symbols, which has some for those of one byte, or of that byte in private use."""
-    if sign.isspace() or not (sign <= "\xff" or "\uf020" <= sign <= "\uf0ff"):
-        text = _made("t")
-        text.text = sign
-        return text
-    symbol = _made("sym")
-    symbol.set(f"{{{W}}}font", font)
-    symbol.set(f"{{{W}}}char", f"F0{ord(sign) & 0xFF:02X}")
-    return symbol
 
 
 def _made(name: str) -> _Element:
@@ -262,7 +259,12 @@ class _Switches:
 
     def _of_style(self, key: str) -> frozenset[str]:
         if key not in self._on:
-            chain = list(self._based(key))
+            chain: list[_Element] = []  # the style and those that it is based on
+            name = key
+            while name in self._styles and len(chain) < _MAX_LINKS:
+                chain.append(self._styles[name])
+                base = chain[-1].find("{*}basedOn")
+                name = "" if base is None else value_of(base)
             values = {
                 name: next(
                     (value for style in chain if (value := is_on(style.find(f"{{*}}rPr/{{*}}{name}"))) is not None),
@@ -272,15 +274,6 @@ class _Switches:
             }
             self._on[key] = frozenset(name for name, value in values.items() if value)
         return self._on[key]
-
-    def _based(self, key: str) -> Iterator[_Element]:
-        """A style and those that it is based on."""
-        for _ in range(_MAX_LINKS):
-            if (style := self._styles.get(key)) is None:
-                return
-            yield style
-            base = style.find("{*}basedOn")
-            key = "" if base is None else value_of(base)
 
 
 def is_on(element: _Element | None) -> bool | None:

@@ -142,10 +142,8 @@ def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:
     with suppress(LookupError, ValueError):
         if declared and (name := codecs.lookup(declared).name).startswith(_DECLARED):
             return _whole(body, name)
-    is_hz = (
-        _HZ_RUN.search(body) and (text := _whole(body, "hz")) and guess_encoding(text.encode("gb18030")) == "gb18030"
-    )
-    return text if is_hz else None
+    chinese = _whole(body, "hz") if _HZ_RUN.search(body) else None
+    return chinese if chinese and guess_encoding(chinese.encode("gb18030")) == "gb18030" else None
 
 
 def is_korean(body: bytes) -> bool:

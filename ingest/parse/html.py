@@ -30,6 +30,8 @@ _HEADING_START = 0xFDD0  # + level
 _HEADING_END = "\ufddf"
 _MARKED = re.compile("([\ufdd1-\ufdd6])([^\ufddf]*)\ufddf")
 _ANY_MARK = re.compile("[\ufdd0-\ufddf]")
+"""Marks around a heading's text, which find it in what is rendered, where offsets into HTML mean nothing: Unicode
+noncharacters, which `scrub` keeps out of every document."""
 _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _TICKED = ("checkbox", "radio")
 _WITHOUT_WORDS = ("hidden", "submit", "button", "reset", "image", "password", "file", "color", "range")
@@ -90,7 +92,7 @@ def parse_source(
     return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)
 
 
-def _tree(source: str) -> etree._Element | None:
+def _tree(source: str) -> _Element | None:
     parser = _parser()
     try:
         tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
@@ -108,7 +110,7 @@ def _parser() -> HTMLParser:
     return HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True)
 
 
-def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) -> etree._Element:
+def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _Element:
     """Keep only elements that carry text or structure."""
     styles = Styles(tree, shared)
     etree.strip_elements(tree, *_CODE, with_tail=False)
@@ -133,10 +135,10 @@ def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) 
     return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
-def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) -> set[etree._Element]:
+def _apply_styles(tree: _Element, styles: Styles, omissions: Omissions) -> set[_Element]:
     """Take away what is hidden, and write what else styles say as elements and attributes. Returns the elements that
     are struck out."""
-    struck: set[etree._Element] = set()
+    struck: set[_Element] = set()
     outer = [(False, False)]  # for each level, whether its words are invisible, and without size
     walk = etree.iterwalk(tree, events=("start", "end"))
     for event, element in walk:
@@ -164,7 +166,7 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
     return struck
 
 
-def _keep_title_buttons(tree: etree._Element) -> None:
+def _keep_title_buttons(tree: _Element) -> None:
     """Keep the words of buttons that are all the words of a title, as of one that opens the text below it."""
     for title in tree.iter(*_TITLES):
         elements = list(islice(title.iter(), _MAX_TITLE_ELEMENTS + 1))

@@ -135,7 +135,8 @@ class _Properties:
             for number in _FILE_NAMES
         ]
         words = (self.binary(number, _CODE_PAGE) for number in (_SUBJECT, _TEXT, _HTML, _SENDER, _TO, _CC))
-        narrow = b"\n".join(part for part in (*words, self.binary(_HTML), *names) if not _is_utf8(part))
+        parts = (*words, self.binary(_HTML), *names)
+        narrow = b"\n".join(part for part in parts if part.decode(errors="ignore").encode() != part)  # no UTF-8
         named = self._code_page(_TEXT_CODE_PAGE) or self._code_page(_HTML_CODE_PAGE)
         if named == _WESTERN and has_wide_words(narrow):
             return guess_encoding(narrow) or named
@@ -154,14 +155,6 @@ class _Properties:
 
     def _stream(self, name: str) -> bytes:
         return self._streams.read("/".join((*self._folder, name)))
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _mail(message: _Properties, depth: int, omissions: Omissions) -> Mail:

@@ -164,8 +164,19 @@ def _placeholder(shape: _Element) -> str | None:
 def _words(element: _Element) -> str:
     """Paragraphs, one a line, those of numbered lists with their numbers."""
     counts: dict[tuple[_Element, int], tuple[str, int]] = {}
-    lines = ((paragraph, text_of(_runs(paragraph))) for paragraph in element.iter("{*}p"))
-    return "\n".join(f"{_number(paragraph, counts)}{words}" for paragraph, words in lines if words)
+    lines: list[str] = []
+    for paragraph in element.iter("{*}p"):
+        runs: list[Run] = []
+        for piece in paragraph.iter("{*}t", "{*}br", "{*}tab"):
+            is_text = QName(piece).localname == "t"
+            look = (piece.getparent() if is_text else piece).find("{*}rPr")
+            baseline = "" if look is None else look.get("baseline", "").strip("0%")
+            sign = SIGNS["sub" if baseline.startswith("-") else "sup"] if baseline else ""
+            is_struck = look is not None and look.get("strike") in _STRUCK
+            runs.append(Run((piece.text or "") if is_text else " ", sign, is_struck))
+        if words := text_of(runs):
+            lines.append(f"{_number(paragraph, counts)}{words}")
+    return "\n".join(lines)
 
 
 def _number(paragraph: _Element, counts: dict[tuple[_Element, int], tuple[str, int]]) -> str:
@@ -182,12 +193,3 @@ def _number(paragraph: _Element, counts: dict[tuple[_Element, int], tuple[str, i
     number = number + 1 if kind == match[0] else span_of(numbering, "startAt")
     counts[body, level] = match[0], number
     return _AROUND[match[2]].format(OF_HTML[_NUMERALS[match[1]]](number))
-
-
-def _runs(paragraph: _Element) -> Iterator[Run]:
-    for piece in paragraph.iter("{*}t", "{*}br", "{*}tab"):
-        is_text = QName(piece).localname == "t"
-        look = (piece.getparent() if is_text else piece).find("{*}rPr")
-        baseline = "" if look is None else look.get("baseline", "").strip("0%")
-        sign = SIGNS["sub" if baseline.startswith("-") else "sup"] if baseline else ""
-        yield Run((piece.text or "") if is_text else " ", sign, look is not None and look.get("strike") in _STRUCK)

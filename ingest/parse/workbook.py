@@ -26,7 +26,7 @@ _PIECE = 1 << 16
 _MAX_COLUMNS, _MAX_MERGED = 16_384, 200_000
 _DIGITS = "0123456789"
 _LETTERS = re.compile(r"[A-Za-z]{1,3}")
-_PLACE = re.compile(r"([A-Za-z]{1,3})([0-9]{1,7})")
+_RANGE = re.compile(r"([A-Za-z]{1,3})([0-9]{1,7}):([A-Za-z]{1,3})([0-9]{1,7})")
 _MAX_DIGITS, _MAX_SHOWN = 15, 1 << 16
 _PLAIN = (GENERAL, TEXT, "")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -73,9 +73,10 @@ class _CheckMerged(Check):
         super().element(name, attributes)
         if name.endswith("mergeCell") and self._num_merged < _MAX_MERGED:
             self._num_merged += 1
-            (left, top), (right, bottom) = map(_place, attributes.get("ref", "").partition(":")[::2])
-            if 0 <= left <= right and 0 < top <= bottom:
-                self._in_part.setdefault(top, []).append((left, bottom - top + 1, right - left + 1))
+            if match := _RANGE.fullmatch(attributes.get("ref", "")):
+                left, top, right, bottom = _column(match[1]), int(match[2]), _column(match[3]), int(match[4])
+                if left <= right and 0 < top <= bottom:
+                    self._in_part.setdefault(top, []).append((left, bottom - top + 1, right - left + 1))
 
 
 def _compose(
@@ -348,12 +349,6 @@ class _Sheet:
         if kind == "b":
             return looks.text(self._style, "TRUE" if value == "1" else "FALSE")
         return looks.text(self._style, value.replace("T", " ", 1) if kind == "d" else _unescaped(value))
-
-
-def _place(reference: str) -> tuple[int, int]:
-    """The column of a cell, counted from 0, and its row, counted from 1; -1 and 0 where it says neither."""
-    match = _PLACE.fullmatch(reference)
-    return (_column(match[1]), int(match[2])) if match else (-1, 0)
 
 
 @lru_cache(maxsize=_MAX_COLUMNS)

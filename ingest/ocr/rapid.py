@@ -77,8 +77,10 @@ class Recogniser:
         shown = boxes * (width / pixels.shape[1], height / pixels.shape[0])
         lengths = np.ptp(boxes, axis=1).max(axis=1)
         quarters = int(lengths[_tall(boxes)].sum() * 2 > lengths.sum())  # most of the text runs from above or below
-        if quarters:
-            pixels, boxes = np.ascontiguousarray(np.rot90(pixels)), _turned(boxes, pixels.shape[1])
+        if quarters:  # the picture is turned anticlockwise, and the boxes with it
+            turned = np.stack([boxes[..., 1], pixels.shape[1] - boxes[..., 0]], axis=-1)
+            boxes = np.ascontiguousarray(np.roll(turned, -1, axis=1), np.float32)
+            pixels = np.ascontiguousarray(np.rot90(pixels))
         words, upside_down = self._words(pixels, boxes, quarters)
         return _composed(words, shown, -boxes[:, [2, 3, 0, 1]] if upside_down else boxes)
 
@@ -133,12 +135,6 @@ def _tall(corners: _Corners) -> NDArray[np.bool_]:
     across = np.linalg.norm(corners[:, 0] - corners[:, 1], axis=1)
     down = np.linalg.norm(corners[:, 0] - corners[:, 3], axis=1)
     return np.asarray(down >= _TALL * across)
-
-
-def _turned(corners: _Corners, width: int) -> _Corners:
-    """The boxes of a picture of that width when it is turned anticlockwise by a quarter."""
-    turned = np.stack([corners[..., 1], width - corners[..., 0]], axis=-1)
-    return np.ascontiguousarray(np.roll(turned, -1, axis=1), np.float32)
 
 
 def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Recognised:

@@ -43,7 +43,18 @@ def read_docx(body: bytes, fallback_title: str, omissions: Omissions, depth: int
     """
     with opened(body, "DOCX") as archive:
         title = archive.core_title()
-        html = _to_html(_Parts(archive, omissions, depth).readable())
+        readable = io.BytesIO(_Parts(archive, omissions, depth).readable())
+    try:
+        result = mammoth.convert_to_html(
+            readable, style_map=_STYLES, include_embedded_style_map=False, convert_image=lambda image: []
+        )
+    except RecursionError:
+        raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # mammoth passes on any error of a damaged part: KeyError, ValueError, OSError...
+        raise damaged("DOCX") from error
+    html = _INPUT.sub(lambda box: "☑" if "checked=" in box[0] else "☐", str(result.value)).translate(_BOXES)
     return parse_source(number_items(html), title or fallback_title, Format.DOCX, omissions)
 
 
@@ -110,20 +121,6 @@ class _Parts:
             return parse_xml(self._archive.read(path)) if path in self._archive.paths else None
         except etree.XMLSyntaxError:
             return None
-
-
-def _to_html(body: bytes) -> str:
-    try:
-        result = mammoth.convert_to_html(
-            io.BytesIO(body), style_map=_STYLES, include_embedded_style_map=False, convert_image=lambda image: []
-        )
-    except RecursionError:
-        raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # mammoth passes on any error of a damaged part: KeyError, ValueError, OSError...
-        raise damaged("DOCX") from error
-    return _INPUT.sub(lambda box: "☑" if "checked=" in box[0] else "☐", str(result.value)).translate(_BOXES)
 
 
 _EMBEDDED: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {

@@ -111,7 +111,12 @@ class _Lists:
         self._by_style = {style: item_list for item_list in self._lists.values() for style in item_list.depths}
         nums = list(_all(numbering, "num"))
         self._of_id = {_attribute(num, "numId"): _value(num, "abstractNumId") or "" for num in nums}
-        self._restarts = dict(_restarts(nums))
+        self._restarts = {  # numbers that lists begin with instead of going on, by the list's id and the level
+            (_attribute(num, "numId"), _depth(override)): _number(start, 1)
+            for num in nums
+            for override in _all(num, "lvlOverride")
+            if (start := _value(override, "startOverride")) is not None
+        }
         self._replaced = {
             _attribute(num, "numId"): dict(_levels(_find(override, "lvl") for override in _all(num, "lvlOverride")))
             for num in nums
@@ -146,14 +151,6 @@ class _Lists:
             style = self._styles.get(item_list.style_link)
             num_id = style.num_id if style else None
         return None
-
-
-def _restarts(nums: Iterable[_Element]) -> Iterator[tuple[tuple[str | None, int], int]]:
-    """The numbers that lists begin with instead of going on, by the list's id and the level."""
-    for num in nums:
-        for override in _all(num, "lvlOverride"):
-            if (start := _value(override, "startOverride")) is not None:
-                yield (_attribute(num, "numId"), _depth(override)), _number(start, 1)
 
 
 def _levels(levels: Iterable[_Element | None]) -> Iterator[tuple[int, _Level]]:

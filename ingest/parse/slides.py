@@ -50,7 +50,10 @@ def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parse
             parts = _Slide(archive, path)
             margins += _add_slide(parts, slide, number, composer, omissions)
             layouts.update(dict.fromkeys(parts.paths("slideLayout")))
-        margins += _words_behind(archive, layouts, omissions)
+        masters = dict.fromkeys(path for layout in layouts for path in _Slide(archive, layout).paths("slideMaster"))
+        for part in _readable(archive, (*layouts, *masters)):  # what they show on every slide
+            shapes = (shape for shape in _shapes(part, omissions) if QName(shape).localname == "sp")
+            margins += (_words(shape) for shape in shapes if not _placeholder(shape))
     composer.margins(line for words in margins for line in words.split("\n"))
     return composer.parsed(fallback_title if _TOOL_TITLE.fullmatch(title) else title, Format.PPTX)
 
@@ -80,17 +83,6 @@ def _readable(archive: Archive, paths: Iterable[str]) -> Iterator[_Element]:
         except (Rejected, XMLSyntaxError):
             continue
         yield part
-
-
-def _words_behind(archive: Archive, layouts: Iterable[str], omissions: Omissions) -> Iterator[str]:
-    """The words that layouts and their masters show on every slide."""
-    masters = dict.fromkeys(path for layout in layouts for path in _Slide(archive, layout).paths("slideMaster"))
-    for part in _readable(archive, (*layouts, *masters)):
-        yield from (
-            _words(shape)
-            for shape in _shapes(part, omissions)
-            if QName(shape).localname == "sp" and not _placeholder(shape)
-        )
 
 
 def _add_slide(parts: _Slide, slide: _Element, number: int, composer: Composer, omissions: Omissions) -> Iterable[str]:

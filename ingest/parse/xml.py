@@ -150,16 +150,15 @@ def _is_inline(element: _Element) -> bool:
         return False
     if not _words(element):
         return not any(any(_attributes(descendant)) for descendant in element.iter("*"))
-    return not any(map(_touches_next, element.iterdescendants("*")))
-
-
-def _touches_next(element: _Element) -> bool:
-    """Whether another element follows without text between, as in a record. Signs of a formula do, and are none."""
-    if QName(element).namespace == _MATHML:
-        return False
-    following = element.getnext()
-    has_text = bool(element.tail and element.tail.strip())
-    return following is not None and following.tag is not etree.Entity and not has_text
+    for inside in element.iterdescendants("*"):
+        following = inside.getnext()
+        touches_next = following is not None and following.tag is not etree.Entity
+        has_text = bool(inside.tail and inside.tail.strip())
+        if (
+            touches_next and not has_text and QName(inside).namespace != _MATHML
+        ):  # as in a record; signs of a formula do
+            return False
+    return True
 
 
 def _attributes(element: _Element) -> Iterator[str]:

@@ -59,8 +59,8 @@ def _write_part(part: _Element, place: tuple[str, str], pieces: list[str]) -> No
     if len(pieces) == start:
         return
     is_single = len(pieces) == start + 1 and _is_one(pieces[start])
-    inside = list(_parts(part))
-    is_bracketed = [_name(child) for child in inside] == ["d"] and all(_around(inside[0], "d")[::2])
+    inside = list(_parts(part))  # one pair of delimiters may hold the whole part
+    is_bracketed = [_name(child) for child in inside] == ["d"] and "" not in _around(inside[0], "d")[::2]
     if place == ("rad", "deg"):
         _enclose(pieces, start, "[]")
     elif place in _WHOLE and not is_single and not is_bracketed:

@@ -14,13 +14,12 @@ from ingest.parse.parsed import Omissions, Parsed, Section, leading_title, one_l
 from ingest.parse.sniff import Format
 from ingest.parse.text_tables import Block, Reader, blocks_of, read_org_table, read_piped, table_text, with_blocks
 
-_PLAIN_TABLES = (read_grid, read_piped, read_aligned)
-_UNDERLINED_WORDS = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
+_PLAIN_HEADING = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)
 _MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
 _MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
-_UNDERLINED = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
+_RST_HEADING = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
 _ROLE = re.compile(r":[a-z:+-]+:(?=`)|[`*]+|\\")
 _ORG_HEADING = re.compile(r"^(\*+) +(?:(?:TODO|DONE) +)?(?:\[#\w\] +)?(\S[^\n]*)$", re.MULTILINE)
 _ORG_TAGS = re.compile(r"\s:[\w@#%:]+:$")
@@ -32,12 +31,10 @@ def read_plain(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed
     """The text as it stands but for its tables. Lines underlined in full are headings, ranked as they are first
     used."""
     text = read_source(body, omissions)
-    headings = [h for h in _UNDERLINED_WORDS.finditer(text) if len(h[3]) + 1 >= len(h[1])]
+    headings = [h for h in _PLAIN_HEADING.finditer(text) if len(h[3]) + 1 >= len(h[1])]
     ranks = {mark: rank for rank, mark in enumerate(dict.fromkeys(h[2] for h in headings), start=1)}
-    sections = tuple(Section(h.start(), h.end(), one_line(h[1]), ranks[h[2]]) for h in headings)
-    text, sections = with_blocks(text, list(blocks_of(text.split("\n"), _PLAIN_TABLES)), sections)
-    title = leading_title(sections) or fallback_title
-    return Parsed(title, text, pages=(), media_type=Format.TEXT.value, sections=sections)
+    sections = [Section(h.start(), h.end(), one_line(h[1]), ranks[h[2]]) for h in headings]
+    return _with_tables(text, sections, (read_grid, read_piped, read_aligned), "", fallback_title, Format.TEXT)
 
 
 def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -104,7 +101,7 @@ def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     text = read_source(body, omissions)
     sections: list[Section] = []
     ranks: dict[tuple[str, bool], int] = {}
-    for match in _UNDERLINED.finditer(text):
+    for match in _RST_HEADING.finditer(text):
         title, mark, line = match[1].rstrip(), match[2], match[2] + match[3]
         words = one_line(_ROLE.sub("", title))
         if len(line) < len(title) or not any(map(str.isalnum, words)):

@@ -2,7 +2,8 @@
 
 A reader gives each row of a table to `Columns`: to `lay` where the row has an item for every column (sheets, slides),
 to `place` where it lists its cells alone (HTML). The rows that come back go to `Composer.table`, which joins rows of
-headers (`join_headers`): `composer.table(columns.lay(row) for row in rows)`.
+headers (`join_headers`): `composer.table(columns.lay(row) for row in rows)`. `Grid` does so for sheets, without their
+hidden rows and columns.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""What is no text within a text: files written as base64 or in `data:` addresses, which are left out, and noise."""
+"""Parts of a text that are none: files written as base64 or in `data:` addresses, which are left out, and noise."""
 
 import re
 from bisect import bisect_right

@@ -80,15 +80,16 @@ class _List:
         for deeper in [number for number in self._numbers if number > depth]:
             if deeper in levels and depth < levels[deeper].restart:
                 del self._numbers[deeper]
-        return None if level.kind == "bullet" else self._written(level, levels)
+        if level.kind == "bullet":
+            return None
 
-    def _written(self, level: _Level, levels: Mapping[int, _Level]) -> str:
         def number_of(place: re.Match[str]) -> str:
-            depth = int(place[1]) - 1
-            if depth not in levels:
+            outer_depth = int(place[1]) - 1
+            if outer_depth not in levels:
                 return ""
-            kind = "decimal" if level.is_legal else levels[depth].kind
-            return OF_WORD.get(kind, str)(self._numbers.get(depth, levels[depth].start))
+            outer = levels[outer_depth]
+            kind = "decimal" if level.is_legal else outer.kind
+            return OF_WORD.get(kind, str)(self._numbers.get(outer_depth, outer.start))
 
         words = " ".join(_PLACE.sub(number_of, level.text).split())
         return f"{words}{level.gap}" if words else ""

@@ -162,9 +162,9 @@ def _joined(parts: Iterable[str]) -> str:
 
 def _whole(line: str) -> str:
     """The line in parentheses, unless it is a letter, a number or in brackets."""
-    depths = list(accumulate((sign in "([{") - (sign in ")]}") for sign in line))
-    is_in_brackets = len(line) > 1 and 0 in depths and depths.index(0) == len(line) - 1
-    return line if _is_one(line) or is_in_brackets else f"({line})"
+    depths = accumulate((sign in "([{") - (sign in ")]}") for sign in line)
+    end = next((place for place, depth in enumerate(depths) if not depth), 0)
+    return line if _is_one(line) or 0 < end == len(line) - 1 else f"({line})"
 
 
 def _local_name(element: _Element) -> str:

@@ -255,7 +255,9 @@ def _decoded(words: str) -> str:
     try:
         parts = []
         for part, charset in decode_header(words):
-            source = part.encode() if isinstance(part, str) else part if charset else part.decode(between).encode()
+            source = part if isinstance(part, bytes) else part.encode()
+            if isinstance(part, bytes) and charset is None:
+                source = part.decode(between).encode()
             parts.append((decode(source, charset), charset and "utf-8"))
         return str(make_header(parts))
     except (HeaderParseError, LookupError, ValueError, Rejected):

@@ -40,11 +40,10 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
     for row in rows:
         cells = [cell for cell in row if cell.tag in _CELLS]
         row.tag = "div"
-        has_blocks = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
-        is_long = any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells)
+        is_layout = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
+        is_layout = is_layout or any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells)
         beside = ((child.tail, *(() if child.tag in _CELLS else child.itertext())) for child in row)
-        has_words_beside = any(words and words.strip() for words in chain([row.text], *beside))
-        if has_blocks or is_long or has_words_beside:  # layout
+        if is_layout or any(words and words.strip() for words in chain([row.text], *beside)):
             columns.place(_cell(cell, "") for cell in cells)
             for cell in cells:
                 cell.tag = "div"

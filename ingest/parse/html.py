@@ -171,11 +171,12 @@ def _keep_title_buttons(tree: _Element) -> None:
     for title in tree.iter(*_TITLES):
         elements = list(islice(title.iter(), _MAX_TITLE_ELEMENTS + 1))
         buttons = [element for element in elements if element.tag == "button"]
+        if not buttons or len(elements) > _MAX_TITLE_ELEMENTS:
+            continue
         inside = {element for button in buttons for element in button.iter()}
         tails = ((element.getparent(), element.tail) for element in elements[1:])
         places = chain(((element, element.text) for element in elements), tails)
-        has_words_beside = any(words and words.strip() for element, words in places if element not in inside)
-        if len(elements) <= _MAX_TITLE_ELEMENTS and not has_words_beside:
+        if not any(words and words.strip() for element, words in places if element not in inside):
             for button in buttons:
                 button.tag = "span"
 

@@ -64,10 +64,10 @@ def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], om
     by_number = {page.number: page for page in scans}
     with PDFIUM, opened(body) as document, ExitStack() as stack:
         check_page(locating.first, len(document))
-        first, last = locating.first, min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
+        start, last = locating.first, min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
         # The letters as they are read with the whole document: so pages around these are read, too.
-        begin = first
-        while begin > max(first - _MAX_BACK, 1) and next(drawn_pages(document, [begin - 1], omissions)).may_go_on:
+        begin = start
+        while begin > max(start - _MAX_BACK, 1) and next(drawn_pages(document, [begin - 1], omissions)).may_go_on:
             begin -= 1
         around = range(max(begin - REACH, 1) - 1, min(last + REACH, len(document)))
         texts = {page.number: letters for page, letters in in_order(drawn_pages(document, around, omissions))}
@@ -75,7 +75,7 @@ def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], om
             ScanLetters(by_number[number])
             if number in by_number
             else stack.enter_context(_letters(document, number, texts[number]))
-            for number in range(first, last + 1)
+            for number in range(start, last + 1)
         ]
         return find_quotes(pages, len(document), locating.quotes)
 

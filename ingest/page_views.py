@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from queue import LifoQueue
@@ -78,7 +78,13 @@ class PageViews:
                 picture = parser.draw(name, body, Drawing(number, drawn_width))
             png = _png(Image.frombytes("RGB", (picture.width, picture.height), picture.pixels))
             self._kept.keep(key, png, len(png))
-        return png if width == drawn_width else _scaled(png, width)
+        if width == drawn_width:
+            return png
+        with Image.open(BytesIO(png), formats=["PNG"]) as image:
+            if image.width <= width:
+                return png
+            height = max(round(image.height * width / image.width), 1)
+            return _png(image.resize((width, height), Image.Resampling.BOX))
 
     def boxes(self, tenant_id: str, document_id: str, start: int, end: int, checksum: str | None = None) -> Located:
         """The pages on which characters [start, end) of the document's text lie, with boxes over them. Rejected if they
@@ -105,15 +111,11 @@ class PageViews:
     def _located(self, tenant_id: str, document_id: str, locating: Locating) -> Located:
         path, name = document_file(tenant_id, document_id, self._parts.database, self._parts.files)
         with self._opened(tenant_id, path, locating.first, "boxes") as body, self._parsers.one() as parser:
-            return parser.locate(name, body, locating, self._scans(tenant_id, path.name, locating))
-
-    def _scans(self, tenant_id: str, sha256: str, locating: Locating) -> tuple[ScannedPage, ...]:
-        """The pages asked for that were read by OCR, as they were kept; none if that cannot be read any more."""
-        try:
-            scans = decode_scans(self._parts.files.beside(tenant_id, sha256) or NO_SCANS)
-        except DecodeError:
-            return ()
-        return tuple(scan for scan in scans if locating.first <= scan.number < locating.first + MAX_PAGES_AT_ONCE)
+            scans: tuple[ScannedPage, ...] = ()
+            with suppress(DecodeError):  # pages that were read by OCR, but were kept in another form
+                scans = decode_scans(self._parts.files.beside(tenant_id, path.name) or NO_SCANS)
+            end = locating.first + MAX_PAGES_AT_ONCE
+            return parser.locate(name, body, locating, tuple(s for s in scans if locating.first <= s.number < end))
 
     @contextmanager
     def _opened(self, tenant_id: str, path: Path, number: int, work: str) -> Iterator[BinaryIO]:
@@ -224,12 +226,3 @@ def _png(image: Image.Image) -> bytes:
     file = BytesIO()
     image.save(file, "PNG")
     return file.getvalue()
-
-
-def _scaled(png: bytes, width: int) -> bytes:
-    """A picture that is `width` pixels wide at most."""
-    with Image.open(BytesIO(png), formats=["PNG"]) as image:
-        if image.width <= width:
-            return png
-        height = max(round(image.height * width / image.width), 1)
-        return _png(image.resize((width, height), Image.Resampling.BOX))

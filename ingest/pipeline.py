@@ -317,15 +317,13 @@ def _index(
     document: DocumentRow,
     chunks: list[Chunk],
     vectors: list[Vectors],
-    server_index: "QdrantIndex | None",
+    server_index: "QdrantIndex",
     source: DatabaseSource,
 ) -> None:
     """Replace the document's points on the index server. Until the last of them is there the document counts as unread,
     or outdated."""
-    index = server_index
-    assert index is not None
     points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
-    index.replace(document.tenant_id, document.collection_id, [document.id], points)
+    server_index.replace(document.tenant_id, document.collection_id, [document.id], points)
     try:
         lease.enter(Status.SEARCHABLE, attempts=1, **source.present._asdict())
     except Conflict:  # deleted or replaced meanwhile: what was just written must not stay

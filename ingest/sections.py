@@ -1,6 +1,5 @@
 """Sections of a document's text that share a title, before they are cut to size."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
@@ -45,10 +44,13 @@ class _Section:
 def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
     """The document's parts; neighbouring sections of under `small` tokens share a part of up to `full`,
     neighbours of one title always."""
-    sections = _without_bare_headings(list(_sections(parsed)), words)
-    groups = _group_small(sections, words, small, full)
+    *ends, last_end = *(section.start for section in parsed.sections), len(parsed.text)
+    sections = [_Section((), 0, 0, ends[0] if ends else last_end)]
+    for heading, path, end in zip(parsed.sections, heading_paths(parsed.sections), [*ends[1:], last_end], strict=False):
+        below_title = path[1:] if path[0] == parsed.title else path
+        sections.append(_Section(below_title, heading.start, heading.body, end))
     parts = []
-    for group in groups:
+    for group in _group_small(_without_bare_headings(sections, words), words, small, full):
         opening, closing = group[0], group[-1]
         # One section under its own path; several under the start that their paths share, with their headings in the
         # text.
@@ -60,15 +62,6 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
     return parts
 
 
-def _sections(parsed: Parsed) -> Iterator[_Section]:
-    sections = parsed.sections
-    *ends, last_end = *(section.start for section in sections), len(parsed.text)
-    yield _Section((), 0, 0, ends[0] if ends else last_end)
-    for section, path, end in zip(sections, heading_paths(sections), [*ends[1:], last_end], strict=False):
-        below_title = path[1:] if path[0] == parsed.title else path
-        yield _Section(below_title, section.start, section.body, end)
-
-
 def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Section]:
     """Put headings without text that the next section's path contains above it; other such headings become text."""
     sections_with_text: list[_Section] = []
@@ -76,7 +69,7 @@ def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Sect
     for section, following in zip(sections, [*sections[1:], None], strict=True):
         if words.count(section.start, section.end):
             sections_with_text.append(replace(section, above=above))
-        elif _leads_to(section, following):
+        elif following is not None and following.path[: len(section.path)] == section.path != following.path:
             above = (*above, (len(section.path), section.heading_start))
             continue
         elif words.count(section.heading_start, section.end):
@@ -85,11 +78,6 @@ def _without_bare_headings(sections: list[_Section], words: Words) -> list[_Sect
             )
         above = ()
     return sections_with_text
-
-
-def _leads_to(section: _Section, following: _Section | None) -> bool:
-    depth = len(section.path)
-    return following is not None and len(following.path) > depth and following.path[:depth] == section.path
 
 
 def _group_small(sections: list[_Section], words: Words, small: int, full: int) -> list[list[_Section]]:

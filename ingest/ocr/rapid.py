@@ -75,9 +75,12 @@ class Recogniser:
         if not len(boxes):
             return Recognised("", ())
         shown = boxes * (width / pixels.shape[1], height / pixels.shape[0])
-        quarters = int(_runs_down(boxes))
-        if quarters:
-            pixels, boxes = np.ascontiguousarray(np.rot90(pixels)), _turned(boxes, pixels.shape[1])
+        lengths = np.ptp(boxes, axis=1).max(axis=1)
+        quarters = int(lengths[_tall(boxes)].sum() * 2 > lengths.sum())  # most of the text runs from above or below
+        if quarters:  # the picture is turned anticlockwise, and the boxes with it
+            turned = np.stack([boxes[..., 1], pixels.shape[1] - boxes[..., 0]], axis=-1)
+            boxes = np.ascontiguousarray(np.roll(turned, -1, axis=1), np.float32)
+            pixels = np.ascontiguousarray(np.rot90(pixels))
         words, upside_down = self._words(pixels, boxes, quarters)
         return _composed(words, shown, -boxes[:, [2, 3, 0, 1]] if upside_down else boxes)
 
@@ -134,18 +137,6 @@ def _tall(corners: _Corners) -> NDArray[np.bool_]:
     return np.asarray(down >= _TALL * across)
 
 
-def _runs_down(corners: _Corners) -> bool:
-    """Whether most of the text, by its length, runs from above or below."""
-    lengths = np.ptp(corners, axis=1).max(axis=1)
-    return float(lengths[_tall(corners)].sum()) * 2 > float(lengths.sum())
-
-
-def _turned(corners: _Corners, width: int) -> _Corners:
-    """The boxes of a picture of that width when it is turned anticlockwise by a quarter."""
-    turned = np.stack([corners[..., 1], width - corners[..., 0]], axis=-1)
-    return np.ascontiguousarray(np.roll(turned, -1, axis=1), np.float32)
-
-
 def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Recognised:
     """The lines where the picture shows them, in the order in which they stand on the upright page."""
     level = _levelled(upright)
@@ -158,23 +149,18 @@ def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Re
     for block in blocks(placed):
         text += "\n\n" if text else ""
         for number, row in enumerate(block):
-            said = [words[word.index].text for word in row]
-            if number and _goes_on(text, said[0]):
+            said = [words[item.index].text for item in row]
+            # A word that was cut by a hyphen goes on: a capital or a digit would show that the hyphen is part of it.
+            if number and text.endswith("-") and text[-2:-1].isalpha() and said[0][:1].islower():
                 text = text[:-1]
                 lines[-1] = replace(lines[-1], text=lines[-1].text[:-1])
             elif number:
                 text += "\n"
             text += " ".join(said)
-            lines += (
-                Line(words[word.index].text, _around(shown[word.index]), words[word.index].quarters) for word in row
-            )
+            for word, corners in ((words[item.index], shown[item.index]) for item in row):
+                (left, top), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
+                lines.append(Line(word.text, Box(left, top, right - left, bottom - top), word.quarters))
     return Recognised(text, tuple(lines))
-
-
-def _goes_on(text: str, following: str) -> bool:
-    """Whether a word was cut by a hyphen at the line's end: a capital or a digit after it shows that it is part of
-    it."""
-    return text.endswith("-") and text[-2:-1].isalpha() and following[:1].islower()
 
 
 def _levelled(corners: _Corners) -> _Corners:
@@ -183,8 +169,3 @@ def _levelled(corners: _Corners) -> _Corners:
     slope = float(np.median(edges[:, 1] / np.maximum(edges[:, 0], 1))) if len(edges) else 0.0
     x, y = corners[..., 0], corners[..., 1]
     return np.stack([x + slope * y, y - slope * x], axis=-1)
-
-
-def _around(corners: _Corners) -> Box:
-    (left, top), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
-    return Box(left, top, right - left, bottom - top)

@@ -48,7 +48,13 @@ def blocks(placed: Sequence[Placed]) -> list[list[Row]]:
     bands = _cut(placed, lambda item: (item.top, item.bottom), _PARAGRAPH * line)
     if len(bands) > 1:
         return [block for band in bands for block in blocks(band)]
-    return [_rows(placed)]
+    rows: list[Row] = []
+    for item in sorted(placed, key=lambda item: item.middle):
+        if rows and abs(item.middle - rows[-1][0].middle) <= min(item.height, rows[-1][0].height) / 2:
+            rows[-1].append(item)
+        else:
+            rows.append([item])
+    return [[sorted(row, key=lambda item: item.left) for row in rows]]
 
 
 def _cut(
@@ -73,13 +79,3 @@ def _are_columns(parts: Sequence[Sequence[Placed]], line: float) -> bool:
         return True
     matched = sum(any(abs(item.middle - other.middle) <= line / 4 for other in more) for item in fewer)
     return matched * 2 < len(fewer)
-
-
-def _rows(placed: Sequence[Placed]) -> list[Row]:
-    rows: list[Row] = []
-    for item in sorted(placed, key=lambda item: item.middle):
-        if rows and abs(item.middle - rows[-1][0].middle) <= min(item.height, rows[-1][0].height) / 2:
-            rows[-1].append(item)
-        else:
-            rows.append([item])
-    return [sorted(row, key=lambda item: item.left) for row in rows]

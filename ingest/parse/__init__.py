@@ -1,4 +1,4 @@
-"""Parse a file into text with pages and sections. No content is executed, no reference fetched."""
+"""Parse a file into text with pages and sections, and show its pages. No content is executed, no reference fetched."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,33 +6,30 @@ from pathlib import PurePosixPath
 
 from ingest.parse.delimited import read_delimited, read_tabs
 from ingest.parse.docx import read_docx
-from ingest.parse.encoded import leave_out_encoded
+from ingest.parse.encoded import leave_out_encoded, noise_in
 from ingest.parse.epub import read_epub
 from ingest.parse.html import read_html
-from ingest.parse.image import read_image
+from ingest.parse.image import draw_image, locate_in_image, read_image
 from ingest.parse.json import read_json
-from ingest.parse.mail import read_eml
-from ingest.parse.mailbox import read_mailbox
-from ingest.parse.markdown import read_markdown
-from ingest.parse.markup import read_org, read_rst
+from ingest.parse.mail import read_eml, read_mailbox
+from ingest.parse.markup import read_markdown, read_org, read_plain, read_rst
 from ingest.parse.msg import read_msg
-from ingest.parse.noise import noise_in
 from ingest.parse.notebook import read_notebook
-from ingest.parse.omissions import Omissions
 from ingest.parse.opendocument import read_opendocument
-from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Attachment, Page, Parsed, Section, one_line
+from ingest.parse.parsed import MAX_SECTIONS, MAX_TEXT_CHARS, Attachment, Omissions, Page, Parsed, Section, one_line
 from ingest.parse.pdf import read_pdf
-from ingest.parse.plain import read_plain
+from ingest.parse.pdf_page import draw_pdf, locate_in_pdf
+from ingest.parse.quotes import Drawing, Located, Locating, Picture
 from ingest.parse.rtf import read_rtf
-from ingest.parse.scan import OCR, WITHOUT_OCR
+from ingest.parse.scan import OCR, WITHOUT_OCR, ScannedPage
 from ingest.parse.slides import read_slides
-from ingest.parse.sniff import Format, sniff
+from ingest.parse.sniff import Format, image_format, sniff
 from ingest.parse.workbook import read_workbook
 from ingest.parse.xml import read_xml
 from ragkv.errors import Rejected, TooLarge
 from ragkv.text import scrub
 
-__all__ = ["Attachment", "Page", "Parsed", "Section", "parse"]
+__all__ = ["Attachment", "Page", "Parsed", "Section", "draw", "locate", "parse"]
 
 _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.TEXT: read_plain,
@@ -109,3 +106,16 @@ def _fallback_title(name: str) -> str:
     """The file's name without folders and suffix."""
     stem = PurePosixPath(name.replace("\\", "/")).stem
     return one_line(scrub(stem).replace("_", " ")) or "Untitled"
+
+
+def draw(body: bytes, drawing: Drawing) -> Picture:
+    """The picture of a page, of at most MAX_PIXELS. Raises NotFound for a page that does not exist, and Rejected."""
+    return draw_image(body, drawing) if image_format(body) else draw_pdf(body, drawing)
+
+
+def locate(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...]) -> Located:
+    """The boxes of quotes on pages; `scans` has the lines of those that were read by OCR.
+
+    Raises NotFound if there is no first page, and Rejected for a file that cannot be read.
+    """
+    return locate_in_image(body, locating, scans) if image_format(body) else locate_in_pdf(body, locating, scans)

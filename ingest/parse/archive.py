@@ -157,15 +157,13 @@ def _check(file: zipfile.ZipFile, check: Check) -> None:
     unpacked = sum(entry.file_size for entry in entries)
     if unpacked > MAX_UNPACKED_BYTES:
         raise TooLarge(f"it unpacks to {unpacked >> 20} MiB: split it or save it as PDF")
-    xml_parts = [entry for entry in entries if _is_xml(file, entry)]
+    xml_parts = []
+    for entry in entries:
+        with file.open(entry) as part:  # markup by its first character: a reader does not care about its name
+            if part.read(_PIECE).lstrip(_BEFORE_MARKUP)[:1] in (b"<", b""):
+                xml_parts.append(entry)
     xml = sum(entry.file_size for entry in xml_parts)
     if xml > check.max_xml_bytes:
         raise TooLarge(f"it unpacks to {unpacked >> 20} MiB, {xml >> 20} of them text: split it or save it as PDF")
     for entry in xml_parts:
         check.part(file, entry)
-
-
-def _is_xml(file: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
-    """Whether a part is markup by its first character: a reader does not care about its name."""
-    with file.open(entry) as part:
-        return part.read(_PIECE).lstrip(_BEFORE_MARKUP)[:1] in (b"<", b"")

@@ -1,7 +1,6 @@
 """Events of an invitation (iCalendar, RFC 5545): what, when and where."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 _FOLD = re.compile(r"\r?\n[ \t]")
@@ -26,7 +25,8 @@ def events_of(source: str) -> list[Event]:
     events: list[Event] = []
     open_components: list[str] = []
     values: dict[str, str] = {}
-    for name, parameters, value in _properties(source):
+    for line in filter(None, map(_LINE.fullmatch, _FOLD.sub("", source).splitlines())):
+        name, parameters, value = line[1].upper(), line[2], line[3]
         match name:
             case "BEGIN":
                 open_components.append(value.strip().upper())
@@ -43,13 +43,6 @@ def events_of(source: str) -> list[Event]:
             case "DESCRIPTION" if open_components[-1:] == ["VEVENT"]:
                 values[name] = _unescaped(value).strip()
     return events
-
-
-def _properties(source: str) -> Iterator[tuple[str, str, str]]:
-    """(name, parameters, value) of each line."""
-    for line in _FOLD.sub("", source).splitlines():
-        if match := _LINE.fullmatch(line):
-            yield match[1].upper(), match[2], match[3]
 
 
 def _time(value: str, parameters: str) -> str:

@@ -15,12 +15,10 @@ from typing import Literal
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_TEXT_CHARS, Parsed
-from ingest.parse.rows import LOOKAHEAD, is_header, is_label, line_of
+from ingest.parse.parsed import MAX_TEXT_CHARS, Omissions, Parsed
+from ingest.parse.rows import LOOKAHEAD, are_numbers, is_absent, is_header, is_label, is_number, line_of
 from ingest.parse.sniff import Format
 from ingest.parse.text_tables import table_lines
-from ingest.parse.values import are_numbers, is_absent, is_number
 from ragkv.errors import TooLarge
 from ragkv.text import scrub
 
@@ -133,7 +131,10 @@ def _add_rows(composer: Composer, rows: Iterator[list[str]]) -> None:
     titles = list(takewhile(lambda row: sum(map(bool, row)) < _LEAST_COLUMNS, start))
     header, below = next(iter(start[len(titles) :]), []), start[len(titles) + 1 :]
     is_named = is_header(header, below)
-    if is_named and _is_like(header, below):
+    columns = zip(header, *below, strict=False)
+    shapes = ({re.sub(r"[^\W\d]", "a", re.sub(r"\d", "9", cell)) for cell in column} for column in columns)
+    is_code = (len(shape) == 1 and _CODE.search(cell) for shape, cell in zip(shapes, header, strict=False))
+    if is_named and len(below) >= _LEAST_ROWS and any(is_code):  # like all below it, such as AB-12: no header
         lines: Iterator[str] = map(line_of, chain(start, rows))
     elif is_named or not _labels(header, below):
         composer.table(chain(start, rows))
@@ -142,17 +143,6 @@ def _add_rows(composer: Composer, rows: Iterator[list[str]]) -> None:
         lines = chain(map(line_of, titles), table_lines(header, chain(below, rows)))
     while batch := list(islice(lines, _LINES_AT_ONCE)):
         composer.block("\n".join(batch))
-
-
-def _is_like(header: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
-    """Whether a row is like all below it in a column of codes, such as AB-12: then it is no header."""
-    shapes = (
-        {re.sub(r"[^\W\d]", "a", re.sub(r"\d", "9", cell)) for cell in column}
-        for column in zip(header, *below, strict=False)
-    )
-    return len(below) >= _LEAST_ROWS and any(
-        len(shape) == 1 and _CODE.search(cell) for shape, cell in zip(shapes, header, strict=False)
-    )
 
 
 def _labels(header: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

@@ -3,19 +3,19 @@
 import io
 import re
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from itertools import chain
 
 import mammoth
 from lxml import etree
 from lxml.etree import _Element
 
-from ingest.parse.archive import Archive, Relation, damaged, opened, parse_xml
+from ingest.parse.archive import Archive, damaged, opened, parse_xml
 from ingest.parse.html import parse_source, read_html
 from ingest.parse.list_numbers import mark_list_numbers, number_items
 from ingest.parse.mail import read_eml
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
-from ingest.parse.plain import read_plain
+from ingest.parse.markup import read_plain
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
@@ -43,7 +43,18 @@ def read_docx(body: bytes, fallback_title: str, omissions: Omissions, depth: int
     """
     with opened(body, "DOCX") as archive:
         title = archive.core_title()
-        html = _to_html(_Parts(archive, omissions, depth).readable())
+        readable = io.BytesIO(_Parts(archive, omissions, depth).readable())
+    try:
+        result = mammoth.convert_to_html(
+            readable, style_map=_STYLES, include_embedded_style_map=False, convert_image=lambda image: []
+        )
+    except RecursionError:
+        raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # mammoth passes on any error of a damaged part: KeyError, ValueError, OSError...
+        raise damaged("DOCX") from error
+    html = _INPUT.sub(lambda box: "☑" if "checked=" in box[0] else "☐", str(result.value)).translate(_BOXES)
     return parse_source(number_items(html), title or fallback_title, Format.DOCX, omissions)
 
 
@@ -59,7 +70,12 @@ class _Parts:
         self._styles = self._xml(self._path("styles"))
 
         def read_file(path: str, file: bytes) -> Parsed:
-            return _read_embedded(path, file, omissions, depth)
+            format_ = sniff(path, file)
+            if format_ is Format.DOCX and depth < _MAX_DEPTH:
+                return read_docx(file, "", omissions, depth + 1)
+            if format_ not in _EMBEDDED:
+                raise Unsupported("an embedded file of this format is not read")
+            return _EMBEDDED[format_](file, "", omissions)
 
         self._rewriter = Rewriter(archive, self._styles, omissions, read_file)
 
@@ -84,17 +100,17 @@ class _Parts:
             mark_list_numbers(document, numbering, self._styles)
         if (body := document.find("{*}body")) is not None:
             lines = {"", *map(line_of, document.iter("{*}p"))}
-            for path in dict.fromkeys(relation.path for kind in _FURNITURE for relation in self._named(document, kind)):
+            references = (mark for kind in _FURNITURE for mark in document.iter(f"{{*}}{kind}Reference"))
+            ids = (
+                mark.attrib.values()
+                for mark in references  # but for those of a first page that is like the others
+                if "first" not in mark.attrib.values() or mark.getparent().find("{*}titlePg") is not None
+            )
+            keys = (key for key in chain.from_iterable(ids) if key in self._relations)
+            for path in dict.fromkeys(self._relations[key].path for key in keys):
                 if (root := self._xml(path)) is not None:
                     self._rewriter.rewrite(root, path)
                     body.extend(without_repeated(root, lines))
-
-    def _named(self, document: _Element, kind: str) -> Iterator[Relation]:
-        """The headers or footers of the sections, but for those of a first page that is like the others."""
-        for reference in document.iter(f"{{*}}{kind}Reference"):
-            is_first = "first" in reference.attrib.values()
-            if not is_first or reference.getparent().find("{*}titlePg") is not None:
-                yield from (self._relations[key] for key in reference.attrib.values() if key in self._relations)
 
     def _path(self, kind: str) -> str:
         return self._paths.get(kind, f"word/{kind}.xml")
@@ -105,29 +121,6 @@ class _Parts:
             return parse_xml(self._archive.read(path)) if path in self._archive.paths else None
         except etree.XMLSyntaxError:
             return None
-
-
-def _read_embedded(path: str, file: bytes, omissions: Omissions, depth: int) -> Parsed:
-    format_ = sniff(path, file)
-    if format_ is Format.DOCX and depth < _MAX_DEPTH:
-        return read_docx(file, "", omissions, depth + 1)
-    if format_ not in _EMBEDDED:
-        raise Unsupported("an embedded file of this format is not read")
-    return _EMBEDDED[format_](file, "", omissions)
-
-
-def _to_html(body: bytes) -> str:
-    try:
-        result = mammoth.convert_to_html(
-            io.BytesIO(body), style_map=_STYLES, include_embedded_style_map=False, convert_image=lambda image: []
-        )
-    except RecursionError:
-        raise Rejected("its parts are nested too deeply: save it as PDF and upload that") from None
-    except MemoryError:
-        raise
-    except Exception as error:  # mammoth passes on any error of a damaged part: KeyError, ValueError, OSError...
-        raise damaged("DOCX") from error
-    return _INPUT.sub(lambda box: "☑" if "checked=" in box[0] else "☐", str(result.value)).translate(_BOXES)
 
 
 _EMBEDDED: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {

@@ -1,10 +1,14 @@
-"""Decode the bytes of a text file: by its byte order mark, by escape sequences, as UTF-8, or by a cautious guess."""
+"""Decode the bytes of a text file: by its byte order mark, by escape sequences, as UTF-8, or by a cautious guess.
+
+Old mail in Japanese, Korean and Chinese is in seven bits (ISO-2022-JP, ISO-2022-KR, HZ). All of it is valid UTF-8, too,
+as which it would be garbage.
+"""
 
 import codecs
+import re
 from contextlib import suppress
 
 from ingest.parse.guess import guess_encoding, has_wide_words
-from ingest.parse.seven_bit import decode_seven_bit
 from ragkv.errors import Rejected
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
@@ -38,6 +42,12 @@ _CODE_PAGES = {
     10079: "mac_iceland", 10081: "mac_turkish", 10082: "mac_croatian",
 }  # fmt: skip
 """Numbers of code pages that Python does not know as `cp` with the number."""
+_ESCAPE_JP = re.compile(rb"\x1b(?:\$[@B]|\$\([DOPQ]|\(I)")
+_KOREAN = b"\x1b$)C"  # stands once, at the beginning of a line before the first Korean word
+_TO_JIS_X_0213 = re.compile(rb"\x1b\$[@B]")
+_JIS_X_0213 = b"\x1b$(Q"
+_HZ_RUN = re.compile(rb"~\{[^~\s]")
+_DECLARED = ("iso2022_", "hz", "utf-7")
 
 
 def decode(body: bytes, declared: str | None = None) -> str:
@@ -48,12 +58,12 @@ def decode(body: bytes, declared: str | None = None) -> str:
     """
     if encoding := sure_encoding(body):
         return body.decode(encoding, errors="replace")
-    if (text := decode_seven_bit(body, declared)) is not None:
+    if (text := _decode_seven_bit(body, declared)) is not None:
         return text
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError:
-        return _decode_declared(body, declared) or _damaged_utf8(body) or _guessed(body)
+        return _decode_declared(body, declared) or _guessed(body)
 
 
 def sure_encoding(body: bytes) -> str | None:
@@ -87,14 +97,6 @@ def _decode_declared(body: bytes, declared: str | None) -> str | None:
     return None
 
 
-def _damaged_utf8(body: bytes) -> str | None:
-    """Decode UTF-8 with a few broken places, such as a cut in the middle of a character."""
-    text = body.decode("utf-8", errors="replace")
-    broken = text.count("\ufffd")
-    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
-    return text if broken * 10 <= wide or (broken == 1 and wide) else None
-
-
 def guessed_encoding(body: bytes) -> str:
     """The encoding of a text by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents
     do, else by script. Raises Rejected in doubt.
@@ -111,6 +113,12 @@ def guessed_encoding(body: bytes) -> str:
 
 
 def _guessed(body: bytes) -> str:
+    """Decode UTF-8 with a few broken places, such as a cut in the middle of a character, or else by a guess."""
+    text = body.decode("utf-8", errors="replace")
+    broken = text.count("\ufffd")
+    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
+    if broken * 10 <= wide or (broken == 1 and wide):
+        return text
     encoding = guessed_encoding(body)
     try:
         return body.decode(encoding)
@@ -119,3 +127,44 @@ def _guessed(body: bytes) -> str:
         if encoding == _WESTERN:
             reason = "it is neither UTF-8 nor Windows-1252 text"
         raise Rejected(f"{reason}: {_SAVE_AS_UTF8}") from None
+
+
+def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:
+    """The characters of a text in seven bits, by its escape sequences or as `declared`; None for all other text."""
+    if not body.isascii():
+        return None
+    if _ESCAPE_JP.search(body):
+        # Each line begins in ASCII (RFC 1468). A few broken places are replaced, as in UTF-8.
+        text = "".join(map(_japanese_line, body.splitlines(keepends=True)))
+        return text if text.count("\ufffd") * 10 <= sum(1 for c in text if c > "\x7f") else None
+    if is_korean(body):
+        return _whole(body, "iso2022_kr")
+    with suppress(LookupError, ValueError):
+        if declared and (name := codecs.lookup(declared).name).startswith(_DECLARED):
+            return _whole(body, name)
+    chinese = _whole(body, "hz") if _HZ_RUN.search(body) else None
+    return chinese if chinese and guess_encoding(chinese.encode("gb18030")) == "gb18030" else None
+
+
+def is_korean(body: bytes) -> bool:
+    """Whether it is ISO-2022-KR, whose shifts between alphabets are control characters."""
+    return _KOREAN in body and body.isascii()
+
+
+def _whole(body: bytes, encoding: str) -> str | None:
+    try:
+        return body.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+
+
+def _japanese_line(line: bytes) -> str:
+    """Standard characters and half-width kana; else those that Windows and JIS X 0213 added, such as ①; else those of
+    Chinese and Korean in ISO-2022-JP-2."""
+    if b"\x1b" not in line:
+        return line.decode("ascii")
+    added = _TO_JIS_X_0213.sub(_JIS_X_0213, line)
+    candidates = ((line, "iso2022_jp_ext"), (added, "iso2022_jp_2004"), (line, "iso2022_jp_2"))
+    texts = (_whole(bytes_, encoding) for bytes_, encoding in candidates)
+    decoded = next((text for text in texts if text is not None), None)
+    return line.decode("iso2022_jp_ext", "replace") if decoded is None else decoded

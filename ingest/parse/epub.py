@@ -8,8 +8,7 @@ from lxml.etree import QName, XMLSyntaxError, _Element
 from ingest.parse.archive import Archive, CheckPages, joined, opened
 from ingest.parse.composer import Composer
 from ingest.parse.html import read_html
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.sniff import Format
 from ingest.parse.styles import Sheet
 from ragkv.errors import Rejected

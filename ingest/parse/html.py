@@ -1,7 +1,7 @@
 """Parser for HTML: the visible text of a page. No script is run, and no resource is fetched."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
 from itertools import chain, islice
 
 from inscriptis.css_profiles import STRICT_CSS_PROFILE
@@ -11,17 +11,14 @@ from inscriptis.model.config import ParserConfig
 from inscriptis.model.html_element import HtmlElement
 from inscriptis.model.tag import CustomHtmlTagHandlerMapping
 from lxml import etree
+from lxml.etree import _Element
 from lxml.html import HTMLParser, document_fromstring
 
 from ingest.parse.encoding import decode
-from ingest.parse.forms import write_forms
-from ingest.parse.headings import TAGS as HEADINGS
-from ingest.parse.headings import mark_headings, unmark
-from ingest.parse.list_items import number_items, start_item
+from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import STRUCK_TAGS, mark_struck, sign_raised_numbers
-from ingest.parse.mathml import write_formulas
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, leading_title, one_line
+from ingest.parse.numerals import number_items, start_item
+from ingest.parse.parsed import Omissions, Parsed, Section, leading_title, one_line
 from ingest.parse.pictures import write_descriptions
 from ingest.parse.sniff import Format
 from ingest.parse.styles import Sheet, Style, Styles
@@ -29,6 +26,18 @@ from ingest.parse.tables import flatten_tables
 from ragkv.errors import Rejected
 from ragkv.text import scrub, tidy
 
+_HEADING_START = 0xFDD0  # + level
+_HEADING_END = "\ufddf"
+_MARKED = re.compile("([\ufdd1-\ufdd6])([^\ufddf]*)\ufddf")
+_ANY_MARK = re.compile("[\ufdd0-\ufddf]")
+"""Marks around a heading's text, which find it in what is rendered, where offsets into HTML mean nothing: Unicode
+noncharacters, which `scrub` keeps out of every document."""
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
+_TICKED = ("checkbox", "radio")
+_WITHOUT_WORDS = ("hidden", "submit", "button", "reset", "image", "password", "file", "color", "range")
+_ROLES = "//*[@aria-checked and (@role='checkbox' or @role='radio' or @role='switch')]"
+_MAX_LEVELS = 8  # between a control and the label that it stands in
+_MAX_CHARS = 1_000  # of a label, before its first word
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")
 _FURNITURE = "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
@@ -42,11 +51,11 @@ _BLOCKS = (
     "fieldset", "legend", "details", "summary", "hgroup", "center", "dl", "dt", "dd", "li", "tr", "td", "th", "caption",
     "thead", "tbody", "tfoot",
 )  # fmt: skip
-_SPACED_BLOCKS = (*HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
+_SPACED_BLOCKS = (*_HEADINGS, "p", "ul", "ol", "pre", "blockquote", "figure", "table", "hr")
 _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
 _OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
 _PAGE, _FINDABLE = ("html", "body"), "until-found"
-_TITLES = (*HEADINGS, "dt", "summary")
+_TITLES = (*_HEADINGS, "dt", "summary")
 _MAX_TITLE_ELEMENTS = 50
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
@@ -73,7 +82,9 @@ def parse_source(
         return Parsed(fallback_title, "", pages=(), media_type=format_.value)
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
-    text, sections = unmark(tidy(Inscriptis(_simplify(tree, omissions, shared), _RENDERING).get_text()))
+    simple = _simplify(tree, omissions, shared)
+    _prepare_for_renderer(simple)
+    text, sections = _unmark(tidy(Inscriptis(simple, _RENDERING).get_text()))
     top_heading = next((s.title for s in sections if s.level == 1), None)
     if top_heading and top_heading in head_title:
         head_title = top_heading  # the page's own title without the site's name
@@ -81,7 +92,7 @@ def parse_source(
     return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)
 
 
-def _tree(source: str) -> etree._Element | None:
+def _tree(source: str) -> _Element | None:
     parser = _parser()
     try:
         tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
@@ -99,11 +110,11 @@ def _parser() -> HTMLParser:
     return HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True, huge_tree=True)
 
 
-def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) -> etree._Element:
+def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _Element:
     """Keep only elements that carry text or structure."""
     styles = Styles(tree, shared)
     etree.strip_elements(tree, *_CODE, with_tail=False)
-    write_forms(tree)
+    _write_forms(tree)
     write_descriptions(tree)
     for element in tree.xpath(_FURNITURE):
         if element.tag not in _PAGE:
@@ -121,20 +132,13 @@ def _simplify(tree: etree._Element, omissions: Omissions, shared: Sheet | None) 
             element.tag = "span"
     etree.strip_tags(tree, "span")
     # Parsed again: reading the many pieces of text that stripping leaves side by side takes quadratic time.
-    tree = document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
-    _flatten_depths(tree)
-    number_items(tree)
-    for element in tree.iter():
-        element.text, element.tail = _safe(element.text), _safe(element.tail)
-    flatten_tables(tree)
-    mark_headings(tree)
-    return tree
+    return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
-def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) -> set[etree._Element]:
+def _apply_styles(tree: _Element, styles: Styles, omissions: Omissions) -> set[_Element]:
     """Take away what is hidden, and write what else styles say as elements and attributes. Returns the elements that
     are struck out."""
-    struck: set[etree._Element] = set()
+    struck: set[_Element] = set()
     outer = [(False, False)]  # for each level, whether its words are invisible, and without size
     walk = etree.iterwalk(tree, events=("start", "end"))
     for event, element in walk:
@@ -145,7 +149,9 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
             continue
         style = Style() if element.tag in _PAGE else styles.of(element)
         outer.append(style.inside(*outer[-1]))
-        if (style.is_hidden or _is_closed(element)) and omissions.leaves_out(" ".join(element.itertext())):
+        is_closed = element.tag == "dialog" and "open" not in element.attrib
+        is_hidden = style.is_hidden or is_closed or element.get("hidden", _FINDABLE) != _FINDABLE
+        if is_hidden and omissions.leaves_out(" ".join(element.itertext())):
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
             walk.skip_subtree()
             continue
@@ -160,42 +166,102 @@ def _apply_styles(tree: etree._Element, styles: Styles, omissions: Omissions) ->
     return struck
 
 
-def _is_closed(element: etree._Element) -> bool:
-    is_closed_dialog = element.tag == "dialog" and "open" not in element.attrib
-    return is_closed_dialog or element.get("hidden", _FINDABLE) != _FINDABLE
-
-
-def _keep_title_buttons(tree: etree._Element) -> None:
+def _keep_title_buttons(tree: _Element) -> None:
     """Keep the words of buttons that are all the words of a title, as of one that opens the text below it."""
     for title in tree.iter(*_TITLES):
         elements = list(islice(title.iter(), _MAX_TITLE_ELEMENTS + 1))
         buttons = [element for element in elements if element.tag == "button"]
-        if buttons and len(elements) <= _MAX_TITLE_ELEMENTS and not _has_words_beside(buttons, elements):
+        if not buttons or len(elements) > _MAX_TITLE_ELEMENTS:
+            continue
+        inside = {element for button in buttons for element in button.iter()}
+        tails = ((element.getparent(), element.tail) for element in elements[1:])
+        places = chain(((element, element.text) for element in elements), tails)
+        if not any(words and words.strip() for element, words in places if element not in inside):
             for button in buttons:
                 button.tag = "span"
-
-
-def _has_words_beside(buttons: Iterable[etree._Element], elements: Sequence[etree._Element]) -> bool:
-    """Whether the first of the elements, which holds the others, has words outside the buttons."""
-    inside = {element for button in buttons for element in button.iter()}
-    tails = ((element.getparent(), element.tail) for element in elements[1:])
-    places = chain(((element, element.text) for element in elements), tails)
-    return any(words and words.strip() for element, words in places if element not in inside)
-
-
-def _flatten_depths(tree: etree._Element) -> None:
-    """Below the depth limit, keep the text and drop the elements."""
-    level = [tree]
-    for _ in range(_MAX_DEPTH):
-        level = [child for element in level for child in element]
-    for element in level:
-        etree.strip_tags(element, "*")
-        element.tag = "div"  # text in a table or row without cells would be lost
 
 
 def _safe(text: str | None) -> str | None:
     """Scrub text again, as character references may restore unwanted characters, and escape `&` for the renderer."""
     return scrub(text).replace("&", "&amp;") if text else text
+
+
+def _write_forms(tree: _Element) -> None:
+    """Make words of the controls: `[x]` or `[ ]` before the label of what can be ticked, the value of a field, and of
+    a list the options that are selected."""
+    labels = {label.get("for"): label for label in tree.iter("label") if label.get("for")}
+    ticked: set[_Element] = set()
+    for control in list(tree.iter("input", "select", "textarea")):
+        if control.tag == "input" and control.get("type", "").lower() in _TICKED:
+            around = {element.tag: element for element in islice(control.iterancestors(), _MAX_LEVELS)}
+            if control.get("role", "checkbox") in _TICKED and "pre" not in around:
+                label = labels.get(control.get("id"), around.get("label"))
+                _tick(control, label, ticked, is_ticked="checked" in control.attrib)
+        elif value := " ".join(_values(control)).strip():
+            del control[:]
+            control.tag, control.text = "span", f" {value} "
+    for element in tree.xpath(_ROLES):
+        if element.tag != "input":
+            _tick(element, element, ticked, is_ticked=element.get("aria-checked") == "true")
+
+
+def _tick(control: _Element, label: _Element | None, ticked: set[_Element], *, is_ticked: bool) -> None:
+    """Write the tick before the words of the label, or else in the control's place."""
+    has_words = label is not None and any(map(str.isalnum, islice(chain.from_iterable(label.itertext()), _MAX_CHARS)))
+    if label is None or label in ticked or not has_words:
+        label = control
+        control.tag = "span"
+    ticked.add(label)
+    label.text = f" {'[x]' if is_ticked else '[ ]'} {label.text or ''}"
+
+
+def _values(control: _Element) -> Iterator[str]:
+    if control.tag == "select":
+        yield from ("".join(option.itertext()) for option in control.iter("option") if "selected" in option.attrib)
+    elif control.tag == "textarea":
+        yield "".join(control.itertext())
+    elif control.get("type", "").lower() not in _WITHOUT_WORDS:
+        yield control.get("value", "")
+
+
+def _prepare_for_renderer(tree: _Element) -> None:
+    """Write what the renderer would leave out or fail on, and put marks around the text of every heading element."""
+    level = [tree]
+    for _ in range(_MAX_DEPTH):
+        level = [child for element in level for child in element]
+    for element in level:  # below the depth limit, the text is kept and the elements are dropped
+        etree.strip_tags(element, "*")
+        element.tag = "div"  # text in a table or row without cells would be lost
+    number_items(tree)
+    for element in tree.iter():
+        element.text, element.tail = _safe(element.text), _safe(element.tail)
+    flatten_tables(tree)
+    for heading in tree.iter(*_HEADINGS):
+        heading.text = chr(_HEADING_START + int(heading.tag[1])) + (heading.text or "")
+        if len(heading):
+            heading[-1].tail = (heading[-1].tail or "") + _HEADING_END
+        else:
+            heading.text += _HEADING_END
+
+
+def _unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
+    """Remove the marks, and return the text with the headings that they enclosed."""
+    pieces: list[str] = []
+    sections: list[Section] = []
+    position = length = 0
+    for heading_match in _MARKED.finditer(
+        marked, 0, marked.rfind(_HEADING_END) + 1
+    ):  # without this limit, each start would search for an end to no avail
+        preceding, heading = (
+            _ANY_MARK.sub("", part) for part in (marked[position : heading_match.start()], heading_match[2].strip())
+        )
+        start = length + len(preceding)
+        position, length = heading_match.end(), start + len(heading)
+        pieces += preceding, heading
+        if title := one_line(heading):
+            sections.append(Section(start, length, title, ord(heading_match[1]) - _HEADING_START))
+    pieces.append(_ANY_MARK.sub("", marked[position:]))
+    return "".join(pieces), tuple(sections)
 
 
 _PROFILE = {

@@ -22,8 +22,7 @@ from PIL import (
 )
 
 from ingest.parse.composer import Composer
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_PAGES, Parsed
+from ingest.parse.parsed import MAX_PAGES, Omissions, Parsed
 from ingest.parse.quotes import (
     MAX_PAGES_AT_ONCE,
     MAX_POINTS,
@@ -96,7 +95,7 @@ def locate_in_image(body: bytes, locating: Locating, scans: tuple[ScannedPage, .
         check_page(locating.first, num_pages)
         last = min(locating.last, num_pages, locating.first + MAX_PAGES_AT_ONCE - 1)
         pages = [
-            ScanLetters(by_number.get(number) or _unread(number, _page(image, number)))
+            ScanLetters(by_number.get(number) or ScannedPage(number, *_picture(image, number)[1:3], ()))
             for number in range(locating.first, last + 1)
         ]
     return find_quotes(pages, num_pages, locating.quotes)
@@ -149,19 +148,10 @@ def _page(image: Image.Image, number: int) -> Image.Image:
 
 
 def _picture(image: Image.Image, number: int) -> PagePicture:
+    """A page, a pixel a point unless it is longer than pages may be."""
     picture = _page(image, number)
-    pixels_a_point = _pixels_a_point(picture)
+    pixels_a_point = max(1.0, max(picture.size) / MAX_POINTS)
     return PagePicture(picture, picture.width / pixels_a_point, picture.height / pixels_a_point, pixels_a_point)
-
-
-def _unread(number: int, picture: Image.Image) -> ScannedPage:
-    pixels_a_point = _pixels_a_point(picture)
-    return ScannedPage(number, picture.width / pixels_a_point, picture.height / pixels_a_point, ())
-
-
-def _pixels_a_point(picture: Image.Image) -> float:
-    """1, unless the picture is longer than pages may be."""
-    return max(1.0, max(picture.size) / MAX_POINTS)
 
 
 def _too_large() -> TooLarge:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
-from ingest.parse.plain import read_plain
+from ingest.parse.markup import read_plain
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 

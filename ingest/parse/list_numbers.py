@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from lxml.etree import QName, SubElement, _Element
 
 from ingest.parse.numerals import OF_WORD
-from ingest.parse.word_styles import is_on
+from ingest.parse.word_markup import is_on
 
 _MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
 _AROUND_LIST = re.compile("<li>(?=<[ou]l>)")
@@ -26,13 +26,17 @@ def mark_list_numbers(document: _Element, numbering: _Element, styles: _Element 
     paragraphs = list(document.iter("{*}p"))
     for paragraph in paragraphs:
         properties, has_words = _find(paragraph, "pPr"), bool("".join(paragraph.itertext()).strip())
-        if properties is not None and not _is_left_out(properties, has_words):
-            number = lists.count(properties)
-            if number is not None and has_words:
-                namespace = QName(paragraph).namespace
-                bookmark = SubElement(paragraph, f"{{{namespace}}}bookmarkStart")
-                bookmark.set(f"{{{namespace}}}name", f"list-number-{number}")
-                paragraph.insert(paragraph.index(properties) + 1, bookmark)
+        marks = _find(properties, "rPr")
+        is_deleted = _find(marks, "del") is not None or _find(marks, "moveFrom") is not None  # its end, as a change
+        is_hidden = not has_words and is_on(_find(marks, "vanish"))
+        if properties is None or is_deleted or is_hidden:
+            continue
+        number = lists.count(properties)
+        if number is not None and has_words:
+            namespace = QName(paragraph).namespace
+            bookmark = SubElement(paragraph, f"{{{namespace}}}bookmarkStart")
+            bookmark.set(f"{{{namespace}}}name", f"list-number-{number}")
+            paragraph.insert(paragraph.index(properties) + 1, bookmark)
 
 
 def number_items(html: str) -> str:
@@ -76,15 +80,16 @@ class _List:
         for deeper in [number for number in self._numbers if number > depth]:
             if deeper in levels and depth < levels[deeper].restart:
                 del self._numbers[deeper]
-        return None if level.kind == "bullet" else self._written(level, levels)
+        if level.kind == "bullet":
+            return None
 
-    def _written(self, level: _Level, levels: Mapping[int, _Level]) -> str:
         def number_of(place: re.Match[str]) -> str:
-            depth = int(place[1]) - 1
-            if depth not in levels:
+            outer_depth = int(place[1]) - 1
+            if outer_depth not in levels:
                 return ""
-            kind = "decimal" if level.is_legal else levels[depth].kind
-            return OF_WORD.get(kind, str)(self._numbers.get(depth, levels[depth].start))
+            outer = levels[outer_depth]
+            kind = "decimal" if level.is_legal else outer.kind
+            return OF_WORD.get(kind, str)(self._numbers.get(outer_depth, outer.start))
 
         words = " ".join(_PLACE.sub(number_of, level.text).split())
         return f"{words}{level.gap}" if words else ""
@@ -107,7 +112,12 @@ class _Lists:
         self._by_style = {style: item_list for item_list in self._lists.values() for style in item_list.depths}
         nums = list(_all(numbering, "num"))
         self._of_id = {_attribute(num, "numId"): _value(num, "abstractNumId") or "" for num in nums}
-        self._restarts = dict(_restarts(nums))
+        self._restarts = {  # numbers that lists begin with instead of going on, by the list's id and the level
+            (_attribute(num, "numId"), _depth(override)): _number(start, 1)
+            for num in nums
+            for override in _all(num, "lvlOverride")
+            if (start := _value(override, "startOverride")) is not None
+        }
         self._replaced = {
             _attribute(num, "numId"): dict(_levels(_find(override, "lvl") for override in _all(num, "lvlOverride")))
             for num in nums
@@ -118,7 +128,11 @@ class _Lists:
         """The number of the next paragraph, as it is shown, or None for one without."""
         numbered, style = _find(properties, "numPr"), _value(properties, "pStyle")
         num_id, depth = _value(numbered, "numId"), _number(_value(numbered, "ilvl"), -1)
-        chain = list(self._based(style))
+        chain: list[tuple[str, _Style]] = []  # the style and those that it is based on
+        key = style
+        while key is not None and key in self._styles and len(chain) < _MAX_LINKS:
+            chain.append((key, self._styles[key]))
+            key = self._styles[key].base
         if num_id is None:
             num_id = next((entry.num_id for _, entry in chain if entry.num_id is not None), None)
         item_list = self._by_style.get(style) if num_id is None and style else self._list_of(num_id)
@@ -130,15 +144,6 @@ class _Lists:
         levels = {**item_list.levels, **self._replaced.get(num_id, {})}
         return item_list.count(depth, self._restarts.pop((num_id, depth), None), levels)
 
-    def _based(self, style: str | None) -> Iterator[tuple[str, _Style]]:
-        """A style and those that it is based on."""
-        for _ in range(_MAX_LINKS):
-            entry = self._styles.get(style or "")
-            if style is None or entry is None:
-                return
-            yield style, entry
-            style = entry.base
-
     def _list_of(self, num_id: str | None) -> _List | None:
         for _ in range(_MAX_LINKS):
             item_list = self._lists.get(self._of_id.get(num_id or "", ""))
@@ -147,14 +152,6 @@ class _Lists:
             style = self._styles.get(item_list.style_link)
             num_id = style.num_id if style else None
         return None
-
-
-def _restarts(nums: Iterable[_Element]) -> Iterator[tuple[tuple[str | None, int], int]]:
-    """The numbers that lists begin with instead of going on, by the list's id and the level."""
-    for num in nums:
-        for override in _all(num, "lvlOverride"):
-            if (start := _value(override, "startOverride")) is not None:
-                yield (_attribute(num, "numId"), _depth(override)), _number(start, 1)
 
 
 def _levels(levels: Iterable[_Element | None]) -> Iterator[tuple[int, _Level]]:
@@ -169,13 +166,6 @@ def _styles(styles: _Element) -> Iterator[tuple[str, _Style]]:
         level = _value(numbered, "ilvl")
         depth = None if level is None else _number(level, 0)
         yield _attribute(style, "styleId") or "", _Style(_value(numbered, "numId"), depth, _value(style, "basedOn"))
-
-
-def _is_left_out(properties: _Element, has_words: bool) -> bool:
-    """Whether the end of the paragraph was deleted or moved away, as a tracked change, or all of it is hidden."""
-    marks = _find(properties, "rPr")
-    is_hidden = not has_words and bool(is_on(_find(marks, "vanish")))
-    return is_hidden or _find(marks, "del") is not None or _find(marks, "moveFrom") is not None
 
 
 def _depth(level: _Element) -> int:

@@ -1,4 +1,5 @@
-"""Parser for e-mails: subject, sender, recipients and date, the text, and the attached files and messages."""
+"""Parsers for e-mails (subject, sender, recipients and date, the text, and the attached files and messages) and for
+mailboxes."""
 
 import io
 import re
@@ -12,6 +13,7 @@ from email.message import Message
 from email.mime.application import MIMEApplication
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
+from email.parser import BytesHeaderParser
 from email.policy import compat32
 from functools import cached_property
 
@@ -19,11 +21,10 @@ from ingest.parse.calendar import Event, events_of
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.encoding import decode
-from ingest.parse.flowed import unflow
 from ingest.parse.html import declared_encoding, parse_source
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Parsed, one_line
-from ingest.parse.sniff import Format
+from ingest.parse.parsed import MAX_ATTACHMENTS, Attachment, Omissions, Parsed, one_line
+from ingest.parse.sniff import MAIL_START, Format
+from ingest.parse.text_tables import table_lines
 from ragkv.errors import Rejected, TooLarge
 from ragkv.file_types import is_image
 from ragkv.text import scrub
@@ -34,6 +35,9 @@ _NESTED = "its parts are nested too deeply: save the innermost message and uploa
 _UNFOLDED = compat32.clone(max_line_length=0)
 _HEADERS = ("From", "To", "Cc", "Date")
 _OF_A_PAGE = re.compile(r"image/.*|text/css|(text|application)/(x-)?(java|ecma)script")
+_SIGNATURE = "-- "
+_QUOTED = re.compile(rb"^>(?=>*From )", re.MULTILINE)
+_LISTED = ("Date", "From", "Subject")
 
 
 @dataclass
@@ -191,7 +195,10 @@ def _add(part: Message, mail: Mail) -> None:
     if not isinstance(body, bytes) or (not name and not body.strip()):
         return
     is_shown = part.get_content_disposition() != "attachment"
-    events = _events(part, body) if kind == "text/calendar" and is_shown else []
+    events: list[Event] = []
+    if kind == "text/calendar" and is_shown:
+        with suppress(Rejected):
+            events = events_of(decode(body, part.get_content_charset()))
     mail.events += events
     if events and not name:
         return
@@ -200,7 +207,7 @@ def _add(part: Message, mail: Mail) -> None:
         charset = part.get_content_charset() or (declared_encoding(body) if is_html else None)
         text = decode(body, charset)
         if not is_html and _parameter(part, "format") == "flowed":
-            text = unflow(text, deletes_spaces=_parameter(part, "delsp") == "yes")
+            text = _unflowed(text, deletes_spaces=_parameter(part, "delsp") == "yes")
         mail.bodies.append(Body(text, is_html, Omissions(keeps_hidden=mail.keeps_hidden)))
     else:
         _attach(mail, name, body)
@@ -208,12 +215,6 @@ def _add(part: Message, mail: Mail) -> None:
 
 def _parameter(part: Message, name: str) -> str:
     return str(part.get_param(name, "")).strip().lower()
-
-
-def _events(part: Message, body: bytes) -> list[Event]:
-    with suppress(Rejected):
-        return events_of(decode(body, part.get_content_charset()))
-    return []
 
 
 def _attach(mail: Mail, name: str, body: bytes) -> None:
@@ -252,13 +253,48 @@ def _decoded(words: str) -> str:
     """A header's words, with those that stand encoded in it."""
     between = "ascii" if words.isascii() else "raw-unicode-escape"  # as `decode_header` encodes what is not encoded
     try:
-        parts = [(_part(part, charset, between), charset and "utf-8") for part, charset in decode_header(words)]
+        parts = []
+        for part, charset in decode_header(words):
+            source = part if isinstance(part, bytes) else part.encode()
+            if isinstance(part, bytes) and charset is None:
+                source = part.decode(between).encode()
+            parts.append((decode(source, charset), charset and "utf-8"))
         return str(make_header(parts))
     except (HeaderParseError, LookupError, ValueError, Rejected):
         return words
 
 
-def _part(part: str | bytes, charset: str | None, between: str) -> str:
-    if charset is None and isinstance(part, bytes):
-        part = part.decode(between)
-    return decode(part if isinstance(part, bytes) else part.encode(), charset)
+def _unflowed(text: str, *, deletes_spaces: bool) -> str:
+    """Join each line that ends with a blank to the next of as many quotation marks. deletes_spaces: that blank is no
+    part of the text (DelSp)."""
+    paragraphs: list[list[str]] = []
+    open_depth: int | None = None  # of the line that goes on, if one does
+    for line in text.replace("\r\n", "\n").split("\n"):
+        quotes = line[: len(line) - len(line.lstrip(">"))]
+        words = line[len(quotes) :].removeprefix(" ")
+        goes_on = words.endswith(" ") and words != _SIGNATURE
+        if goes_on and deletes_spaces:
+            words = words[:-1]
+        if open_depth == len(quotes) and words and words != _SIGNATURE:
+            paragraphs[-1].append(words)
+        else:
+            paragraphs.append([f"{quotes} {words}" if quotes else words])
+        open_depth = len(quotes) if goes_on else None
+    return "\n".join(map("".join, paragraphs))
+
+
+def read_mailbox(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
+    """Date, sender and subject of each mail. The mails are attachments, in order."""
+    begins = list(MAIL_START.finditer(body))
+    if len(begins) > MAX_ATTACHMENTS:
+        raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} mails: split it")
+    ends = [*(match.start() for match in begins[1:]), len(body)]
+    # Each as it was sent: without the line that begins it, and lines `>From` as they were.
+    mails = [_QUOTED.sub(b"", body[begin.end() : end]) for begin, end in zip(begins, ends, strict=True)]
+    headers = [BytesHeaderParser().parsebytes(mail) for mail in mails]
+    rows = [[header_of(mail, name) for name in _LISTED] for mail in headers]
+    composer = Composer()
+    composer.block("\n".join(table_lines(_LISTED, rows)))
+    names = (file_name(subject) for _, _, subject in rows)
+    attachments = tuple(Attachment(name, mail) for name, mail in zip(names, mails, strict=True))
+    return replace(composer.parsed(fallback_title, Format.MBOX), attachments=attachments)

@@ -3,7 +3,7 @@ without it would join to one (`10^6`, `1010_2`), and `~~` around what is struck 
 read as valid."""
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Protocol
@@ -32,18 +32,15 @@ def text_of(runs: Iterable[Run]) -> str:
     runs = list(runs)
     if not any(run.sign or run.is_struck for run in runs):
         return "".join(run.text for run in runs)
-    groups = groupby(_signed(runs), key=lambda run: run.is_struck)
+    signed: list[Run] = []
+    preceding = sign = ""
+    for run in (run for run in runs if run.text):
+        is_number = run.sign != sign and _would_join(preceding, run.text)
+        signed.append(replace(run, text=f"{run.sign}{run.text}") if is_number else run)
+        preceding, sign = run.text[-1], run.sign
+    groups = groupby(signed, key=lambda run: run.is_struck)
     words = (("".join(run.text for run in group), is_struck) for is_struck, group in groups)
     return "".join(struck(text) if is_struck else text for text, is_struck in words)
-
-
-def _signed(runs: Iterable[Run]) -> Iterator[Run]:
-    preceding = sign = ""
-    for run in runs:
-        if run.text:
-            is_number = run.sign != sign and _would_join(preceding, run.text)
-            yield replace(run, text=f"{run.sign}{run.text}") if is_number else run
-            preceding, sign = run.text[-1], run.sign
 
 
 def struck(words: str) -> str:

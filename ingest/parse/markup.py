@@ -1,23 +1,98 @@
-"""Parsers for reStructuredText and Org: the text is the source itself but for its tables,
+"""Parsers for plain text, Markdown, reStructuredText and Org: the text is the source itself but for its tables,
 headings become sections."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
-from ingest.parse.aligned import read_simple
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from ingest.parse.drawn_tables import read_aligned, read_grid, read_simple
 from ingest.parse.encoded import read_source
-from ingest.parse.grids import read_grid
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, Section, leading_title, one_line
+from ingest.parse.parsed import Omissions, Parsed, Section, leading_title, one_line
 from ingest.parse.sniff import Format
-from ingest.parse.text_tables import Reader, blocks_of, read_org_table, with_blocks
+from ingest.parse.text_tables import Block, Reader, blocks_of, read_org_table, read_piped, table_text, with_blocks
 
-_UNDERLINED = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
+_PLAIN_HEADING = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
+_FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)
+_MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
+_MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
+_RST_HEADING = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
 _ROLE = re.compile(r":[a-z:+-]+:(?=`)|[`*]+|\\")
 _ORG_HEADING = re.compile(r"^(\*+) +(?:(?:TODO|DONE) +)?(?:\[#\w\] +)?(\S[^\n]*)$", re.MULTILINE)
 _ORG_TAGS = re.compile(r"\s:[\w@#%:]+:$")
 _ORG_TITLE = re.compile(r"^#\+title:([^\n]+)", re.MULTILINE | re.IGNORECASE)
 _MAX_LEVEL = 100
+
+
+def read_plain(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
+    """The text as it stands but for its tables. Lines underlined in full are headings, ranked as they are first
+    used."""
+    text = read_source(body, omissions)
+    headings = [h for h in _PLAIN_HEADING.finditer(text) if len(h[3]) + 1 >= len(h[1])]
+    ranks = {mark: rank for rank, mark in enumerate(dict.fromkeys(h[2] for h in headings), start=1)}
+    sections = [Section(h.start(), h.end(), one_line(h[1]), ranks[h[2]]) for h in headings]
+    return _with_tables(text, sections, (read_grid, read_piped, read_aligned), "", fallback_title, Format.TEXT)
+
+
+def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
+    """Markdown source as text. The title is the front matter's, else the one highest heading, else the fallback."""
+    source = read_source(body, omissions)
+    front = _FRONT_MATTER.match(source)
+    offset = front.end() if front else 0
+    lines = source[offset:].split("\n")
+    starts = [min(start, len(source)) for start in accumulate((len(line) + 1 for line in lines), initial=offset)]
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.core.ruler.enableOnly(["normalize", "block"])  # inline markup of whole documents would take most of the time
+    tokens = parser.parse("\n".join(lines))
+    inline = MarkdownIt("commonmark")
+    headings = (_section(opening, content, starts, inline) for opening, content in pairwise(tokens))
+    blocks = list(_tables(tokens, lines, source.count("\n", 0, offset)))
+    text, sections = with_blocks(source, blocks, list(filter(None, headings)))
+    title = ""
+    if front and (match := _FRONT_TITLE.search(front[1])):
+        title = match[1].strip()
+        if len(title) > 2 and title[0] == title[-1] and title[0] in "'\"":  # noqa: PLR2004 - two quotes around something
+            title = title[1:-1]
+    title = one_line(title) or leading_title(sections) or fallback_title
+    return Parsed(title, text, pages=(), media_type=Format.MARKDOWN.value, sections=sections)
+
+
+def _tables(tokens: Sequence[Token], lines: Sequence[str], first_line: int) -> Iterator[Block]:
+    rows: list[list[str] | None] = []
+    cells: list[str] = []
+    for number, token in enumerate(tokens):
+        begin, end = token.map or (0, 0)
+        match token.type:
+            case "table_open":
+                rows, place = [], (first_line + begin, first_line + end)
+            case "tr_open":
+                cells = []
+                rows.append(cells)
+            case "th_open" | "td_open":
+                cells.append(tokens[number + 1].content)
+            case "thead_close":
+                rows.append(None)
+            case "table_close":
+                yield Block(*place, table_text(rows))
+            case "paragraph_open" if "+" in lines[begin]:
+                yield from blocks_of(lines[begin:end], (read_grid,), first_line + begin)
+
+
+def _section(opening: Token, content: Token, starts: list[int], inline: MarkdownIt) -> Section | None:
+    if opening.type != "heading_open" or opening.map is None:
+        return None
+    title = content.content
+    if _MARKUP.search(title):
+        children = inline.parseInline(title[:_MAX_HEADING_CHARS])[0].children or []
+        words = (" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline")
+        title = "".join(words)
+    title = one_line(title)
+    first_line, end_line = opening.map
+    end = starts[min(end_line, len(starts) - 1)]
+    return Section(starts[first_line], end, title, int(opening.tag[1])) if title else None
 
 
 def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -26,7 +101,7 @@ def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     text = read_source(body, omissions)
     sections: list[Section] = []
     ranks: dict[tuple[str, bool], int] = {}
-    for match in _UNDERLINED.finditer(text):
+    for match in _RST_HEADING.finditer(text):
         title, mark, line = match[1].rstrip(), match[2], match[2] + match[3]
         words = one_line(_ROLE.sub("", title))
         if len(line) < len(title) or not any(map(str.isalnum, words)):
@@ -36,7 +111,7 @@ def read_rst(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
         has_overline = above >= earliest and text[above : match.start()] == f"{line}\n"
         level = ranks.setdefault((mark, has_overline), len(ranks) + 1)
         sections.append(Section(above if has_overline else match.start(), match.end(), words, level))
-    return _parsed(text, sections, (read_grid, read_simple), "", fallback_title, Format.RST)
+    return _with_tables(text, sections, (read_grid, read_simple), "", fallback_title, Format.RST)
 
 
 def read_org(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -48,10 +123,10 @@ def read_org(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     ]
     named = _ORG_TITLE.search(text)
     tables = (read_grid, read_org_table)
-    return _parsed(text, sections, tables, one_line(named[1]) if named else "", fallback_title, Format.ORG)
+    return _with_tables(text, sections, tables, one_line(named[1]) if named else "", fallback_title, Format.ORG)
 
 
-def _parsed(
+def _with_tables(
     source: str, headings: Sequence[Section], tables: Sequence[Reader], named: str, fallback_title: str, format_: Format
 ) -> Parsed:
     text, sections = with_blocks(source, list(blocks_of(source.split("\n"), tables)), headings)

@@ -3,6 +3,7 @@
 import codecs
 import io
 import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -11,13 +12,11 @@ from itertools import islice
 
 from olefile import OleFileIO
 
-from ingest.parse.compressed_rtf import decompress_rtf
 from ingest.parse.encoding import code_page, decode, guessed_encoding
 from ingest.parse.guess import guess_encoding, has_wide_words
 from ingest.parse.html import declared_encoding
 from ingest.parse.mail import Body, Mail, as_eml, compose, file_name, written
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import MAX_ATTACHMENTS, Parsed
+from ingest.parse.parsed import MAX_ATTACHMENTS, Omissions, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge
@@ -33,6 +32,14 @@ _HEADER_BYTES, _INNER_HEADER_BYTES, _ENTRY_BYTES = 32, 24, 16
 _MAX_DEPTH = 5
 _WESTERN = "cp1252"
 _EPOCH = datetime(1601, 1, 1, tzinfo=UTC)
+_HEAD = struct.Struct("<IIII")
+_COMPRESSED, _PLAIN = b"LZFu", b"MELA"
+_WINDOW = 4096
+_BEGINNING = (
+    rb"{\rtf1\ansi\mac\deff0\deftab720{\fonttbl;}{\f0\fnil \froman \fswiss \fmodern \fscript \fdecor MS Sans SerifSymbol"
+    rb"ArialTimes New RomanCourier{\colortbl\red0\green0\blue0" + b"\r\n" + rb"\par \pard\plain\f0\fs20\b\i\u\tab\tx"
+)
+"""The window's content before the first byte."""
 
 
 def read_msg(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -86,7 +93,10 @@ class _Properties:
     def words(self, omissions: Omissions) -> Body:
         """Its text, HTML before plain text. RTF is read where it is all there is."""
         html = self.binary(_HTML)
-        if source := decode(html, self._html_encoding(html)) or self.text(_HTML):
+        encoding = None
+        if not html.isascii():
+            encoding = self._code_page(_HTML_CODE_PAGE) or declared_encoding(html) or self._encoding
+        if source := decode(html, encoding) or self.text(_HTML):
             return Body(source, is_html=True, omissions=omissions)
         if (text := self.text(_TEXT)).strip() or not (rtf := self.binary(_RTF)):
             return Body(text, is_html=False, omissions=omissions)
@@ -115,29 +125,22 @@ class _Properties:
 
     @cached_property
     def _encoding(self) -> str:
-        """The encoding of 8-bit text: as the message says, else that of all of it together, as of a text file."""
+        """The encoding of 8-bit text: as the message says, else that of all its words and its files' names together, as
+        of a text file."""
         if self._known_encoding:
             return self._known_encoding
-        narrow = self._narrow_texts()
-        named = self._code_page(_TEXT_CODE_PAGE) or self._code_page(_HTML_CODE_PAGE)
-        if named == _WESTERN and has_wide_words(narrow):
-            return guess_encoding(narrow) or named
-        return named or guessed_encoding(narrow)
-
-    def _narrow_texts(self) -> bytes:
-        """All words of the message that are not in Unicode, with the names of its files."""
         names = [
             self._streams.read("/".join((*folder, f"__substg1.0_{number}{_CODE_PAGE}")))
             for folder in islice(self._attachment_folders(), MAX_ATTACHMENTS)
             for number in _FILE_NAMES
         ]
         words = (self.binary(number, _CODE_PAGE) for number in (_SUBJECT, _TEXT, _HTML, _SENDER, _TO, _CC))
-        return b"\n".join(part for part in (*words, self.binary(_HTML), *names) if not _is_utf8(part))
-
-    def _html_encoding(self, html: bytes) -> str | None:
-        if html.isascii():
-            return None
-        return self._code_page(_HTML_CODE_PAGE) or declared_encoding(html) or self._encoding
+        parts = (*words, self.binary(_HTML), *names)
+        narrow = b"\n".join(part for part in parts if part.decode(errors="ignore").encode() != part)  # no UTF-8
+        named = self._code_page(_TEXT_CODE_PAGE) or self._code_page(_HTML_CODE_PAGE)
+        if named == _WESTERN and has_wide_words(narrow):
+            return guess_encoding(narrow) or named
+        return named or guessed_encoding(narrow)
 
     def _code_page(self, property_: bytes) -> str | None:
         """The encoding that a property names; none for one that Python does not know, such as UTF-16's number."""
@@ -152,14 +155,6 @@ class _Properties:
 
     def _stream(self, name: str) -> bytes:
         return self._streams.read("/".join((*self._folder, name)))
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        body.decode("utf-8")
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _mail(message: _Properties, depth: int, omissions: Omissions) -> Mail:
@@ -184,3 +179,39 @@ def _mail(message: _Properties, depth: int, omissions: Omissions) -> Mail:
         else:
             mail.attachments.append((name, attachment.binary(_DATA)))
     return mail
+
+
+def decompress_rtf(body: bytes) -> bytes:
+    """The RTF of a body. Raises ValueError for one that is damaged, struct.error or IndexError for one that is cut
+    short."""
+    size, raw_size, kind, checksum = _HEAD.unpack_from(body)
+    if kind == int.from_bytes(_PLAIN, "little"):
+        return body[_HEAD.size : _HEAD.size + raw_size]
+    packed = body[_HEAD.size : size + 4]
+    if kind != int.from_bytes(_COMPRESSED, "little") or zlib.crc32(packed, 0xFFFFFFFF) ^ 0xFFFFFFFF != checksum:
+        raise ValueError("no compressed RTF, or damaged")
+    return _expanded(packed)
+
+
+def _expanded(packed: bytes) -> bytes:
+    """Each control byte says, from its lowest bit on, whether a byte follows or a place in the window with a length.
+    The place where the window is written next ends the text."""
+    out = bytearray(_BEGINNING)
+    at = 0
+    while True:
+        control, at = packed[at], at + 1
+        for bit in range(8):
+            if not control >> bit & 1:
+                out.append(packed[at])
+                at += 1
+                continue
+            place, length = packed[at] << 4 | packed[at + 1] >> 4, (packed[at + 1] & 15) + 2
+            at += 2
+            back = (len(out) - place) % _WINDOW
+            if not back:
+                return bytes(out[len(_BEGINNING) :])
+            if back > len(out):
+                raise ValueError("a place that nothing was written to")
+            start = len(out) - back
+            for number in range(start, start + length):  # it may go on into what it writes
+                out.append(out[number])

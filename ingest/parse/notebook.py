@@ -1,16 +1,14 @@
 """Parser for Jupyter notebooks: cells and their outputs as Markdown."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 
 import msgspec
 
 from ingest.parse.encoding import decode
 from ingest.parse.html import parse_source
-from ingest.parse.markdown import read_markdown
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.markup import read_markdown
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 
@@ -48,30 +46,25 @@ def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Par
     except (msgspec.DecodeError, RecursionError):
         raise Rejected("the notebook is damaged and cannot be read: open it in Jupyter and save it again") from None
     cells = [*notebook.cells, *(cell for sheet in notebook.worksheets for cell in sheet.cells)]
-    source = "\n\n".join(block for cell in cells for block in _blocks(cell, omissions))
+    blocks = []
+    for cell in cells:
+        words = _joined(cell.source) or _joined(cell.input)
+        blocks.append(words if cell.cell_type != "code" else _fenced(words))
+        for output in cell.outputs:
+            html, words = (_joined(output.data.get(kind)) for kind in ("text/html", "text/plain"))
+            if "<table" in html:
+                words = parse_source(html, "", Format.HTML, omissions).text
+            error = f"{output.ename}: {output.evalue}" if output.ename else ""
+            blocks.append(_fenced(_joined(output.text) or words or error))
+    source = "\n\n".join(blocks)
     return replace(
         read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value
     )
 
 
-def _blocks(cell: _Cell, omissions: Omissions) -> Iterator[str]:
-    source = _joined(cell.source) or _joined(cell.input)
-    yield source if cell.cell_type != "code" else _fenced(source)
-    for output in cell.outputs:
-        html, words = (_lines(output.data.get(kind)) for kind in ("text/html", "text/plain"))
-        if "<table" in html:
-            words = parse_source(html, "", Format.HTML, omissions).text
-        error = f"{output.ename}: {output.evalue}" if output.ename else ""
-        yield _fenced(_joined(output.text) or words or error)
-
-
-def _lines(value: object) -> str:
-    """A result in one of its forms."""
-    return value if isinstance(value, str) else "".join(map(str, value)) if isinstance(value, list) else ""
-
-
-def _joined(lines: _Lines) -> str:
-    return lines if isinstance(lines, str) else "".join(lines)
+def _joined(lines: object) -> str:
+    """Text, which may be in lines; none of what is neither."""
+    return lines if isinstance(lines, str) else "".join(map(str, lines)) if isinstance(lines, list) else ""
 
 
 def _fenced(code: str) -> str:

@@ -65,11 +65,14 @@ class NumberFormat:
         sections = _sections(code if 0 < len(code) <= _MAX_CODE_CHARS else GENERAL)
         has_text = len(sections) == _MAX_SECTIONS or any(kind == "text" for kind, _ in sections[-1].pieces)
         self._text = sections.pop() if has_text else None
-        limits = _limits([section.condition for section in sections])
-        self._numbers = [
-            (_OPERATORS[operator], limit, operator in _BELOW and limit <= 0, _shower(section, is_1904=is_1904))
-            for section, (operator, limit) in zip(sections, limits, strict=True)
-        ]
+        # Sections without a condition are for positive, negative and all other numbers.
+        second = _ANY if len(sections) == 2 and sections[0].condition else ("<", 0.0)  # noqa: PLR2004 - sections
+        usual = [[_ANY], [(">=", 0.0), second], [(">", 0.0), second, _ANY]][len(sections) - 1]
+        self._numbers = []
+        for section, default in zip(sections, usual, strict=False):
+            operator, limit = section.condition or default
+            has_no_sign = operator in _BELOW and limit <= 0
+            self._numbers.append((_OPERATORS[operator], limit, has_no_sign, _shower(section, is_1904=is_1904)))
 
     def number(self, value: float) -> str:
         """A number, date, time or duration as it is shown; nothing where the format shows nothing."""
@@ -125,18 +128,14 @@ def _bracketed(content: str) -> Iterator[_Piece]:
         yield "literal", content[1:].rpartition("-")[0] or content[1:].partition("-")[0]
 
 
-def _limits(conditions: Sequence[tuple[str, float] | None]) -> list[tuple[str, float]]:
-    """The condition of each section for numbers: those without are for positive, negative and all other numbers."""
-    second = _ANY if len(conditions) == 2 and conditions[0] else ("<", 0.0)  # noqa: PLR2004 - sections
-    usual = [[_ANY], [(">=", 0.0), second], [(">", 0.0), second, _ANY]][len(conditions) - 1]
-    return [condition or default for condition, default in zip(conditions, usual, strict=False)]
-
-
 def _shower(section: _Section, *, is_1904: bool) -> Callable[[float], str | None]:
     """The function that shows numbers. It returns nothing for a date that there is not."""
     if system := [code for kind, code in section.pieces if kind == "system"]:
         return _shower(_sections(system[0])[0], is_1904=is_1904)
-    if _is_date(section.pieces):
+    kinds = [kind for kind, _ in section.pieces]
+    digits = any(kind == "digit" and preceding not in ("point", "digit") for preceding, kind in pairwise(["", *kinds]))
+    if not {"date", "elapsed"}.isdisjoint(kinds) and not digits and "general" not in kinds:
+        # Digits stand in a section for dates or times for parts of a second alone.
         return _Time(section.pieces, is_1904=is_1904).show
     pieces = [("literal", text) if kind in ("date", "half") else (kind, text) for kind, text in section.pieces]
     if not any(kind in ("digit", "general", "text") for kind, _ in pieces):
@@ -149,13 +148,6 @@ def _shower(section: _Section, *, is_1904: bool) -> Callable[[float], str | None
     else:
         show = (("literal", "/") in pieces and _fraction(pieces)) or _Decimals(pieces).show
     return lambda value: f"-{show(-value).strip()}" if value < 0 else show(value).strip()
-
-
-def _is_date(pieces: Sequence[_Piece]) -> bool:
-    """Whether a section is for dates or times: digits stand in it for parts of a second alone."""
-    kinds = [kind for kind, _ in pieces]
-    digits = any(kind == "digit" and preceding not in ("point", "digit") for preceding, kind in pairwise(["", *kinds]))
-    return ("date" in kinds or "elapsed" in kinds) and not digits and "general" not in kinds
 
 
 class _Decimals:
@@ -251,14 +243,13 @@ class _Decimals:
             if not shown and (has_zero or place == "?"):
                 shown = "0" if has_zero else " "
             following = len(places) - index - 1
-            yield self._grouped(shown, following) if part == "whole" and self._has_thousands else shown
-
-    def _grouped(self, digits: str, following: int) -> str:
-        """Digits with commas between thousands, where so many digits follow them."""
-        return "".join(
-            f"{digit}," if digit.isdigit() and left and left % 3 == 0 else digit
-            for left, digit in zip(range(following + len(digits) - 1, -1, -1), digits, strict=False)
-        )
+            if part == "whole" and self._has_thousands:
+                num_following = range(following + len(shown) - 1, -1, -1)
+                shown = "".join(
+                    f"{digit}," if digit.isdigit() and number and number % 3 == 0 else digit
+                    for number, digit in zip(num_following, shown, strict=False)
+                )
+            yield shown
 
     def _decimals(self, digits: str) -> Iterator[str]:
         places = [text for kind, text in self._pieces if kind == "decimal"]

@@ -1,24 +1,33 @@
 """Parser for OpenDocument texts, spreadsheets and presentations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
 
 from lxml.etree import QName, _Element
 
 from ingest.parse.archive import CheckPages, opened
-from ingest.parse.composer import Composer
-from ingest.parse.grid import MAX_CELLS, Grid
-from ingest.parse.margins import FIELD, without_fields
-from ingest.parse.marks import Run, text_of
-from ingest.parse.odf_styles import DRAW, PRESENTATION, STYLE, TABLE, TEXT, Look, Styles
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.composer import FIELD, Composer, without_fields
+from ingest.parse.marks import SIGNS, Run, text_of
+from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.pictures import described
 from ingest.parse.sniff import Format
-from ingest.parse.spans import Cell, span_of
+from ingest.parse.spans import MAX_CELLS, Cell, Grid, span_of
 from ragkv.errors import Rejected, TooLarge
 from ragkv.text import scrub
 
-_CLASS = f"{PRESENTATION}class"
+_URN = "urn:oasis:names:tc:opendocument:xmlns"
+_TABLE, _TEXT, _DRAW, _STYLE, _PRESENTATION = (
+    f"{{{_URN}:{name}:1.0}}" for name in ("table", "text", "drawing", "style", "presentation")
+)
+_MAX_PARENTS = 20
+_FAMILIES = {"span": "text", "a": "text", "p": "paragraph", "h": "paragraph", "page": "drawing-page"}
+"""By the elements that have their styles; of others, their own names."""
+_LINES = (f"{_STYLE}text-line-through-style", f"{_STYLE}text-line-through-type")
+_POSITION = f"{_STYLE}text-position"
+_HIDING = {f"{_TEXT}display": "none", f"{_TABLE}display": "false", f"{_PRESENTATION}visibility": "hidden"}
+_READ = (*_LINES, _POSITION, *_HIDING)
+_CLASS = f"{_PRESENTATION}class"
 _FURNITURE = ("date-time", "footer", "header", "page-number")
 _MARGINS = ("header", "footer", "header-left", "footer-left", "header-first", "footer-first")
 _FIELDS = (
@@ -30,6 +39,7 @@ _LEFT_OUT = (
     "alphabetical-index", "bibliography", "desc", "event-listeners", "object", "sequence-decls", "content-validations",
     "ruby-text",
 )  # fmt: skip
+_FORMATS = {"text": Format.ODT, "spreadsheet": Format.ODS, "presentation": Format.ODP}
 _INVISIBLE = ("collapse", "filter")
 _MAX_BLANKS = 100
 
@@ -57,22 +67,79 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
             else None
         )
         styles = archive.xml("styles.xml") if "styles.xml" in archive.paths else None
-    for image in document.iter(f"{DRAW}image"):
+    for image in document.iter(f"{_DRAW}image"):
         frame = image.getparent()
         image.text = described(frame.findtext("{*}desc") or frame.findtext("{*}title"))
     parts = [document] if styles is None else [styles, document]
-    reader = _Reader(composer, Styles(parts), omissions)
+    reader = _Reader(composer, _Styles(parts), omissions)
     reader.add_all(content)
     reader.add_margins(parts)
     title = one_line(scrub(title_element.text or "")) if title_element is not None else ""
     return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
 
 
-_FORMATS = {"text": Format.ODT, "spreadsheet": Format.ODS, "presentation": Format.ODP}
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """sign: of raised or lowered text, one of `marks.SIGNS`."""
+
+    is_hidden: bool = False
+    is_struck: bool = False
+    sign: str = ""
+
+
+class _Styles:
+    """The styles of the parts of a file, by family and name. One has the properties of its parents."""
+
+    def __init__(self, parts: Iterable[_Element]) -> None:
+        self._styles = {
+            (style.get(f"{_STYLE}family", ""), style.get(f"{_STYLE}name", "")): style
+            for part in parts
+            for style in part.iterfind("{*}*/{*}style")
+        }
+        self._properties = cache(self._inherited)
+
+    def look(self, element: _Element, inherited: _Look) -> _Look:
+        """The look of an element within another."""
+        namespace, _, name = str(element.tag).rpartition("}")
+        is_hidden = inherited.is_hidden or self._is_hidden(element, name)
+        style = element.get(f"{namespace}}}style-name")
+        if style is not None and (properties := self._properties(_FAMILIES.get(name, name), style)):
+            is_hidden |= any(properties.get(key) == value for key, value in _HIDING.items())
+            lines = [properties[line] for line in _LINES if line in properties]
+            is_struck = any(line != "none" for line in lines) if lines else inherited.is_struck
+            sign = inherited.sign
+            if _POSITION in properties:  # such as `super 58%` or `-33% 58%`
+                height = properties[_POSITION].partition(" ")[0]
+                is_raised = height.strip("-0.%") != ""
+                sign = SIGNS.get(height) or SIGNS["sub" if height.startswith("-") else "sup"] * is_raised
+            return _Look(is_hidden, is_struck, sign)
+        return _Look(is_hidden, inherited.is_struck, inherited.sign) if is_hidden else inherited
+
+    @staticmethod
+    def _is_hidden(element: _Element, name: str) -> bool:
+        """Whether an element says that it is hidden, whatever its style."""
+        if name in ("p", "h"):
+            return len(element) > 0 and any(
+                mark.get(f"{_TEXT}is-hidden") == "true" for mark in element.iterchildren(f"{_TEXT}hidden-paragraph")
+            )
+        display = element.get(f"{_TEXT}display")
+        is_hidden = element.get(f"{_TEXT}is-hidden") == "true" and (display == "condition" or name == "hidden-text")
+        return is_hidden or "none" in (display, element.get(f"{_DRAW}display"))
+
+    def _inherited(self, family: str, name: str) -> dict[str, str]:
+        chain: list[_Element] = []
+        while len(chain) < _MAX_PARENTS and (style := self._styles.get((family, name))) is not None:
+            chain.append(style)
+            name = style.get(f"{_STYLE}parent-style-name", "")
+        properties: dict[str, str] = {}
+        for style in reversed(chain):
+            for group in style.iterchildren("*"):
+                properties.update((str(key), str(value)) for key, value in group.attrib.items() if key in _READ)
+        return properties
 
 
 class _Reader:
-    def __init__(self, composer: Composer, styles: Styles, omissions: Omissions) -> None:
+    def __init__(self, composer: Composer, styles: _Styles, omissions: Omissions) -> None:
         self._composer = composer
         self._styles = styles
         self._omissions = omissions
@@ -83,14 +150,12 @@ class _Reader:
         is_spreadsheet = QName(parent).localname == "spreadsheet"
         for element in parent.iterchildren("*"):
             match QName(element).localname:
-                case "table" if is_spreadsheet:
-                    self._add_sheet(element)
                 case "page":
                     self._add_slide(element)
                 case _ if self._leaves_out_hidden(element):
                     pass
                 case "h":
-                    level = element.get(f"{TEXT}outline-level", "1")
+                    level = element.get(f"{_TEXT}outline-level", "1")
                     self._composer.heading(
                         self._words(element), int(level) if level.isdecimal() and len(level) == 1 else 1
                     )
@@ -99,47 +164,44 @@ class _Reader:
                 case "list":
                     self._composer.block("\n".join(self._items(element)))
                 case "table":
-                    self._add_table(element)
+                    self._add_table(element, is_sheet=is_spreadsheet)
                 case _ if not _is_left_out(element):
                     self.add_all(element)
 
     def add_margins(self, parts: list[_Element]) -> None:
         """Words of the headers and footers of pages, part by part."""
-        self._margins += (footer.text or "" for part in parts for footer in part.iter(f"{PRESENTATION}footer-decl"))
+        self._margins += (footer.text or "" for part in parts for footer in part.iter(f"{_PRESENTATION}footer-decl"))
         for master in (master for part in parts for master in part.iterfind("{*}master-styles/{*}master-page")):
-            for margin in master.iterchildren(*(f"{STYLE}{name}" for name in _MARGINS)):
-                for field in list(margin.iter(*(f"{TEXT}{name}" for name in _FIELDS))):
+            for margin in master.iterchildren(*(f"{_STYLE}{name}" for name in _MARGINS)):
+                for field in list(margin.iter(*(f"{_TEXT}{name}" for name in _FIELDS))):
                     field.text = FIELD
-                for tab in margin.iter(f"{TEXT}tab"):
-                    tab.tag = f"{TEXT}line-break"
-                if margin.get(f"{STYLE}display") != "false":
+                for tab in margin.iter(f"{_TEXT}tab"):
+                    tab.tag = f"{_TEXT}line-break"
+                if margin.get(f"{_STYLE}display") != "false":
                     self._margins += self._words(margin).split("\n")
         self._composer.margins(filter(None, map(without_fields, self._margins)))
 
     def _leaves_out_hidden(self, element: _Element) -> bool:
         """Whether an element is hidden and not read. Its words are counted."""
-        is_hidden = self._styles.look(element, Look()).is_hidden
+        is_hidden = self._styles.look(element, _Look()).is_hidden
         return is_hidden and self._omissions.leaves_out(self._words(element))
 
-    def _add_sheet(self, sheet: _Element) -> None:
-        if not self._leaves_out_hidden(sheet):
+    def _add_table(self, table: _Element, *, is_sheet: bool) -> None:
+        if is_sheet:
             self._composer.page()
-            self._composer.heading(sheet.get(f"{TABLE}name", ""), level=1)
-            self._add_table(sheet)
-
-    def _add_table(self, table: _Element) -> None:
+            self._composer.heading(table.get(f"{_TABLE}name", ""), level=1)
         self._composer.table(self._rows(table))
-        for drawn in table.iterchildren(f"{TABLE}shapes"):
+        for drawn in table.iterchildren(f"{_TABLE}shapes"):
             self.add_all(drawn)
 
     def _add_slide(self, slide: _Element) -> None:
         self._composer.page()
         if self._leaves_out_hidden(slide):
             return
-        frames = slide.findall(f"{DRAW}frame")
+        frames = slide.findall(f"{_DRAW}frame")
         titles = [frame for frame in frames if frame.get(_CLASS) == "title"]
         title = " ".join(map(self._words, titles))
-        self._composer.heading(title.strip() or slide.get(f"{DRAW}name", "Slide"), level=1)
+        self._composer.heading(title.strip() or slide.get(f"{_DRAW}name", "Slide"), level=1)
         for child in list(slide):
             if child.get(_CLASS) in ("footer", "header"):
                 self._margins += self._words(child).split("\n")
@@ -149,36 +211,36 @@ class _Reader:
 
     def _rows(self, table: _Element) -> Iterator[list[str]]:
         grid = Grid(self._omissions, self._hidden_columns(table))
-        for row in table.iter(f"{TABLE}table-row"):
-            if next(row.iterancestors(f"{TABLE}table")) is not table:  # a table in a cell is part of the cell's words
+        for row in table.iter(f"{_TABLE}table-row"):
+            if next(row.iterancestors(f"{_TABLE}table")) is not table:  # a table in a cell is part of the cell's words
                 continue
             items: list[str | Cell] = []
             has_words = False
-            for cell in row.iterchildren(f"{TABLE}table-cell", f"{TABLE}covered-table-cell"):
+            for cell in row.iterchildren(f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"):
                 words = self._words(cell)
-                spans = [span_of(cell, f"{TABLE}number-{what}-spanned") for what in ("rows", "columns")]
+                spans = [span_of(cell, f"{_TABLE}number-{what}-spanned") for what in ("rows", "columns")]
                 item = words if spans == [1, 1] else Cell(words, *spans)
                 items += [item] * self._repeated(cell, "columns", has_words=bool(words))
                 has_words |= bool(words)
             repeated = self._repeated(row, "rows", has_words=has_words)
             self._count(len(items) * repeated)
             for _ in range(repeated):
-                yield from grid.row(items.copy(), is_hidden=row.get(f"{TABLE}visibility") in _INVISIBLE)
+                yield from grid.row(items.copy(), is_hidden=row.get(f"{_TABLE}visibility") in _INVISIBLE)
 
     def _hidden_columns(self, table: _Element) -> set[int]:
         hidden: set[int] = set()
         number = 0
-        for column in table.iter(f"{TABLE}table-column"):
-            if next(column.iterancestors(f"{TABLE}table")) is table:
-                repeated = span_of(column, f"{TABLE}number-columns-repeated")
-                if column.get(f"{TABLE}visibility") in _INVISIBLE:
+        for column in table.iter(f"{_TABLE}table-column"):
+            if next(column.iterancestors(f"{_TABLE}table")) is table:
+                repeated = span_of(column, f"{_TABLE}number-columns-repeated")
+                if column.get(f"{_TABLE}visibility") in _INVISIBLE:
                     hidden.update(range(number, number + repeated))
                 number += repeated
         return hidden
 
     def _repeated(self, element: _Element, what: str, *, has_words: bool) -> int:
         """Number of repetitions of a cell or row. Empty ones, which fill the rest of a sheet, are limited to a few."""
-        number = element.get(f"{TABLE}number-{what}-repeated", "1")
+        number = element.get(f"{_TABLE}number-{what}-repeated", "1")
         times = int(number) if number.isdecimal() and len(number) < 9 else 1  # noqa: PLR2004 - more than a sheet has
         times = times if has_words else min(times, _MAX_BLANKS)
         self._count(times)
@@ -192,7 +254,7 @@ class _Reader:
     def _items(self, list_: _Element, indent: str = "") -> Iterator[str]:
         for item in list_.iterchildren("*"):
             for block in item.iterchildren("*"):
-                if block.tag == f"{TEXT}list":
+                if block.tag == f"{_TEXT}list":
                     yield from self._items(block, f"{indent}  ")
                 elif not self._leaves_out_hidden(block) and (words := self._words(block)):
                     yield f"{indent}* {words}"
@@ -202,11 +264,11 @@ class _Reader:
         if not len(element) and not element.text:
             return ""
         runs: list[Run] = []
-        self._gather(element, self._styles.look(element, Look()), runs)
+        self._gather(element, self._styles.look(element, _Look()), runs)
         lines = text_of(runs).split("\n")
         return "\n".join(line for line in lines if line.strip()).strip()
 
-    def _gather(self, element: _Element, look: Look, runs: list[Run]) -> None:
+    def _gather(self, element: _Element, look: _Look, runs: list[Run]) -> None:
         if element.text:
             runs.append(Run(element.text, look.sign, look.is_struck))
         for child in element.iterchildren("*"):
@@ -217,14 +279,14 @@ class _Reader:
                 case "line-break":
                     runs.append(Run("\n", look.sign, look.is_struck))
                 case "note":
-                    words = "\n".join(map(self._words, child.iterchildren(f"{TEXT}note-body")))
+                    words = "\n".join(map(self._words, child.iterchildren(f"{_TEXT}note-body")))
                     runs.append(Run(f" [{' '.join(words.split())}]"))
                 case _ if not _is_left_out(child):
                     self._gather_child(child, look, runs, end="\n" if name in ("p", "h") else "")
             if child.tail:
                 runs.append(Run(child.tail, look.sign, look.is_struck))
 
-    def _gather_child(self, child: _Element, look: Look, runs: list[Run], end: str) -> None:
+    def _gather_child(self, child: _Element, look: _Look, runs: list[Run], end: str) -> None:
         """Gather the words of an element in another, if they are read; `end`: before and after a paragraph."""
         shown = self._styles.look(child, look)
         runs.append(Run(end))
@@ -239,4 +301,4 @@ class _Reader:
 def _is_left_out(element: _Element) -> bool:
     """A `title` is a field of a text, or the alternative text of a drawing."""
     name = QName(element).localname
-    return name in _LEFT_OUT or (name == "title" and element.tag != f"{TEXT}title")
+    return name in _LEFT_OUT or (name == "title" and element.tag != f"{_TEXT}title")

@@ -1,21 +1,24 @@
-"""Parser for PDF: the text layer, page by page. Pages without one, such as scans, are read by OCR."""
+"""Parser for PDF: the text layer, page by page, with sections from bookmarks. Pages without text, such as scans, are
+read by OCR."""
 
 import math
 import re
 import threading
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, islice, takewhile
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.omissions import Omissions
-from ingest.parse.outline import Bookmark, sections_of_outline
-from ingest.parse.parsed import MAX_PAGES, Page, Parsed, one_line
+from ingest.parse.parsed import MAX_PAGES, MAX_TITLE_CHARS, Omissions, Page, Parsed, Section, one_line
 from ingest.parse.pdf_forms import fields_of
-from ingest.parse.pdf_letters import Letter, text_of
+from ingest.parse.pdf_letters import text_of
 from ingest.parse.pdf_pages import DrawnPage, drawn_page, in_order
 from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
@@ -31,6 +34,19 @@ _TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Do
 _NO_TEXT = "there is no text on its pages: if you can see text there, export it again"
 _PAGE_GAP = "\n\n"
 _SENTENCE_ENDS = ".!?:;…"
+_OUTLINE_LINE = re.compile(r"[^\n]+")
+_TITLE_NUMBER = re.compile(r"\d+(?:\.\d+)*\.?[ \t]+")
+_MAX_NUMBER_CHARS = 40
+_MAX_TITLE_LINES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """An entry of the outline. `level` 1 is the outermost, `page_index` counts from 0."""
+
+    title: str
+    level: int
+    page_index: int
 
 
 def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -> Parsed:
@@ -83,7 +99,10 @@ def _page_texts(document: pdfium.PdfDocument, omissions: Omissions) -> tuple[lis
     texts: list[str] = []
     pictures: list[int] = []
     for page, letters in in_order(drawn_pages(document, range(len(document)), omissions)):
-        texts.append(_page_text(letters))
+        # Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters.
+        text = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], text_of(letters))
+        text = PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
+        texts.append(tidy(scrub(text)))
         if page.is_picture:
             pictures.append(page.number - 1)
     return texts, pictures
@@ -137,12 +156,6 @@ def page_at(document: pdfium.PdfDocument, index: int) -> Iterator[pdfium.PdfPage
         raise Rejected(f"page {index + 1} is damaged and cannot be read: export the file again") from None
 
 
-def _page_text(letters: Iterable[Letter]) -> str:
-    """Words cut by a hyphen at a line's end are joined; ligatures and shaped Arabic become ordinary letters."""
-    joined = LINE_END_HYPHEN.sub(lambda cut: end_of_line(cut) + cut[1], text_of(letters))
-    return tidy(scrub(PRESENTATION_FORMS.sub(lambda match: unicodedata.normalize("NFKC", match[0]), joined)))
-
-
 def end_of_line(cut: re.Match[str]) -> str:
     """The hyphen at a line's end, or nothing: a capital or a digit after it shows that it is part of the word."""
     return "" if cut[1].islower() else "-"
@@ -153,17 +166,14 @@ def _join(page_texts: list[str]) -> tuple[str, tuple[Page, ...]]:
     pieces: list[str] = []
     length, preceding = 0, ""
     for number, page_text in enumerate(page_texts, start=1):
-        gap = _gap(preceding, page_text) if preceding and page_text else ""
+        gap = ""
+        if preceding and page_text:  # a sentence that goes on is not parted by a blank line
+            gap = "\n" if page_text[0].islower() and preceding[-1] not in _SENTENCE_ENDS else _PAGE_GAP
         preceding = page_text or preceding
         start, length = length + len(gap), length + len(gap) + len(page_text)
         pieces += gap, page_text
         pages.append(Page(number, start, length))
     return "".join(pieces), tuple(pages)
-
-
-def _gap(preceding: str, page_text: str) -> str:
-    """A sentence that goes on with the next page is not parted by a blank line."""
-    return "\n" if page_text[0].islower() and preceding[-1] not in _SENTENCE_ENDS else _PAGE_GAP
 
 
 def _title(read: Callable[[], str]) -> str:
@@ -174,11 +184,52 @@ def _title(read: Callable[[], str]) -> str:
 
 
 def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
-    for number, bookmark in enumerate(document.get_toc()):
-        if number == _MAX_BOOKMARKS:
-            return
+    for bookmark in islice(document.get_toc(), _MAX_BOOKMARKS):
         destination = bookmark.get_dest()
         page_index = destination.get_index() if destination else None
         title = _title(bookmark.get_title)
         if title and page_index is not None and page_index >= 0:
             yield Bookmark(title, bookmark.level + 1, page_index)
+
+
+def sections_of_outline(text: str, pages: Sequence[Page], bookmarks: Sequence[Bookmark]) -> tuple[Section, ...]:
+    """Sections for the bookmarks whose title stands on their page, in the outline's order; the rest are left out.
+
+    A title fills whole lines, numbered or not. Without its own place a section could begin anywhere on its page.
+    """
+    titles: dict[int, set[str]] = defaultdict(set)
+    for bookmark in bookmarks:
+        titles[bookmark.page_index].add(_words(tidy(bookmark.title)))
+    places = {index: _places(text, page, titles[index]) for index, page in enumerate(pages) if index in titles}
+    sections: list[Section] = []
+    position = 0
+    for bookmark in bookmarks:
+        matches = places.get(bookmark.page_index, {}).get(_words(tidy(bookmark.title)), [])
+        following = bisect_left(matches, (position, 0))
+        if following < len(matches):
+            start, position = matches[following]
+            sections.append(Section(start, position, bookmark.title, bookmark.level))
+    return tuple(sections)
+
+
+def _places(text: str, page: Page, titles: set[str]) -> dict[str, list[tuple[int, int]]]:
+    """The characters [start, end) of each place where one of the titles stands, ascending. Looks at each line once."""
+    places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    lines = list(_OUTLINE_LINE.finditer(text, page.start, page.end))
+    for number, line in enumerate(lines):
+        if line[0][0].isspace():
+            continue
+        skipped = _TITLE_NUMBER.match(line[0], 0, _MAX_NUMBER_CHARS)
+        following = lines[number : number + _MAX_TITLE_LINES]
+        short = takewhile(lambda line: len(line[0]) <= 2 * MAX_TITLE_CHARS, following)
+        joined = accumulate((_words(line[0]) for line in short), lambda text, more: f"{text} {more}")
+        titles_of_lines = takewhile(lambda words: len(words) <= MAX_TITLE_CHARS + _MAX_NUMBER_CHARS, joined)
+        for words, last in zip(titles_of_lines, following, strict=False):
+            for candidate in {words, words[len(_words(skipped[0])) :].lstrip()} if skipped else {words}:
+                if candidate in titles:
+                    places[candidate].append((line.start(), last.end()))
+    return places
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())

@@ -33,7 +33,10 @@ def in_reading_order(segments: Sequence[Segment]) -> Sequence[Segment]:
         return segments
     places = {id(segment): place for place, segment in enumerate(segments)}
     for rows, spans in _stretches(rows_of(segments)):
-        columns = _columns(rows, spans)
+        columns = [
+            [part for row in rows if (part := [item for item in row if left <= item.box.left < right])]
+            for left, right in spans
+        ]
         if _are_prose(columns) and (order := _order(columns, places)):
             inside = {id(segment) for column in columns for row in column for segment in row}
             begin = next(place for place, segment in enumerate(segments) if id(segment) in inside)
@@ -64,16 +67,13 @@ def _stretches(rows: Sequence[list[Segment]]) -> Iterator[tuple[Sequence[list[Se
             if len(rows[end]) == 1 and _distance(rows[end - 1], rows[end]) > _FAR:
                 break
             spans, end = merged, end + 1
-        while start > last and _joins(rows[start - 1], rows[start], spans):
-            spans = _merged(spans, rows[start - 1])
-            start -= 1
+        while start > last and _distance(rows[start - 1], rows[start]) <= _FAR:
+            merged = _merged(spans, rows[start - 1])
+            if len(merged) != len(spans):  # else the row above goes on with columns that begin below it
+                break
+            spans, start = merged, start - 1
         yield rows[start:end], spans
         begin = last = end
-
-
-def _joins(above: list[Segment], row: list[Segment], spans: list[Span]) -> bool:
-    """Whether a row goes on with columns that begin below it."""
-    return len(_merged(spans, above)) == len(spans) and _distance(above, row) <= _FAR
 
 
 def _distance(above: list[Segment], row: list[Segment]) -> float:
@@ -91,14 +91,6 @@ def _merged(spans: Iterable[Span], row: Sequence[Segment]) -> list[Span]:
         else:
             merged.append((left, right))
     return merged
-
-
-def _columns(rows: Sequence[list[Segment]], spans: Sequence[Span]) -> list[list[list[Segment]]]:
-    """The rows of each column."""
-    return [
-        [part for row in rows if (part := [item for item in row if left <= item.box.left < right])]
-        for left, right in spans
-    ]
 
 
 def _are_prose(columns: Sequence[Sequence[Sequence[Segment]]]) -> bool:

@@ -63,19 +63,15 @@ def with_fields(letters: Sequence[Letter], fields: Sequence[Field], turn: Turn) 
     """The letters with marks, and with values where their labels are."""
     if len(letters) * len(fields) > _MAX_PAIRS:
         return letters
-    ticks = set(_ticks(letters))
+    ticks: set[int] = set()  # letters that may be ticks, by identity: those that stand alone
+    for number, letter in enumerate(letters):
+        is_alone = (letter.gap or not number) and (number + 1 == len(letters) or letters[number + 1].gap)
+        if is_alone and (letter.character in _TICKS or not letter.character.isalnum()):
+            ticks.add(id(letter))
     for field in fields:
         box = turn.box(*field[:4])
         letters = list(_marked(letters, box, field.mark, ticks)) if field.mark else _valued(letters, box)
     return letters
-
-
-def _ticks(letters: Sequence[Letter]) -> Iterator[int]:
-    """Letters that may be ticks, by identity: those that stand alone."""
-    for number, letter in enumerate(letters):
-        is_alone = (letter.gap or not number) and (number + 1 == len(letters) or letters[number + 1].gap)
-        if is_alone and (letter.character in _TICKS or not letter.character.isalnum()):
-            yield id(letter)
 
 
 def _marked(letters: Sequence[Letter], field: Box, mark: str, ticks: Container[int]) -> Iterator[Letter]:

@@ -104,7 +104,12 @@ def _borders(lines: Iterable[Line], ends: Sequence[float]) -> list[list[bool]]:
 def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
     """Lines that meet, directly or by way of others."""
     meets = {
-        (kind, number): [(not kind, other) for other, candidate in enumerate(crossing) if _meet(line, candidate)]
+        (kind, number): [
+            (not kind, other)
+            for other, candidate in enumerate(crossing)
+            if line.start - TOLERANCE <= candidate.at <= line.end + TOLERANCE
+            and candidate.start - TOLERANCE <= line.at <= candidate.end + TOLERANCE
+        ]
         for kind, lines, crossing in ((True, across, down), (False, down, across))
         for number, line in enumerate(lines)
     }
@@ -116,13 +121,6 @@ def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line
                 group.add(node)
                 waiting += meets.pop(node, ())
         yield [across[n] for kind, n in group if kind], [down[n] for kind, n in group if not kind]
-
-
-def _meet(line: Line, other: Line) -> bool:
-    return (
-        line.start - TOLERANCE <= other.at <= line.end + TOLERANCE
-        and other.start - TOLERANCE <= line.at <= other.end + TOLERANCE
-    )
 
 
 def ruled(objects: Sequence[Drawn], turn: Turn) -> tuple[list[Line], list[Line]]:
@@ -139,10 +137,15 @@ def ruled(objects: Sequence[Drawn], turn: Turn) -> tuple[list[Line], list[Line]]
 
 
 def _merged(lines: list[Line]) -> list[Line]:
+    groups: list[list[Line]] = []
+    for line in sorted(lines):
+        if groups and line.at <= groups[-1][0].at + TOLERANCE:
+            groups[-1].append(line)
+        else:
+            groups.append([line])
     merged: list[Line] = []
-    for group in _at_one_place(sorted(lines)):
-        at = group[0].at
-        _, start, end = group[0]
+    for group in groups:
+        at, start, end = group[0]
         for line in sorted(group, key=lambda line: line.start):
             if line.start > max(start, end) + TOLERANCE:
                 merged.append(Line(at, start, end))
@@ -150,17 +153,6 @@ def _merged(lines: list[Line]) -> list[Line]:
             start, end = min(start, line.start), max(end, line.end)
         merged.append(Line(at, start, end))
     return merged
-
-
-def _at_one_place(lines: list[Line]) -> Iterator[list[Line]]:
-    group: list[Line] = []
-    for line in lines:
-        if group and line.at > group[0].at + TOLERANCE:
-            yield group
-            group = []
-        group.append(line)
-    if group:
-        yield group
 
 
 def _paths(objects: Sequence[Drawn]) -> list[pdfium_raw.FPDF_PAGEOBJECT]:

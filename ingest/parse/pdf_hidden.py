@@ -3,14 +3,14 @@
 Text that is drawn without ink (rendering mode 3) is no such text: it is the text layer of a scan.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from ctypes import byref, c_int
 from itertools import groupby
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Omissions
 from ingest.parse.pdf_letters import Box, Letter, Turn, around, text_of
 from ingest.parse.pdf_objects import MAX_OBJECTS, PATH, TEXT, Drawn, bounds_of, is_filled_white
 
@@ -47,7 +47,13 @@ def _hidden(
     least = min(_TINY, _TINY_PART * bounds.height)
     boxes = [letter.box for letter in letters]
     is_plain = boxes and bounds.encloses(around(boxes)) and min(box.top - box.bottom for box in boxes) >= least
-    hidden = [False] * len(letters) if is_plain else list(_unseen(boxes, bounds, least))
+    hidden = [False] * len(letters)
+    preceding: Box | None = None
+    for number, box in enumerate(() if is_plain else boxes):
+        # A line that begins on the page and runs over its edge is one that was cut off, not hidden.
+        is_outside = not bounds.holds(box) and not (preceding and preceding.goes_on_with(box))
+        hidden[number] = is_outside or 0 < box.height < least
+        preceding = None if hidden[number] else box
     texts = (drawn.item for drawn in objects if drawn.kind == TEXT) if len(objects) < MAX_OBJECTS else ()
     if any(map(_is_white_text, texts)):
         covers = [turn.box(*bounds_of(drawn.item)) for drawn in objects if not drawn.depth and _is_background(drawn)]
@@ -55,17 +61,6 @@ def _hidden(
         for number in white if len(white) * len(covers) <= _MAX_PAIRS else ():
             hidden[number] = not any(cover.holds(letters[number].box) for cover in covers)
     return hidden
-
-
-def _unseen(boxes: Iterable[Box], bounds: Box, least: float) -> Iterator[bool]:
-    """Whether each letter is outside of the page or less than so high. A line that begins on the page and runs over its
-    edge is one that was cut off, not hidden."""
-    preceding: Box | None = None
-    for box in boxes:
-        is_outside = not bounds.holds(box) and not (preceding and preceding.goes_on_with(box))
-        is_unseen = is_outside or 0 < box.height < least
-        preceding = None if is_unseen else box
-        yield is_unseen
 
 
 def _is_white_text(item: pdfium_raw.FPDF_PAGEOBJECT) -> bool:

@@ -167,29 +167,25 @@ def letters_of(text_page: pdfium.PdfTextPage) -> tuple[list[Letter], Turn]:
     chars = places
     if index != len(text) or index != text_page.count_chars():
         chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, place) for place in places]
-    turn = _turn(text_page, chars)
-    boxes = _boxes(text_page, chars)
-    if turn.quarters:
-        boxes = (turn.box(*box) for box in boxes)
+    boxes, turn = _boxes(text_page, chars)
     return list(map(_letter, zip(characters, places, boxes, gaps, strict=True))), turn
 
 
-def _boxes(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> Iterator[Box]:
-    """The boxes of characters: written into one array, as there are thousands on a page."""
+def _boxes(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> tuple[Iterator[Box], Turn]:
+    """The boxes of characters on the upright page, and its turn. They are written into one array, as there are
+    thousands on a page."""
     rects = (pdfium_raw.FS_RECTF * len(chars))()
     raw_page = text_page.raw
     for char, rect in zip(chars, rects, strict=True):
         pdfium_raw.FPDFText_GetLooseCharBox(raw_page, char, rect)
     sides = (c_float * (4 * len(chars))).from_buffer(rects)[:]
     lefts, tops, rights, bottoms = (sides[side::4] for side in range(4))
-    return map(_box, zip(lefts, bottoms, rights, tops, strict=True))
-
-
-def _turn(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> Turn:
+    boxes = map(_box, zip(lefts, bottoms, rights, tops, strict=True))
     sample = chars[:: max(len(chars) // _SAMPLE, 1)]
     angles = (pdfium_raw.FPDFText_GetCharAngle(text_page, char) for char in sample)
     quarters = Counter(round(angle / (pi / 2)) % 4 for angle in angles)
-    return Turn(next((quarter for quarter, count in quarters.items() if 2 * count > len(sample)), 0))
+    turn = Turn(next((quarter for quarter, count in quarters.items() if 2 * count > len(sample)), 0))
+    return (turn.box(*box) for box in boxes) if turn.quarters else boxes, turn
 
 
 def with_raised(letters: Iterable[Letter]) -> Iterator[Letter]:
@@ -214,15 +210,12 @@ def _beside(preceding: Letter, letter: Letter) -> Iterator[Letter]:
         return
     gap = letter.gap and (letter.gap.strip("\r\n") or (" " if apart > _CLOSE * height else ""))
     is_raised = other.height < _SMALLER * box.height or (other.height == box.height and rise > _RAISED_ALONE)
-    if not gap and is_raised and preceding.character.isdecimal() and _is_number(letter.character):
+    is_number = letter.character.isdecimal() or letter.character in _SIGNED
+    if not gap and is_raised and preceding.character.isdecimal() and is_number:
         yield Letter("^" if rise > 0 else "_", None, other)
     elif not gap and preceding.character.isdecimal() and letter.character.isdecimal():
         gap = " "  # the line goes on behind a raised number
     yield letter._replace(gap=gap)
-
-
-def _is_number(character: str) -> bool:
-    return character.isdecimal() or character in _SIGNED
 
 
 def segments_of(letters: Iterable[Letter]) -> list[Segment]:

@@ -35,9 +35,14 @@ _FAR = 2.0
 def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Iterator[Grid]:
     """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is
     none."""
-    for lines in _of_one_width(across) if len(letters) <= _MAX_LETTERS else ():
-        begin = 0
-        while begin + _LEAST_LINES <= len(lines):
+
+    def ends(line: Line) -> tuple[int, int]:
+        return round(line.start / TOLERANCE), round(line.end / TOLERANCE)
+
+    ordered = sorted(across, key=lambda line: (*ends(line), -line.at)) if len(letters) <= _MAX_LETTERS else []
+    for _, level in groupby(ordered, key=ends):  # those of one width, from the top down
+        lines, begin = list(level), 0
+        while begin + _LEAST_LINES <= len(lines) <= _MAX_LINES:
             last, grid = _longest(lines[begin:], down, letters)
             if grid is not None:
                 yield grid
@@ -50,13 +55,20 @@ def unruled_grids(letters: Sequence[Letter]) -> Iterator[Grid]:
     begin = 0
     while begin < len(rows):
         last = _end_of_table(rows, begin)
-        table = rows[begin:last]
-        if len(table) >= _LEAST_UNRULED_ROWS and _has_numbers(table, letters):
-            boxes = [box for row in table for box in row]
-            xs = [min(box.left for box in boxes) - 1, *_white(boxes), max(box.right for box in boxes) + 1]
+        begin, table = last, rows[begin:last]
+        if len(table) < _LEAST_UNRULED_ROWS:
+            continue
+        boxes = [box for row in table for box in row]
+        white = _white(boxes)
+        digits = {letter.box for letter in letters if letter.character.isdigit()}
+        num_letters = [Counter(bisect(white, box.left) for box in row) for row in table]
+        header, *body = (Counter(bisect(white, box.left) for box in row if box in digits) for row in table)
+        numbers = ({n for n in row if 2 * row[n] >= num[n]} for row, num in zip(body, num_letters[1:], strict=True))
+        # Below a label without a digit, each row has a number: at least half of its letters are digits.
+        if set.intersection(*numbers) - set(header):
+            xs = [min(box.left for box in boxes) - 1, *white, max(box.right for box in boxes) + 1]
             top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
             yield Grid(xs, sorted([top, bottom, *map(_parting, table, table[1:])]))
-        begin = last
 
 
 def continued_grid(letters: Sequence[Letter], xs: Sequence[float], height: float) -> Grid | None:
@@ -87,16 +99,6 @@ def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
         if columns < _LEAST_UNRULED_COLUMNS or is_far or len(_white(boxes)) + 1 != columns:
             return end
     return most
-
-
-def _has_numbers(table: Sequence[Sequence[Box]], page: Sequence[Letter]) -> bool:
-    """Whether below a label without a digit each row has a number: at least half of its letters are digits."""
-    digits = {letter.box for letter in page if letter.character.isdigit()}
-    xs = _white([box for row in table for box in row])
-    letters = [Counter(bisect(xs, box.left) for box in row) for row in table]
-    header, *body = (Counter(bisect(xs, box.left) for box in row if box in digits) for row in table)
-    numbers = ({n for n in row if 2 * row[n] >= count[n]} for row, count in zip(body, letters[1:], strict=True))
-    return bool(set.intersection(*numbers) - set(header))
 
 
 def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:
@@ -178,14 +180,3 @@ def _white(letters: Sequence[Box]) -> list[float]:
             stripes.append((reached + box.left) / 2)
         reached = box.right if reached is None else max(reached, box.right)
     return stripes
-
-
-def _of_one_width(across: Sequence[Line]) -> Iterator[list[Line]]:
-    """Lines that begin and end at the same places, from the top down."""
-
-    def ends(line: Line) -> tuple[int, int]:
-        return round(line.start / TOLERANCE), round(line.end / TOLERANCE)
-
-    for _, lines in groupby(sorted(across, key=lambda line: (*ends(line), -line.at)), key=ends):
-        if len(level := list(lines)) <= _MAX_LINES:
-            yield level

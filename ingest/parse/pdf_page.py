@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
 
-from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Omissions
 from ingest.parse.pdf import LINE_END_HYPHEN, PDFIUM, drawn_pages, end_of_line, opened, page_at
 from ingest.parse.pdf_letters import Letter, text_of
 from ingest.parse.pdf_pages import in_order
@@ -64,28 +64,20 @@ def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], om
     by_number = {page.number: page for page in scans}
     with PDFIUM, opened(body) as document, ExitStack() as stack:
         check_page(locating.first, len(document))
-        last = min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
-        texts = dict(_texts(document, locating.first, last, omissions))
+        start, last = locating.first, min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
+        # The letters as they are read with the whole document: so pages around these are read, too.
+        begin = start
+        while begin > max(start - _MAX_BACK, 1) and next(drawn_pages(document, [begin - 1], omissions)).may_go_on:
+            begin -= 1
+        around = range(max(begin - REACH, 1) - 1, min(last + REACH, len(document)))
+        texts = {page.number: letters for page, letters in in_order(drawn_pages(document, around, omissions))}
         pages: list[Letters] = [
             ScanLetters(by_number[number])
             if number in by_number
             else stack.enter_context(_letters(document, number, texts[number]))
-            for number in range(locating.first, last + 1)
+            for number in range(start, last + 1)
         ]
         return find_quotes(pages, len(document), locating.quotes)
-
-
-def _texts(
-    document: pdfium.PdfDocument, first: int, last: int, omissions: Omissions
-) -> Iterator[tuple[int, Sequence[Letter]]]:
-    """The letters of pages as they are read with the whole document: so pages around them are read, too."""
-    begin = first
-    while begin > max(first - _MAX_BACK, 1) and next(drawn_pages(document, [begin - 1], omissions)).may_go_on:
-        begin -= 1
-    around = range(max(begin - REACH, 1) - 1, min(last + REACH, len(document)))
-    for page, letters in in_order(drawn_pages(document, around, omissions)):
-        if first <= page.number <= last:
-            yield page.number, letters
 
 
 @dataclass(frozen=True, slots=True)

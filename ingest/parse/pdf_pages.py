@@ -9,7 +9,7 @@ from itertools import chain, repeat
 
 import pypdfium2 as pdfium
 
-from ingest.parse.omissions import Omissions
+from ingest.parse.parsed import Omissions
 from ingest.parse.pdf_columns import in_reading_order
 from ingest.parse.pdf_forms import Field, with_fields
 from ingest.parse.pdf_grids import Grid, ruled

@@ -6,7 +6,7 @@ page before with the labels of that. What is none for sure stays the words that 
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 
 from ingest.parse.pdf_grids import TOLERANCE, Grid, Line, closed_grids
 from ingest.parse.pdf_letters import Letter, Segment, put_in, segments_of, text_of
@@ -51,12 +51,17 @@ def with_tables(
     for grid in _apart(chain(filter(None, [following]), grids, unruled_grids(letters)), []):
         labels_above = earlier.header if earlier and grid is following else None
         header, rows = _headed(_cells(grid, letters), grid, labels_above)
-        if _is_table(header, rows, needs_header=labels_above is None):
+        words = [[text_of(cell) for cell in row] for row in rows]
+        is_filled = sum(map(bool, chain.from_iterable(words))) >= _LEAST_FILLED * len(rows) * len(header)
+        is_headed = labels_above is not None or is_header([text_of(cell) for cell in header], words)
+        if rows and is_filled and is_headed:
             lines = _lines(header, rows, begins=labels_above is None)
             inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
             tables.append(Segment(list(lines), grid.box, is_table=True))
             if not any(letter.box.middle < grid.ys[0] for letter in letters):
-                labels = _labels(header, rows, grid, earlier if labels_above else None)
+                unplaced = [[letter._replace(place=None) for letter in cell] for cell in header]
+                height = max(above - below for below, above in pairwise(grid.ys))
+                labels = earlier if labels_above else Labels(unplaced, grid.xs, _numbers(rows), height)
     return list(_segments(letters, tables, inside)), labels
 
 
@@ -70,7 +75,11 @@ def _apart(grids: Iterable[Grid], apart: list[Grid]) -> list[Grid]:
 def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels) -> Grid | None:
     """The grid at the page's top in which a table goes on."""
     top = max(grids, key=lambda grid: grid.ys[-1], default=None)
-    is_ruled = top is not None and len(top.xs) == len(earlier.xs) and all(map(_is_at, top.xs, earlier.xs))
+    is_ruled = (
+        top is not None
+        and len(top.xs) == len(earlier.xs)
+        and all(abs(x - other) <= TOLERANCE for x, other in zip(top.xs, earlier.xs, strict=True))
+    )
     grid = top if is_ruled else continued_grid(letters, earlier.xs, _HIGHER * earlier.row_height)
     if grid is None or any(letter.box.middle > grid.ys[-1] for letter in letters):
         return None
@@ -85,26 +94,6 @@ def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels
 
 def _is_repeated(row: Sequence[str], header: Row) -> bool:
     return list(row) == [text_of(cell) for cell in header]
-
-
-def _is_at(x: float, other: float) -> bool:
-    return abs(x - other) <= TOLERANCE
-
-
-def _labels(header: Row, rows: Cells, grid: Grid, earlier: Labels | None) -> Labels:
-    if earlier:
-        return earlier
-    height = max(above - below for below, above in pairwise(grid.ys))
-    return Labels(
-        [[letter._replace(place=None) for letter in cell] for cell in header], grid.xs, _numbers(rows), height
-    )
-
-
-def _is_table(header: Row, rows: Cells, *, needs_header: bool) -> bool:
-    words = [[text_of(cell) for cell in row] for row in rows]
-    filled = sum(map(bool, chain.from_iterable(words)))
-    is_filled = filled >= _LEAST_FILLED * len(rows) * len(header)
-    return bool(rows) and is_filled and (not needs_header or is_header([text_of(cell) for cell in header], words))
 
 
 def _headed(cells: Cells, grid: Grid, known: Row | None) -> tuple[Row, Cells]:
@@ -162,29 +151,20 @@ def _cells(grid: Grid, letters: Sequence[Letter]) -> Cells:
 def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
     """The table's text as `ingest.parse.rows.lines_of_table` writes it, a labelled row a paragraph."""
     texts = labels_of([text_of(cell) for cell in header])
-    labels = [_first(cell, len(text)) for cell, text in zip(header, texts, strict=True)]
+    ends = [list(accumulate(len(letter.gap) + 1 for letter in cell)) for cell in header]
+    labels = [
+        [letter for letter, end in zip(cell, ends_of_cell, strict=True) if end <= len(text)]
+        for cell, ends_of_cell, text in zip(header, ends, texts, strict=True)
+    ]
     gap = "\n\n"
     if begins:
         yield from _joined(header, gap)
     for row in filter(any, rows):
-        yield from _joined([_labelled(label, cell) for label, cell in zip(labels, row, strict=True)], gap)
-
-
-def _first(cell: Sequence[Letter], num_chars: int) -> list[Letter]:
-    """The letters of a cell's first characters."""
-    letters, length = [], 0
-    for letter in cell:
-        length += len(letter.gap) + 1
-        if length > num_chars:
-            break
-        letters.append(letter)
-    return letters
-
-
-def _labelled(label: list[Letter], cell: list[Letter]) -> list[Letter]:
-    if not (label and cell):
-        return cell
-    return [*label, *put_in(":", cell[0].box), cell[0]._replace(gap=" "), *cell[1:]]
+        labelled = [
+            [*label, *put_in(":", cell[0].box), cell[0]._replace(gap=" "), *cell[1:]] if label and cell else cell
+            for label, cell in zip(labels, row, strict=True)
+        ]
+        yield from _joined(labelled, gap)
 
 
 def _joined(cells: Iterable[list[Letter]], gap: str) -> Iterator[Letter]:

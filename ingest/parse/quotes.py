@@ -6,7 +6,7 @@ their letters: the pages' characters and the text's are folded in the same way, 
 
 import math
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Protocol
@@ -169,18 +169,18 @@ def _places(letters: str, quotes: tuple[Quote, ...]) -> tuple[list[int], bool]:
     return places, complete
 
 
-def _lines(boxes: list[Box]) -> Iterator[Box]:
+def _lines(boxes: list[Box]) -> list[Box]:
     """Boxes of letters joined to those of lines, columns apart."""
-    line: Box | None = None
+    lines: list[Box] = []
     for box in (box for box in boxes if box.width and box.height):
-        if line is not None and _is_on(line, box):
-            line = _union(line, box)
+        if not lines or not _is_on(lines[-1], box):
+            lines.append(box)
             continue
-        if line is not None:
-            yield line
-        line = box
-    if line is not None:
-        yield line
+        line = lines[-1]
+        x, y = min(line.x, box.x), min(line.y, box.y)
+        right, bottom = max(line.x + line.width, box.x + box.width), max(line.y + line.height, box.y + box.height)
+        lines[-1] = Box(x, y, right - x, bottom - y)
+    return lines
 
 
 def _is_on(line: Box, box: Box) -> bool:
@@ -191,9 +191,3 @@ def _is_on(line: Box, box: Box) -> bool:
         return -across <= _GAP * max(line.height, box.height)
     is_narrow = max(line.width, box.width) <= _GAP * min(line.width, box.width)
     return is_narrow and across >= box.width / 2 and -down <= _GAP * box.width
-
-
-def _union(box: Box, other: Box) -> Box:
-    x, y = min(box.x, other.x), min(box.y, other.y)
-    right, bottom = max(box.x + box.width, other.x + other.width), max(box.y + box.height, other.y + other.height)
-    return Box(x, y, right - x, bottom - y)

@@ -1,8 +1,8 @@
 """Table rows as lines of text. Under a header, each row carries its labels, so that a chunk that begins in the
-middle of the table makes sense by itself."""
+middle of the table makes sense by itself. Cells may be labels, numbers or nothing, by how they are written."""
 
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice, zip_longest
 
 SEPARATOR = " | "
@@ -13,6 +13,13 @@ _LETTER = re.compile(r"[^\W\d_]")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
 _SIGN = re.compile(r"[#№%]")
 _ADDRESS = re.compile(r"@|://")
+_NUMBER = re.compile(
+    r"[<>~≈±+\-–−(]{0,3}[$€£¥]?[ ]?(?:\d[\d.,'’ _/:]{0,40}|[.,]\d{1,40})(?:[eE][+-]?\d{1,4})?[ ]?[%‰°$€£¥)*]{0,3}"
+)
+_TIME = re.compile(
+    r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ]\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+)
+_ABSENT = {"", "-", "–", "—", "n/a", "na", "nan", "null", "none", "..", "?"}
 
 
 def lines_of_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -24,8 +31,21 @@ def lines_of_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     labels: Sequence[str] = ()
     cleaned = ([" ".join(cell.split()) for cell in row] for row in rows)
     for has_words, table in groupby(cleaned, key=any):
-        if has_words:
-            labels = yield from _lines_below(labels, table)
+        if not has_words:
+            continue
+        start = list(islice(table, LOOKAHEAD))
+        is_wide = any(sum(map(bool, row)) > 1 for row in start)
+        while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
+            yield line_of(start.pop(0))
+        columns = {n for row in start for n, cell in enumerate(row) if cell}
+        if is_header(start[0], start[1:]):
+            header = start.pop(0)
+            labels = labels_of(header)
+            yield line_of(header) + "\n"
+        elif not is_wide or not all(len(labels) > n and labels[n] for n in columns):
+            labels = ()  # those of the table before hold for one without a header in the same columns
+        for row in chain(start, table):
+            yield line_of(row, labels) + "\n" if labels else line_of(row)
 
 
 def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
@@ -64,19 +84,17 @@ def shortened(words: str) -> str:
     return words if len(words) <= _MAX_LABEL_CHARS else f"{words[: _MAX_LABEL_CHARS - 1].rstrip()}…"
 
 
-def _lines_below(labels: Sequence[str], table: Iterator[Sequence[str]]) -> Generator[str, None, Sequence[str]]:
-    """The lines of one table. `labels` of the table before hold for one without a header in the same columns. Returns
-    its labels."""
-    start = list(islice(table, LOOKAHEAD))
-    is_wide = any(sum(map(bool, row)) > 1 for row in start)
-    while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
-        yield line_of(start.pop(0))
-    if is_header(start[0], start[1:]):
-        header = start.pop(0)
-        labels = labels_of(header)
-        yield line_of(header) + "\n"
-    elif not is_wide or not all(len(labels) > n and labels[n] for row in start for n, cell in enumerate(row) if cell):
-        labels = ()
-    for row in chain(start, table):
-        yield line_of(row, labels) + "\n" if labels else line_of(row)
-    return labels
+def is_number(cell: str) -> bool:
+    """Whether a cell is a number, with its sign, currency or separators, or a date or time in digits."""
+    return bool(_NUMBER.fullmatch(cell) or _TIME.fullmatch(cell))
+
+
+def is_absent(cell: str) -> bool:
+    """Whether a cell has no value."""
+    return cell.casefold() in _ABSENT
+
+
+def are_numbers(cells: list[str]) -> bool:
+    """Whether all cells that have a value are numbers, and one has."""
+    present = [cell for cell in cells if not is_absent(cell)]
+    return bool(present) and all(map(is_number, present))

@@ -7,12 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
 
-from ingest.parse.composer import Composer
+from ingest.parse.composer import FIELD, PAGE_NUMBER, Composer, line_without_fields
 from ingest.parse.encoding import code_page
-from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
 from ingest.parse.marks import SIGNS, Run, text_of
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.pictures import described
 from ingest.parse.rows import shortened
 from ingest.parse.sniff import Format
@@ -198,11 +196,15 @@ class _Reader:
             position = match.end()
             word, number, code, sign, brace, words = match.groups()
             if code:
-                self._read_byte(int(code, 16))
+                self._bytes += b"" if self._num_skipped else bytes.fromhex(code)
+                self._num_skipped -= self._num_skipped != 0
                 continue
             self._write_bytes()
             if words:
-                self._read_words(words.replace("\r", "").replace("\n", ""))
+                words = words.replace("\r", "").replace("\n", "")
+                skipped = min(self._num_skipped, len(words))
+                self._num_skipped -= skipped
+                self._write(words[skipped:])
                 continue
             self._num_skipped = 0
             if word == "bin":
@@ -220,23 +222,12 @@ class _Reader:
         for story in (self.text, *self.notes, *self.margins):
             story.end()
 
-    def _read_byte(self, byte: int) -> None:
-        if self._num_skipped:
-            self._num_skipped -= 1
-        else:
-            self._bytes.append(byte)
-
     def _write_bytes(self) -> None:
         if self._bytes:
             font = self._group.font
             encoding = "latin-1" if self._symbols() else self._encodings.get(font, self._encoding)
             self._write(self._bytes.decode(encoding, "replace"))
             self._bytes.clear()
-
-    def _read_words(self, words: str) -> None:
-        skipped = min(self._num_skipped, len(words))
-        self._num_skipped -= skipped
-        self._write(words[skipped:])
 
     def _escaped(self, sign: str) -> None:
         if sign == "*":

@@ -72,19 +72,15 @@ class ScannedPage:
     def of(
         cls, number: int, recognised: Recognised, width: float, height: float, pixels_a_point: float
     ) -> "ScannedPage":
-        """A page of that size in points, whose picture was read."""
-        lines = (
-            Line(line.text, _scaled(line.box, 1 / pixels_a_point, width, height), line.quarters)
-            for line in recognised.lines[:MAX_LINES]
-        )
+        """A page of that size in points, whose picture was read. Boxes are no larger than it."""
+        lines, by = [], 1 / pixels_a_point
+        for line in recognised.lines[:MAX_LINES]:
+            box = line.box
+            left, top = min(max(box.x * by, 0.0), width), min(max(box.y * by, 0.0), height)
+            right, bottom = min((box.x + box.width) * by, width), min((box.y + box.height) * by, height)
+            shown = Box(left, top, max(right - left, 0.0), max(bottom - top, 0.0))
+            lines.append(Line(line.text, shown, line.quarters))
         return cls(number, width, height, tuple(lines))
-
-
-def _scaled(box: Box, by: float, width: float, height: float) -> Box:
-    """A box in other units, no larger than the page."""
-    left, top = min(max(box.x * by, 0.0), width), min(max(box.y * by, 0.0), height)
-    right, bottom = min((box.x + box.width) * by, width), min((box.y + box.height) * by, height)
-    return Box(left, top, max(right - left, 0.0), max(bottom - top, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

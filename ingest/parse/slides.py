@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from lxml.etree import QName, XMLSyntaxError, _Element
 
 from ingest.parse.archive import Archive, opened
-from ingest.parse.charts import read_chart
 from ingest.parse.composer import Composer
-from ingest.parse.equations import emptied_equations
+from ingest.parse.formulas import emptied_equations
 from ingest.parse.marks import SIGNS, Run, text_of
 from ingest.parse.numerals import OF_HTML
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
-from ingest.parse.pictures import described
+from ingest.parse.parsed import Omissions, Parsed
+from ingest.parse.pictures import described, read_chart
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, span_of
 from ragkv.errors import Rejected
@@ -52,7 +50,10 @@ def read_slides(body: bytes, fallback_title: str, omissions: Omissions) -> Parse
             parts = _Slide(archive, path)
             margins += _add_slide(parts, slide, number, composer, omissions)
             layouts.update(dict.fromkeys(parts.paths("slideLayout")))
-        margins += _words_behind(archive, layouts, omissions)
+        masters = dict.fromkeys(path for layout in layouts for path in _Slide(archive, layout).paths("slideMaster"))
+        for part in _readable(archive, (*layouts, *masters)):  # what they show on every slide
+            shapes = (shape for shape in _shapes(part, omissions) if QName(shape).localname == "sp")
+            margins += (_words(shape) for shape in shapes if not _placeholder(shape))
     composer.margins(line for words in margins for line in words.split("\n"))
     return composer.parsed(fallback_title if _TOOL_TITLE.fullmatch(title) else title, Format.PPTX)
 
@@ -84,17 +85,6 @@ def _readable(archive: Archive, paths: Iterable[str]) -> Iterator[_Element]:
         yield part
 
 
-def _words_behind(archive: Archive, layouts: Iterable[str], omissions: Omissions) -> Iterator[str]:
-    """The words that layouts and their masters show on every slide."""
-    masters = dict.fromkeys(path for layout in layouts for path in _Slide(archive, layout).paths("slideMaster"))
-    for part in _readable(archive, (*layouts, *masters)):
-        yield from (
-            _words(shape)
-            for shape in _shapes(part, omissions)
-            if QName(shape).localname == "sp" and not _placeholder(shape)
-        )
-
-
 def _add_slide(parts: _Slide, slide: _Element, number: int, composer: Composer, omissions: Omissions) -> Iterable[str]:
     """Add a slide, and return the words of its headers and footers."""
     for equation, line in emptied_equations(slide):
@@ -117,7 +107,15 @@ def _add_shape(parts: _Slide, shape: _Element, composer: Composer) -> None:
         case "pic":
             composer.block(described(_properties(shape).get("descr")))
         case "tbl":
-            composer.table(_rows(shape))
+            columns = Columns()  # a cell that others cover has no words of it
+            cells = (
+                [
+                    Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan"))
+                    for cell in row.iterfind("{*}tc")
+                ]
+                for row in shape.iterfind("{*}tr")
+            )
+            composer.table(map(columns.lay, cells))
         case "chart":
             for title, rows in map(read_chart, parts.named_by(shape)):
                 composer.block(title)
@@ -155,19 +153,22 @@ def _placeholder(shape: _Element) -> str | None:
     return None if placeholder is None else placeholder.get("type", "obj")
 
 
-def _rows(table: _Element) -> Iterator[list[str]]:
-    """The rows of a table. A cell that others cover has no words of it."""
-    columns = Columns()
-    for row in table.iterfind("{*}tr"):
-        cells = row.iterfind("{*}tc")
-        yield columns.lay([Cell(_words(cell), span_of(cell, "rowSpan"), span_of(cell, "gridSpan")) for cell in cells])
-
-
 def _words(element: _Element) -> str:
     """Paragraphs, one a line, those of numbered lists with their numbers."""
     counts: dict[tuple[_Element, int], tuple[str, int]] = {}
-    lines = ((paragraph, text_of(_runs(paragraph))) for paragraph in element.iter("{*}p"))
-    return "\n".join(f"{_number(paragraph, counts)}{words}" for paragraph, words in lines if words)
+    lines: list[str] = []
+    for paragraph in element.iter("{*}p"):
+        runs: list[Run] = []
+        for piece in paragraph.iter("{*}t", "{*}br", "{*}tab"):
+            is_text = QName(piece).localname == "t"
+            look = (piece.getparent() if is_text else piece).find("{*}rPr")
+            baseline = "" if look is None else look.get("baseline", "").strip("0%")
+            sign = SIGNS["sub" if baseline.startswith("-") else "sup"] if baseline else ""
+            is_struck = look is not None and look.get("strike") in _STRUCK
+            runs.append(Run((piece.text or "") if is_text else " ", sign, is_struck))
+        if words := text_of(runs):
+            lines.append(f"{_number(paragraph, counts)}{words}")
+    return "\n".join(lines)
 
 
 def _number(paragraph: _Element, counts: dict[tuple[_Element, int], tuple[str, int]]) -> str:
@@ -184,12 +185,3 @@ def _number(paragraph: _Element, counts: dict[tuple[_Element, int], tuple[str, i
     number = number + 1 if kind == match[0] else span_of(numbering, "startAt")
     counts[body, level] = match[0], number
     return _AROUND[match[2]].format(OF_HTML[_NUMERALS[match[1]]](number))
-
-
-def _runs(paragraph: _Element) -> Iterator[Run]:
-    for piece in paragraph.iter("{*}t", "{*}br", "{*}tab"):
-        is_text = QName(piece).localname == "t"
-        look = (piece.getparent() if is_text else piece).find("{*}rPr")
-        baseline = "" if look is None else look.get("baseline", "").strip("0%")
-        sign = SIGNS["sub" if baseline.startswith("-") else "sup"] if baseline else ""
-        yield Run((piece.text or "") if is_text else " ", sign, look is not None and look.get("strike") in _STRUCK)

@@ -6,8 +6,7 @@ import zipfile
 from enum import Enum
 from pathlib import PurePosixPath
 
-from ingest.parse.encoding import sure_encoding
-from ingest.parse.seven_bit import is_korean
+from ingest.parse.encoding import is_korean, sure_encoding
 from ragkv.errors import Rejected, Unsupported
 from ragkv.file_types import READ_KINDS
 

@@ -2,21 +2,26 @@
 
 A reader gives each row of a table to `Columns`: to `lay` where the row has an item for every column (sheets, slides),
 to `place` where it lists its cells alone (HTML). The rows that come back go to `Composer.table`, which joins rows of
-headers (`join_headers`): `composer.table(columns.lay(row) for row in rows)`.
+headers (`join_headers`): `composer.table(columns.lay(row) for row in rows)`. `Grid` does so for sheets, without their
+hidden rows and columns.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, zip_longest
 
 from lxml.etree import _Element
 
+from ingest.parse.parsed import Omissions
 from ingest.parse.rows import is_label, shortened
+from ragkv.errors import TooLarge
 
 _MAX_SPAN = 20_000
 _MAX_START = 200
 _SPARE, _SPARE_PER_CELL = 100, 40
 _MAX_HEADERS = 5
+MAX_CELLS = 8_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,8 @@ def join_headers(rows: Iterable[Sequence[str]]) -> Iterator[list[str]]:
     of cells above are left out."""
     for has_words, table in groupby(rows, key=any):
         if has_words:
-            yield from _join_header(row for row in table if _has_cells(row))
+            below = (Below, Beside)
+            yield from _join_header(row for row in table if any(cell and type(cell) not in below for cell in row))
         else:
             yield []
 
@@ -140,10 +146,6 @@ def _spans(row: Sequence[str]) -> dict[int, int]:
         elif words:
             spans[start] = spans[column] = start
     return spans
-
-
-def _has_cells(row: Sequence[str]) -> bool:
-    return any(words and type(words) not in (Below, Beside) for words in row)
 
 
 def _num_cells(row: Sequence[str]) -> int:
@@ -217,3 +219,47 @@ class Columns:
             if rows > 1 and self._spare > 0:
                 self._open[len(row)] = rows - 1, words
             row.append(words)
+
+
+class Grid:
+    """The rows of one sheet, from the top. hidden_columns: numbers, counted from 0. is_hidden: the whole sheet is."""
+
+    def __init__(self, omissions: Omissions, hidden_columns: Collection[int] = (), *, is_hidden: bool = False) -> None:
+        self._omissions = omissions
+        self._columns = Columns()
+        self._hidden = [] if omissions.keeps_hidden else sorted(hidden_columns)
+        self._is_hidden = is_hidden
+        self._num_cells = 0
+
+    def row(self, items: list[str | Cell], *, is_hidden: bool = False) -> Iterator[list[str]]:
+        """The row, unless it is hidden, from an item for each column. Words that are not shown are counted; a cell that
+        spans a hidden row and others is shown in these."""
+        self._num_cells += len(items)
+        if self._num_cells > MAX_CELLS:
+            raise TooLarge(f"a sheet has more than {MAX_CELLS:,} cells: split it or save its sheets as CSV")
+        for column in self._hidden[: bisect_left(self._hidden, len(items))]:
+            item, items[column] = items[column], ""
+            if isinstance(item, Cell) and item.columns > 1 and column + 1 < len(items):
+                items[column + 1] = Cell(item.words, item.rows, item.columns - 1)  # shown in the next that it spans
+            else:
+                self._hide(item)
+        if self._omissions.keeps_hidden or not (is_hidden or self._is_hidden):
+            yield self._columns.lay(items)
+            return
+        for column, item in enumerate(items):
+            if self._is_hidden or not (isinstance(item, Cell) and item.rows > 1):
+                self._hide(item)
+                items[column] = ""
+        self._columns.lay(items)
+
+    def skip(self, num_rows: int) -> Iterator[list[str]]:
+        """Rows without cells."""
+        while num_rows > 0 and self._columns.is_open:
+            yield self._columns.lay([])
+            num_rows -= 1
+        if num_rows > 0:
+            yield []
+
+    def _hide(self, item: str | Cell) -> None:
+        if item:
+            self._omissions.hidden(item.words if isinstance(item, Cell) else item)

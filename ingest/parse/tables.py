@@ -40,7 +40,10 @@ def _flatten_rows(rows: Iterable[_Element]) -> None:
     for row in rows:
         cells = [cell for cell in row if cell.tag in _CELLS]
         row.tag = "div"
-        if _is_layout(cells) or _has_words_between(row):
+        is_layout = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
+        is_layout = is_layout or any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells)
+        beside = ((child.tail, *(() if child.tag in _CELLS else child.itertext())) for child in row)
+        if is_layout or any(words and words.strip() for words in chain([row.text], *beside)):
             columns.place(_cell(cell, "") for cell in cells)
             for cell in cells:
                 cell.tag = "div"
@@ -68,17 +71,6 @@ def _write(lines: Iterable[tuple[_Element, list[str], bool]]) -> None:
             row.text = line_of(words, () if is_head else labels) or None
             if labels and not is_head and row.text:
                 row.tag = "p"  # a paragraph is not cut where a chunk may end after it
-
-
-def _is_layout(cells: list[_Element]) -> bool:
-    has_blocks = any(next(cell.iter(*_LAYOUT), None) is not None for cell in cells)
-    return has_blocks or any(sum(map(len, cell.itertext())) > _MAX_CELL_CHARS for cell in cells)
-
-
-def _has_words_between(row: _Element) -> bool:
-    """Whether words of a row stand in none of its cells."""
-    inside = ((child.tail, *(() if child.tag in _CELLS else child.itertext())) for child in row)
-    return any(words and words.strip() for words in chain([row.text], *inside))
 
 
 def _cell(cell: _Element, words: str) -> Cell:

@@ -9,14 +9,11 @@ from lxml import etree
 from lxml.etree import Element, QName, SubElement, _Element
 
 from ingest.parse.archive import Archive, Relation
-from ingest.parse.charts import read_chart
-from ingest.parse.equations import emptied_equations
-from ingest.parse.margins import FIELD, PAGE_NUMBER, line_without_fields
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
-from ingest.parse.pictures import described
+from ingest.parse.composer import FIELD, PAGE_NUMBER, line_without_fields
+from ingest.parse.formulas import emptied_equations
+from ingest.parse.parsed import Omissions, Parsed
+from ingest.parse.pictures import described, read_chart
 from ingest.parse.rows import lines_of_table
-from ingest.parse.word_styles import Switches, is_on, value_of
 from ragkv.errors import Rejected
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -29,6 +26,8 @@ _SAME = {
 _SYMBOL_FONTS = ("Symbol", "Webdings", "Wingdings", "Wingdings 2", "Wingdings 3")
 _FIELD = ("fldChar", "instrText", "rPr")
 _REFERENCE = re.compile(r"\{[^}]*/relationships\}")
+_MAX_LINKS = 10  # from a style to those that it is based on
+_OFF, _DEFAULT = ("0", "false", "off"), ("1", "true", "on")
 
 
 class Rewriter:
@@ -38,7 +37,7 @@ class Rewriter:
         self, archive: Archive, styles: _Element | None, omissions: Omissions, read_file: Callable[[str, bytes], Parsed]
     ) -> None:
         self._archive, self._omissions, self._read_file = archive, omissions, read_file
-        self._switches = Switches(styles, "vanish", "strike", "dstrike")
+        self._switches = _Switches(styles, "vanish", "strike", "dstrike")
         self._parts_read: set[str] = set()
 
     def rewrite(self, root: _Element, path: str) -> None:
@@ -55,7 +54,7 @@ class Rewriter:
         self._rewrite_runs(root)
         relations = self._archive.relations(path)
         for element in reversed(list(root.iter("{*}drawing", "{*}pict", "{*}object"))):  # the innermost first
-            shown = [*_boxes(element), *_descriptions(element), *self._referred(element, relations)]
+            shown = [*_drawn(element), *self._referred(element, relations)]
             element.clear(keep_tail=True)
             element.tag = f"{{{W}}}pict"  # shown after its paragraph
             element.extend(shown)
@@ -149,16 +148,12 @@ def _choose_alternatives(root: _Element) -> None:
             branch.tag = f"{{{W}}}smartTag"
 
 
-def _boxes(element: _Element) -> Iterator[_Element]:
-    """The contents of the text boxes of a drawing."""
+def _drawn(element: _Element) -> Iterator[_Element]:
+    """The contents of the text boxes of a drawing, and descriptions of pictures (alt text)."""
     walk = etree.iterwalk(element, events=("start",), tag="{*}txbxContent")
     for _, box in walk:
         walk.skip_subtree()
         yield from list(box)
-
-
-def _descriptions(element: _Element) -> Iterator[_Element]:
-    """Descriptions of pictures (alt text)."""
     named = (node.get("descr") or node.get("title") for node in element.iter("{*}docPr", "{*}cNvPr"))
     lines = dict.fromkeys(map(described, [*named, *element.xpath(".//@alt")]))
     yield from map(_paragraph, filter(None, lines))
@@ -219,22 +214,73 @@ def _write_symbols(run: _Element) -> None:
     font = "" if fonts is None else value_of(fonts, "ascii")
     if font in _SYMBOL_FONTS:
         for text in run.findall("{*}t"):
-            signs = [_symbol(font, sign) for sign in text.text or ""]
+            signs = []
+            for sign in text.text or "":
+                # Of one byte, or of that byte in private use.
+                is_symbol = not sign.isspace() and (sign <= "\xff" or "\uf020" <= sign <= "\uf0ff")
+                signs.append(_made("sym" if is_symbol else "t"))
+                if is_symbol:
+                    signs[-1].set(f"{{{W}}}font", font)
+                    signs[-1].set(f"{{{W}}}char", f"F0{ord(sign) & 0xFF:02X}")
+                else:
+                    signs[-1].text = sign
             place = run.index(text)
             run[place : place + 1] = signs
 
 
-def _symbol(font: str, sign: str) -> _Element:
-    """A character in a font of symbols, which has some for those of one byte, or of that byte in private use."""
-    if sign.isspace() or not (sign <= "\xff" or "\uf020" <= sign <= "\uf0ff"):
-        text = _made("t")
-        text.text = sign
-        return text
-    symbol = _made("sym")
-    symbol.set(f"{{{W}}}font", font)
-    symbol.set(f"{{{W}}}char", f"F0{ord(sign) & 0xFF:02X}")
-    return symbol
-
-
 def _made(name: str) -> _Element:
     return Element(f"{{{W}}}{name}", nsmap={"w": W})
+
+
+class _Switches:
+    """Properties of runs: those of the run itself, or else of its styles, of which a second one switches back."""
+
+    def __init__(self, styles: _Element | None, *names: str) -> None:
+        entries = () if styles is None else styles.iterchildren("{*}style")
+        self._styles = {value_of(style, "styleId"): style for style in entries}
+        self._names = names
+        self._on: dict[str, frozenset[str]] = {}
+        """By style, the properties that it switches on."""
+        paragraphs = ((key, style) for key, style in self._styles.items() if value_of(style, "type") == "paragraph")
+        self._default = next((key for key, style in paragraphs if value_of(style, "default") in _DEFAULT), "")
+
+    def of(self, run: _Element) -> frozenset[str]:
+        """The names of the properties that are on."""
+        properties = run.find("{*}rPr")
+        paragraph = next(run.iterancestors("{*}p"), None)
+        own = None if paragraph is None else paragraph.find("{*}pPr/{*}pStyle")
+        on = self._of_style(self._default if own is None else value_of(own))
+        if properties is None:
+            return on
+        if (style := properties.find("{*}rStyle")) is not None:
+            on ^= self._of_style(value_of(style))
+        direct = {name: is_on(properties.find(f"{{*}}{name}")) for name in self._names}
+        return frozenset(name for name, value in direct.items() if (name in on if value is None else value))
+
+    def _of_style(self, key: str) -> frozenset[str]:
+        if key not in self._on:
+            chain: list[_Element] = []  # the style and those that it is based on
+            name = key
+            while name in self._styles and len(chain) < _MAX_LINKS:
+                chain.append(self._styles[name])
+                base = chain[-1].find("{*}basedOn")
+                name = "" if base is None else value_of(base)
+            values = {
+                name: next(
+                    (value for style in chain if (value := is_on(style.find(f"{{*}}rPr/{{*}}{name}"))) is not None),
+                    False,
+                )
+                for name in self._names
+            }
+            self._on[key] = frozenset(name for name, value in values.items() if value)
+        return self._on[key]
+
+
+def is_on(element: _Element | None) -> bool | None:
+    """The value of a property that is on or off; None where it is missing."""
+    return None if element is None else value_of(element) not in _OFF
+
+
+def value_of(element: _Element, name: str = "val") -> str:
+    """An attribute in the namespace of its element."""
+    return str(element.get(f"{{{QName(element).namespace}}}{name}", ""))

@@ -13,23 +13,20 @@ from xml.parsers import expat
 from zipfile import ZipFile, ZipInfo
 
 from ingest.parse.archive import Archive, Check, damaged, opened
-from ingest.parse.composer import Composer
-from ingest.parse.grid import Grid
-from ingest.parse.margins import FIELD, without_fields
+from ingest.parse.composer import FIELD, Composer, without_fields
 from ingest.parse.marks import SIGNS, Run, struck, text_of
 from ingest.parse.number_format import BUILT_IN, GENERAL, TEXT, NumberFormat, general
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.rows import shortened
 from ingest.parse.sniff import Format
-from ingest.parse.spans import Cell
+from ingest.parse.spans import Cell, Grid
 
 _BOOK = "xl/workbook.xml"
 _PIECE = 1 << 16
 _MAX_COLUMNS, _MAX_MERGED = 16_384, 200_000
 _DIGITS = "0123456789"
 _LETTERS = re.compile(r"[A-Za-z]{1,3}")
-_PLACE = re.compile(r"([A-Za-z]{1,3})([0-9]{1,7})")
+_RANGE = re.compile(r"([A-Za-z]{1,3})([0-9]{1,7}):([A-Za-z]{1,3})([0-9]{1,7})")
 _MAX_DIGITS, _MAX_SHOWN = 15, 1 << 16
 _PLAIN = (GENERAL, TEXT, "")
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
@@ -76,9 +73,10 @@ class _CheckMerged(Check):
         super().element(name, attributes)
         if name.endswith("mergeCell") and self._num_merged < _MAX_MERGED:
             self._num_merged += 1
-            (left, top), (right, bottom) = map(_place, attributes.get("ref", "").partition(":")[::2])
-            if 0 <= left <= right and 0 < top <= bottom:
-                self._in_part.setdefault(top, []).append((left, bottom - top + 1, right - left + 1))
+            if match := _RANGE.fullmatch(attributes.get("ref", "")):
+                left, top, right, bottom = _column(match[1]), int(match[2]), _column(match[3]), int(match[4])
+                if left <= right and 0 < top <= bottom:
+                    self._in_part.setdefault(top, []).append((left, bottom - top + 1, right - left + 1))
 
 
 def _compose(
@@ -329,7 +327,10 @@ class _Sheet:
                 self.rows.append(self._row)
                 self.text.clear()
             case _ if name in _MARGINS:
-                self.margins += _margin_lines("".join(self.text))
+                parts = _MARGIN_CODE.sub(
+                    lambda code: code[1] or (code[2] and "\n") or (code[3] and FIELD) or "", "".join(self.text)
+                )
+                self.margins += filter(None, map(without_fields, parts.split("\n")))  # left, centre, right
             case _:
                 self._inline.end(name)
 
@@ -350,12 +351,6 @@ class _Sheet:
         return looks.text(self._style, value.replace("T", " ", 1) if kind == "d" else _unescaped(value))
 
 
-def _place(reference: str) -> tuple[int, int]:
-    """The column of a cell, counted from 0, and its row, counted from 1; -1 and 0 where it says neither."""
-    match = _PLACE.fullmatch(reference)
-    return (_column(match[1]), int(match[2])) if match else (-1, 0)
-
-
 @lru_cache(maxsize=_MAX_COLUMNS)
 def _column(letters: str) -> int:
     """The number of a column, counted from 0; -1 for what is none."""
@@ -368,9 +363,3 @@ def _column(letters: str) -> int:
 def _unescaped(text: str) -> str:
     """Text whose control characters are written as `_x000D_`."""
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text) if "_x" in text else text
-
-
-def _margin_lines(text: str) -> Iterator[str]:
-    """The parts of a page header: left, centre, right."""
-    shown = _MARGIN_CODE.sub(lambda match: match[1] or (match[2] and "\n") or (match[3] and FIELD) or "", text)
-    yield from filter(None, map(without_fields, shown.split("\n")))

@@ -12,10 +12,9 @@ from lxml.etree import QName, _Element
 from ingest.parse.archive import CheckPages, parse_xml
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
+from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import sign_raised_numbers
-from ingest.parse.mathml import write_formulas
-from ingest.parse.omissions import Omissions
-from ingest.parse.parsed import Parsed, one_line
+from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.sniff import Format
 from ingest.parse.spans import Cell, Columns, header_of, is_title, span_of, words_of
 from ragkv.errors import Rejected
@@ -46,7 +45,11 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
         root = parse_xml(body)
     except etree.XMLSyntaxError as error:
         raise Rejected(f"it is not well-formed XML ({error.msg}): save it again, or as plain text") from None
-    _leave_out_encoded(root, omissions)
+    for element in root.iter("*"):
+        for name, value in element.attrib.items():
+            element.set(name, without_encoded(value, omissions))
+        element.text = element.text and without_encoded(element.text, omissions)
+        element.tail = element.tail and without_encoded(element.tail, omissions)
     write_formulas(root)
     sign_raised_numbers(root, _OWN_LINES)
     composer = Composer()
@@ -55,14 +58,6 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     reader.flush()
     title_text = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
     return composer.parsed(one_line(scrub(title_text)) or fallback_title, Format.XML)
-
-
-def _leave_out_encoded(root: _Element, omissions: Omissions) -> None:
-    for element in root.iter("*"):
-        for name, value in element.attrib.items():
-            element.set(name, without_encoded(value, omissions))
-        element.text = element.text and without_encoded(element.text, omissions)
-        element.tail = element.tail and without_encoded(element.tail, omissions)
 
 
 class _Reader:
@@ -155,16 +150,15 @@ def _is_inline(element: _Element) -> bool:
         return False
     if not _words(element):
         return not any(any(_attributes(descendant)) for descendant in element.iter("*"))
-    return not any(map(_touches_next, element.iterdescendants("*")))
-
-
-def _touches_next(element: _Element) -> bool:
-    """Whether another element follows without text between, as in a record. Signs of a formula do, and are none."""
-    if QName(element).namespace == _MATHML:
-        return False
-    following = element.getnext()
-    has_text = bool(element.tail and element.tail.strip())
-    return following is not None and following.tag is not etree.Entity and not has_text
+    for inside in element.iterdescendants("*"):
+        following = inside.getnext()
+        touches_next = following is not None and following.tag is not etree.Entity
+        has_text = bool(inside.tail and inside.tail.strip())
+        if (
+            touches_next and not has_text and QName(inside).namespace != _MATHML
+        ):  # as in a record; signs of a formula do
+            return False
+    return True
 
 
 def _attributes(element: _Element) -> Iterator[str]:

@@ -150,7 +150,9 @@ class Parser:
         with_ocr: bool = False,
         is_over: Callable[[], bool] = go_on,
     ) -> Answered:
-        with self._lock, _shared_memory(shared) as memory:
+        with self._lock, os.fdopen(os.memfd_create("document"), "wb", buffering=0) as file:
+            file.write(shared)
+            memory = file.fileno()  # read with `pread`, as the child may change its size
             try:
                 server = self._server(with_ocr)
                 with server.begin(request, body, memory) as answer:
@@ -233,17 +235,6 @@ class _Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-
-
-@contextmanager
-def _shared_memory(content: bytes) -> Iterator[int]:
-    """A descriptor of memory that a child gets, too: read here with `pread`, as the child may change its size."""
-    memory = os.memfd_create("document")
-    try:
-        os.write(memory, content)
-        yield memory
-    finally:
-        os.close(memory)
 
 
 def _receive(

@@ -18,8 +18,7 @@ from contextlib import suppress
 
 import msgspec
 
-from ingest.parse import parse
-from ingest.parse.page_view import draw, locate
+from ingest.parse import draw, locate, parse
 from ingest.parse.scan import OCR, Paused, Recognise, WantsOCR
 from ingest.sandbox.confine import confine, die_with_parent
 from ingest.sandbox.messages import (

@@ -7,7 +7,7 @@ from itertools import pairwise
 from ingest.parse import Parsed
 from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, one_line
 from ingest.parse.quotes import MAX_PIXELS, MAX_POINTS, Located, Locating, Picture
-from ingest.parse.scan import Box, ScannedPage
+from ingest.parse.scan import Box
 from ingest.parse.sniff import Format
 from ragkv.text import is_scrubbed
 
@@ -18,6 +18,7 @@ _MEDIA_TYPES = {format_.value for format_ in Format}
 
 def is_valid(parsed: Parsed) -> bool:
     """Whether the document has every property that `Parsed` promises."""
+    scans = parsed.scans
     return (
         0 < len(parsed.text) <= MAX_TEXT_CHARS
         and is_scrubbed(parsed.text)
@@ -29,7 +30,11 @@ def is_valid(parsed: Parsed) -> bool:
         and _ascend_to(
             len(parsed.text), [bound for section in parsed.sections for bound in (section.start, section.body)]
         )
-        and _are_scans(parsed.scans, len(parsed.pages))
+        and all(
+            n < following for n, following in pairwise([0, *(scan.number for scan in scans), len(parsed.pages) + 1])
+        )
+        and all(_holds(scan.width, scan.height, (line.box for line in scan.lines)) for scan in scans)
+        and all(line.text and is_scrubbed(line.text) for scan in scans for line in scan.lines)
         and all(_is_title(attachment.name) and attachment.body for attachment in parsed.attachments)
         and all(0 <= count <= _MAX_LEFT_OUT for count in astuple(parsed.left_out))
     )
@@ -50,16 +55,6 @@ def are_valid_boxes(located: Located, locating: Locating) -> bool:
         and numbers == list(range(locating.first, locating.first + len(numbers)))
         and numbers[-1] <= min(locating.last, located.num_pages)
         and all(_holds(page.width, page.height, page.boxes) for page in located.pages)
-    )
-
-
-def _are_scans(scans: tuple[ScannedPage, ...], num_pages: int) -> bool:
-    """Whether they are pages of the document, and their lines lie on them."""
-    numbers = [scan.number for scan in scans]
-    return (
-        all(number < following for number, following in pairwise([0, *numbers, num_pages + 1]))
-        and all(_holds(scan.width, scan.height, (line.box for line in scan.lines)) for scan in scans)
-        and all(line.text and is_scrubbed(line.text) for scan in scans for line in scan.lines)
     )
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ingest.local import ingest_files
 from ingest.parse import Parsed
-from ingest.parse.omissions import LeftOut
+from ingest.parse.parsed import LeftOut
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ingest.sandbox.messages import Limits

@@ -6,8 +6,8 @@ from functools import partial
 import pytest
 
 from ingest.parse import Parsed, parse
-from ingest.parse.outline import Bookmark, sections_of_outline
 from ingest.parse.parsed import Page
+from ingest.parse.pdf import Bookmark, sections_of_outline
 from tests.support.growth import QUADRATIC, growth, read_or_refuse
 from tests.support.made_files import MAIN, W, docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
 

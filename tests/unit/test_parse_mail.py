@@ -8,8 +8,8 @@ from email.message import EmailMessage
 import pytest
 
 from ingest.parse import Attachment, parse
-from ingest.parse.compressed_rtf import decompress_rtf
 from ingest.parse.mail import Body, Mail, as_eml, written
+from ingest.parse.msg import decompress_rtf
 from ragkv.errors import Rejected, TooLarge
 from tests.support.made_files import Storage, ole
 

@@ -4,8 +4,7 @@ import re
 
 import pytest
 
-from ingest.parse import Parsed, parse
-from ingest.parse.page_view import locate
+from ingest.parse import Parsed, locate, parse
 from ingest.parse.quotes import Locating, Quote
 from ragkv.errors import Rejected, Unsupported
 from tests.support.drawn_pdf import Field, by_row, drawn_pdf, text_at

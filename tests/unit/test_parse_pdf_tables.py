@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from ingest.parse import parse
-from ingest.parse.page_view import locate
+from ingest.parse import locate, parse
 from ingest.parse.quotes import Locating, Quote
 from tests.support.drawn_pdf import drawn_pdf
 from tests.support.hostile_files import FONTS, page, stream

@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.parse import parse
-from ingest.parse.omissions import LeftOut
+from ingest.parse.parsed import LeftOut
 from ragkv.errors import Rejected
 
 FONTS = (

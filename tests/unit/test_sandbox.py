@@ -13,8 +13,7 @@ import psutil
 import pytest
 
 from ingest.parse import Attachment, Page, Parsed, Section, parse
-from ingest.parse.omissions import LeftOut
-from ingest.parse.parsed import MAX_SECTIONS
+from ingest.parse.parsed import MAX_SECTIONS, LeftOut
 from ingest.parse.scan import Box, Line, ScannedPage
 from ingest.sandbox.messages import Ended, Limits, Read, encode
 from ingest.sandbox.parser import Parser

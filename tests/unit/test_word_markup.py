@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.parse import parse
-from ingest.parse.omissions import LeftOut
+from ingest.parse.parsed import LeftOut
 from tests.support.made_files import PACKAGE, RELATION, W, docx, paragraph, sheet_rows, xlsx
 
 W14 = "http://schemas.microsoft.com/office/word/2010/wordml"

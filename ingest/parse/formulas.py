@@ -1,8 +1,10 @@
-"""Equations of Office documents (OMML, ECMA-376 part 1, 22.1) as a line of text: `(x+1)/2`, `x_i^n`, `√(x+y)`."""
+"""Formulas as a line of text, such as `(x+1)/2`, `x_i^n` and `√(x+y)`: the equations of Office documents (OMML,
+ECMA-376 part 1, 22.1), and MathML."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
-from lxml.etree import QName, XPath, _Element
+from lxml.etree import Entity, QName, XPath, _Element, iterwalk
 
 _OUTERMOST = XPath("//*[local-name()='oMath'][not(ancestor::*[local-name()='oMath'])]")
 _SIGNS = {
@@ -18,6 +20,11 @@ _WHOLE = {
 _BETWEEN = {"m": "; ", "noBar": "; ", "mr": ", ", "eqArr": "; "}
 _LEFT_OUT = ("del", "moveFrom")
 _LONGEST_NUMBER = 20
+_ANNOTATIONS = ("annotation", "annotation-xml")
+_OPERATOR = "mo"
+_TOKENS = ("mi", "mn", _OPERATOR, "mtext", "ms")
+_NO_BAR = ("0", "0pt", "0px", "0em")
+_MAX_DEPTH = 50  # a line is written by recursion
 
 
 def emptied_equations(root: _Element) -> Iterator[tuple[_Element, str]]:
@@ -51,10 +58,12 @@ def _write_part(part: _Element, place: tuple[str, str], pieces: list[str]) -> No
     _write(part, pieces)
     if len(pieces) == start:
         return
-    is_single = len(pieces) == start + 1 and is_one(pieces[start])
+    is_single = len(pieces) == start + 1 and _is_one(pieces[start])
+    inside = list(_parts(part))  # one pair of delimiters may hold the whole part
+    is_bracketed = [_name(child) for child in inside] == ["d"] and "" not in _around(inside[0], "d")[::2]
     if place == ("rad", "deg"):
         _enclose(pieces, start, "[]")
-    elif place in _WHOLE and not is_single and not _is_bracketed(part):
+    elif place in _WHOLE and not is_single and not is_bracketed:
         _enclose(pieces, start, "()")
     if sign := _SIGNS.get(place):
         pieces.insert(start, sign)
@@ -74,16 +83,7 @@ def _parts(element: _Element) -> Iterator[_Element]:
             yield child
 
 
-def _is_bracketed(part: _Element) -> bool:
-    """Whether one pair of delimiters holds the whole part."""
-    inside = list(_parts(part))
-    if [_name(child) for child in inside] != ["d"]:
-        return False
-    begin, _, end = _around(inside[0], "d")
-    return bool(begin and end)
-
-
-def is_one(text: str) -> bool:
+def _is_one(text: str) -> bool:
     """Whether the text is a letter or a number."""
     return (len(text) == 1 and text.isalpha()) or (len(text) <= _LONGEST_NUMBER and text.isdecimal())
 
@@ -113,3 +113,59 @@ def _around(element: _Element, name: str) -> tuple[str, str, str]:
 def _property(element: _Element, name: str, default: str) -> str:
     property_element = element.find(f"{{*}}{QName(element).localname}Pr/{{*}}{name}")
     return next(iter(property_element.attrib.values()), default) if property_element is not None else default
+
+
+def write_formulas(tree: _Element) -> None:
+    """Replace the markup in each formula by its line. One that is nested too deeply, or holds entities that are not
+    declared, stays as it is."""
+    for formula in list(tree.iter("{*}math")):
+        depths = accumulate(1 if event == "start" else -1 for event, _ in iterwalk(formula, events=("start", "end")))
+        if len(formula) and max(depths) <= _MAX_DEPTH and next(formula.iter(Entity), None) is None:
+            line = _line(formula)
+            formula.clear(keep_tail=True)
+            formula.text = line
+
+
+def _line(element: _Element) -> str:
+    children = [child for child in element.iterchildren("*") if _local_name(child) not in _ANNOTATIONS]
+    if not children or _local_name(element) in _TOKENS:
+        return " ".join("".join(element.itertext()).split())
+    parts = [_line(child) for child in children]
+    match _local_name(element), parts:
+        case "mfrac", [top, bottom]:
+            has_bar = element.get("linethickness") not in _NO_BAR
+            line = f"{_whole(top)}/{_whole(bottom)}" if has_bar else f"{top}; {bottom}"
+        case "msqrt", _:
+            line = f"√{_whole(_joined(parts))}"
+        case "mroot", [base, degree]:
+            line = f"√[{degree}]{_whole(base)}"
+        case ("msup", [base, _]) | ("msub", [base, _]) | ("msubsup" | "munderover", [base, _, _]):
+            signs = "^" if _local_name(element) == "msup" else "_^"
+            raised = (f"{sign}{_whole(part)}" for sign, part in zip(signs, parts[1:], strict=False) if part)
+            line = "".join([base if _local_name(children[0]) == _OPERATOR else _whole(base), *raised])
+        case "mtable", _:
+            line = "; ".join(parts)
+        case "mtr", _:
+            line = ", ".join(parts)
+        case _:
+            line = _joined(parts)
+    return line
+
+
+def _joined(parts: Iterable[str]) -> str:
+    """Parts side by side, two numbers apart."""
+    line = ""
+    for part in parts:
+        line += f" {part}" if line[-1:].isdecimal() and part[:1].isdecimal() else part
+    return line
+
+
+def _whole(line: str) -> str:
+    """The line in parentheses, unless it is a letter, a number or in brackets."""
+    depths = accumulate((sign in "([{") - (sign in ")]}") for sign in line)
+    end = next((place for place, depth in enumerate(depths) if not depth), 0)
+    return line if _is_one(line) or 0 < end == len(line) - 1 else f"({line})"
+
+
+def _local_name(element: _Element) -> str:
+    return str(element.tag).rpartition("}")[2]

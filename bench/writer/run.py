@@ -8,11 +8,9 @@ from pathlib import Path
 import msgspec
 import torch
 
-from bench.writer.corpus import cut
-from bench.writer.division import digest_of, divide, read_record, write_record
+from bench.writer.corpus import cut, digest_of, divide, read_record, write_record
 from bench.writer.evaluate import evaluate
-from bench.writer.prefixed import load_model
-from bench.writer.reading import Reader
+from bench.writer.reading import Reader, load_model
 from bench.writer.samples import SIZES, Sample, Samples
 from bench.writer.train import Course, Tokens, Trainer
 from bench.writer.trainable import RANK, TrainableAdapter

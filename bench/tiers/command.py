@@ -15,10 +15,9 @@ from rich.table import Table
 
 from bench.measuring import json_option, write_report
 from bench.plan import figures, measured_bandwidths, measured_prefill
-from bench.tiers.costs import Bandwidths, Costs
-from bench.tiers.question_log import exported_log, logged, retrieved
+from bench.tiers.replay import Bandwidths, Costs
 from bench.tiers.run import Report, Trial
-from bench.tiers.workload import Workload, read_trace, zipf
+from bench.tiers.workload import Workload, exported_log, logged, read_trace, retrieved, zipf
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected

@@ -14,9 +14,8 @@ from rich.console import Console
 
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
-from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
+from bench.fidelity.methods import INFOFLOW_CONNECTOR, NAMES, WRITER, Method, methods_of
 from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.rivals import INFOFLOW_CONNECTOR
 from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
 from bench.measuring import write_report

@@ -229,7 +229,10 @@ def evaluate(
 def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker | None) -> dict[str, Find]:
     retriever = Retriever(partial(embed_question, encoder), index, corpus)
     methods: dict[str, Find] = {
-        DENSE: partial(_find_dense, encoder, index),
+        DENSE: lambda question: [
+            hit.chunk_id
+            for hit in index.search(_TENANT, _COLLECTION, embed_question(encoder, question), TOP_K, "dense")
+        ],
         BM25: partial(_find_terms, encoder.dim, index),
         HYBRID: partial(_find_hybrid, retriever, 1),
         HYBRID_HOPS: partial(_find_hybrid, retriever, HOPS),
@@ -240,11 +243,6 @@ def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker 
             name: partial(_find_hybrid, reranking, hops) for name, hops in zip(RERANKED, (1, HOPS), strict=True)
         }
     return methods
-
-
-def _find_dense(encoder: Encoder, index: Index, question: str) -> list[str]:
-    hits = index.search(_TENANT, _COLLECTION, embed_question(encoder, question), TOP_K, "dense")
-    return [hit.chunk_id for hit in hits]
 
 
 def _find_terms(dim: int, index: Index, question: str) -> list[str]:

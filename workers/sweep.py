@@ -64,7 +64,7 @@ EACH_TIME: tuple[Step, ...] = (
         make_room(parts.database, parts.settings, parts.kv_store, parts.worker_counters),
     ),
     # After the eviction, whose KV may leave a disk full of KV without copies.
-    lambda parts: parts.kv_remote is not None and parts.kv_disk.make_room(0),
+    lambda parts: parts.kv_disk.make_room(0) if parts.kv_remote is not None else None,
 )
 HOURLY: tuple[Step, ...] = (
     _forget_answers,

@@ -1,5 +1,5 @@
-"""What others made: locked lists of packages, as uv writes them (exact versions, hashes of the files, and which package
-required each), and files that are kept unchanged in this repository, with their licences beside them."""
+"""Third parties' work: locked lists of packages, as uv writes them (exact versions, hashes of the files, and which
+package required each), and files that are kept unchanged in this repository, with their licences beside them."""
 
 import re
 from dataclasses import dataclass, replace

@@ -27,7 +27,6 @@ GARBAGE_EVERY = round(3600 / INTERVAL_S)
 LOGS_EVERY = round(60 / INTERVAL_S)
 REWRITE_TIMEOUT_S = 60.0
 
-
 Step = Callable[[Parts], object]
 
 

@@ -147,9 +147,9 @@ licences: setup
 	$(BIN)/python -m supply.licences $(sort $(LOCK) $(DEV) $(GPU_LISTS))
 
 licences-gpu: setup ## What packages for a GPU state of their licences, into supply/licences-gpu.txt; needs the internet
-	$(BIN)/python -m supply.stated absent $(GPU_LISTS) > $(VENV)/absent.txt
+	$(BIN)/python -m supply.licences absent $(GPU_LISTS) > $(VENV)/absent.txt
 	$(BIN)/python -m pip install --quiet --dry-run --no-deps --ignore-installed --only-binary :all: --report $(VENV)/absent.json -r $(VENV)/absent.txt
-	$(BIN)/python -m supply.stated table $(VENV)/absent.json > supply/licences-gpu.txt
+	$(BIN)/python -m supply.licences table $(VENV)/absent.json > supply/licences-gpu.txt
 
 audit: setup ## Known vulnerabilities of the locked versions; needs the internet
 	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt docs/kubernetes/router.txt,-r $(list))

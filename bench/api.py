@@ -63,37 +63,35 @@ class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
     documents: LoadResult | None
 
 
-class _Ask(msgspec.Struct, frozen=True):
-    first_delta: float
-    retrieve: float
-    engine_ttft: float
-    plan: float
-
-    @property
-    def overhead(self) -> float:
-        return self.first_delta - self.retrieve - self.engine_ttft
-
-
 async def measure_asks(
     client: httpx.AsyncClient, questions: Sequence[str], count: int, options: dict[str, Any], progress: RequestProgress
 ) -> Overhead:
     """Ask `count` times, the questions in turn; no answer comes from the answer cache. Raises Rejected or Unavailable
     with what the service says."""
-    asks = []
+    first_deltas: list[float] = []
+    timings: list[dict[str, float]] = []
     asking = {"stream": True, "answer_cache": False} | options
     for number in range(-WARM_UP, count):
-        times = await _ask(client, asking | {"question": questions[number % len(questions)]})
+        body = asking | {"question": questions[number % len(questions)]}
+        began = time.perf_counter()
+        events = [(time.perf_counter(), data) async for _, data in streamed(client, body)]
         if number >= 0:
-            asks.append(times)
+            first_deltas.append((events[0][0] - began) * 1e3)
+            timings.append(msgspec.json.decode(events[-1][1])["timings"])
             progress()
+    retrieves, ttfts, plans = ([t[name] for t in timings] for name in ("retrieve_ms", "engine_ttft_ms", "plan_ms"))
+    overheads = [
+        first_delta - retrieve - ttft
+        for first_delta, retrieve, ttft in zip(first_deltas, retrieves, ttfts, strict=True)
+    ]
     return Overhead(
         asks=count,
-        first_delta_p50=median(ask.first_delta for ask in asks),
-        retrieve_p50=median(ask.retrieve for ask in asks),
-        engine_ttft_p50=median(ask.engine_ttft for ask in asks),
-        plan_p50=median(ask.plan for ask in asks),
-        overhead_p50=median(ask.overhead for ask in asks),
-        overhead_p95=percentile([ask.overhead for ask in asks], 95),
+        first_delta_p50=median(first_deltas),
+        retrieve_p50=median(retrieves),
+        engine_ttft_p50=median(ttfts),
+        plan_p50=median(plans),
+        overhead_p50=median(overheads),
+        overhead_p95=percentile(overheads, 95),
     )
 
 
@@ -107,10 +105,15 @@ async def measure_load(
     async def visit() -> None:
         for _ in range(rounds):
             began = time.perf_counter()
-            if wrong := await _get(client, path):
-                errors[wrong] += 1
+            try:
+                status = (await client.get(path)).status_code
+            except httpx.HTTPError as error:
+                errors[type(error).__name__] += 1
             else:
-                times.append((time.perf_counter() - began) * 1e3)
+                if status == OK:
+                    times.append((time.perf_counter() - began) * 1e3)
+                else:
+                    errors[str(status)] += 1
             progress()
 
     began = time.perf_counter()
@@ -156,13 +159,6 @@ async def streamed(client: httpx.AsyncClient, body: dict[str, Any]) -> AsyncGene
         raise Unavailable("the stream ended before the answer was complete")
 
 
-async def _ask(client: httpx.AsyncClient, body: dict[str, Any]) -> _Ask:
-    began = time.perf_counter()
-    events = [(time.perf_counter(), data) async for _, data in streamed(client, body)]
-    timings, first_delta = msgspec.json.decode(events[-1][1])["timings"], (events[0][0] - began) * 1e3
-    return _Ask(first_delta, timings["retrieve_ms"], timings["engine_ttft_ms"], timings["plan_ms"])
-
-
 async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
     name = ""
     async for line in lines_of(response.aiter_bytes()):
@@ -171,12 +167,3 @@ async def _events(response: httpx.Response) -> AsyncIterator[tuple[str, str]]:
             name = value
         elif field == "data":
             yield name, value
-
-
-async def _get(client: httpx.AsyncClient, path: str) -> str | None:
-    """Send one request; the kind of error, if any, in a word."""
-    try:
-        status = (await client.get(path)).status_code
-    except httpx.HTTPError as error:
-        return type(error).__name__
-    return None if status == OK else str(status)

@@ -48,7 +48,9 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     for name in rows[0]:
         table.add_column(name, justify="right")
     for row in rows:
-        table.add_row(*(_number(name, value) for name, value in row.items()))
+        context = row.pop("context")
+        figures = (f"{value:.3f}" if name.endswith(" s") else f"{value:.2f}x" for name, value in row.items())
+        table.add_row(f"{context:,}", *figures)
     Console().print(table)
     write_report(report, json_file)
 
@@ -116,9 +118,3 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
             )
             rows = [row async for row in done]
     return TtftReport(Path(parts.model_folder).name, machine(), rows)
-
-
-def _number(name: str, value: float) -> str:
-    if name == "context":
-        return f"{value:,}"
-    return f"{value:.3f}" if name.endswith(" s") else f"{value:.2f}x"

@@ -23,7 +23,7 @@ from ragkv.errors import RagKVError, Rejected
 from ragkv.models import EMBEDDED
 from ragkv.prefill.writer import EMBEDDED_WRITER, install
 from ragkv.service.parts import Parts
-from ragkv.settings import Mode, Settings
+from ragkv.settings import Mode
 
 
 class DemoQuestion(msgspec.Struct, frozen=True):
@@ -66,7 +66,12 @@ def demo(folder: Path) -> None:
     """
     questions = [question for _, question in read_lines(folder / "questions.jsonl", DemoQuestion)]
     with opened_parts() as parts:
-        _use_embedded_writer(parts.settings, parts.model_fingerprint)
+        settings = parts.settings
+        if settings.model == EMBEDDED and not settings.writer_dir.exists():
+            try:
+                install(EMBEDDED_WRITER, settings.writer_dir, parts.model_fingerprint)
+            except RagKVError as error:
+                click.echo(f"without a writer: {error}", err=True)
     with opened_parts() as parts:
         # Beside the service's own share: nothing, or what it would recompute without a writer.
         other = 0.0 if parts.recomputing.default(written=True).ratio else DEFAULT_RATIO
@@ -74,20 +79,13 @@ def demo(folder: Path) -> None:
     Console().print(_table(compared, f"{other:.0%}"))
 
 
-def _use_embedded_writer(settings: Settings, model_fingerprint: str) -> None:
-    folder = settings.writer_dir
-    if settings.model != EMBEDDED or folder.exists():
-        return
-    try:
-        install(EMBEDDED_WRITER, folder, model_fingerprint)
-    except RagKVError as error:
-        click.echo(f"without a writer: {error}", err=True)
-
-
 async def _compare(parts: Parts, documents: Path, questions: list[DemoQuestion], other: float) -> list[Compared]:
     console = Console()
     async with running_engine(parts, Console(stderr=True)):
-        await asyncio.to_thread(_ingest, documents, IngestParts(parts, run=run_on(asyncio.get_running_loop())), console)
+        ingest = IngestParts(parts, run=run_on(asyncio.get_running_loop()))
+        tally = await asyncio.to_thread(read_all, list(find_files([documents])), ingest, console)
+        if tally.failures:
+            raise Rejected("; ".join(f"{path}: {reason}" for path, reason in tally.failures))
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:
             task = progress.add_task("asking", total=len(questions))
@@ -101,13 +99,6 @@ async def _compare(parts: Parts, documents: Path, questions: list[DemoQuestion],
                 _show(compared[-1], progress.console)
                 progress.advance(task)
     return compared
-
-
-def _ingest(documents: Path, ingest: IngestParts, console: Console) -> None:
-    """Ingest what is not known yet. Raises Rejected for documents that cannot be read."""
-    tally = read_all(list(find_files([documents])), ingest, console)
-    if tally.failures:
-        raise Rejected("; ".join(f"{path}: {reason}" for path, reason in tally.failures))
 
 
 async def _answer(

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bench.fidelity.command import draw, fidelity
 from bench.measuring import OUTPUT, json_option, write_report
-from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, RetrievalRow, read_questions
+from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport, read_questions
 from bench.retrieval import evaluate as evaluate_retrieval
 from bench.service_runs import list_evaluations, run_evaluation
 from ragkv.cli import Group
@@ -78,16 +78,7 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
         rows=rows,
         differences=differences,
     )
-    console = Console()
-    console.print(_table(report))
-    for difference in differences:
-        console.print(
-            f"{difference.method} against {difference.against}: R@{difference.cutoff} {difference.mean:+.1f} points [{difference.low:+.1f}, {difference.high:+.1f}]",
-            highlight=False,
-        )
-    console.print(_in_short(rows))
-    if reranker is None:
-        console.print(NO_RERANKER)
+    _show(report, Console())
     write_report(report, json_file)
 
 
@@ -104,7 +95,8 @@ class Stages:
         self._progress.update(self._tasks[stage], completed=done, total=total)
 
 
-def _table(report: RetrievalReport) -> Table:
+def _show(report: RetrievalReport, console: Console) -> None:
+    """A table, what the re-ranker changes, and one line: the gain of two hops over one dense search, and their cost."""
     table = Table(title=f"{report.data}: percent, median ms (questions: {report.n:,}, passages: {report.passages:,})")
     table.add_column("method", no_wrap=True)
     for column in (*(f"R@{k}" for k in CUTOFFS), *(f"all@{k}" for k in CUTOFFS), f"MRR@{CUTOFFS[-1]}", "ms"):
@@ -112,15 +104,20 @@ def _table(report: RetrievalReport) -> Table:
     for row in report.rows:
         method, *figures = msgspec.structs.astuple(row)
         table.add_row(method, *(f"{figure:.1f}" for figure in figures))
-    return table
-
-
-def _in_short(rows: list[RetrievalRow]) -> str:
-    """One line: the gain of two hops over one dense search, and their cost."""
-    by_method = {row.method: row for row in rows}
+    console.print(table)
+    for difference in report.differences:
+        console.print(
+            f"{difference.method} against {difference.against}: R@{difference.cutoff} {difference.mean:+.1f} points [{difference.low:+.1f}, {difference.high:+.1f}]",
+            highlight=False,
+        )
+    by_method = {row.method: row for row in report.rows}
     single, two = by_method[DENSE], by_method[HYBRID_HOPS]
     gain = two.all_gold_at_5 - single.all_gold_at_5
-    return f"{two.method} against {single.method}: all@5 {gain:+.1f} points at {two.ms_per_query / single.ms_per_query:.1f}x the time."
+    console.print(
+        f"{two.method} against {single.method}: all@5 {gain:+.1f} points at {two.ms_per_query / single.ms_per_query:.1f}x the time."
+    )
+    if report.reranker is None:
+        console.print(NO_RERANKER)
 
 
 @evaluate.command()

@@ -122,11 +122,13 @@ def plan(
     Loading stored KV is faster than computing it if the tier's bandwidth is above bytes per token times prefill rate
     over the share that is not recomputed. Figures that are neither given nor measured are typical ones.
     """
+    model, bandwidth, rate = served(model, figures("--bandwidth", bandwidths), None, measure=measure)
     device = Device(
         tflops=options["tflops"],
         utilisation=options["utilisation"],
         count=int(options["gpus"]),
         price=options["gpu_price"],
+        rate=rate,
     )
     load = Load(
         documents=options["documents"],
@@ -135,19 +137,27 @@ def plan(
         context=options["context"],
         recomputed=options["recomputed"],
     )
-    bandwidth = figures("--bandwidth", bandwidths)
-    if model is None:
-        settings = Settings.from_env(os.environ)
-        model = str(model_folder(settings))
-        if measure:
-            with Console(stderr=True).status("measuring memory, disk and prefill"):
-                bandwidth = measured_bandwidths(settings.data_dir) | bandwidth
-                device = msgspec.structs.replace(device, rate=measured_prefill(settings))
-    elif measure:
-        raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
     result = plan_for(shape_of(model), load, device, by_name(TIERS, bandwidth, figures("--price", prices)))
     write_report(result, json_file)
     _show(result, Console())
+
+
+def served(
+    model: str | None, bandwidth: dict[str, float], rate: float | None, *, measure: bool
+) -> tuple[str, dict[str, float], float | None]:
+    """The model, the served one if none is named, with bandwidths by tier and prefill rate: where it is to be measured,
+    those that are not given. Raises Rejected for another model than the served one to be measured."""
+    if model is not None:
+        if measure:
+            raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
+        return model, bandwidth, rate
+    settings = Settings.from_env(os.environ)
+    folder = model_folder(settings)
+    if measure:
+        with Console(stderr=True).status("measuring memory, disk and prefill"):
+            bandwidth = measured_bandwidths(settings.data_dir) | bandwidth
+            rate = rate or measured_prefill(settings)
+    return str(folder), bandwidth, rate
 
 
 def measured_bandwidths(folder: Path, num_bytes: int = MEASURED_BYTES) -> dict[str, float]:

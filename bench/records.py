@@ -8,6 +8,7 @@ and the packages that figures depend on: figures from two versions of them are n
 import ast
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -52,13 +53,9 @@ class Records(Generic[Record]):
         self._path = path
         self._kind = kind
         self._by_line: dict[int, Record] = {}
-        if path is not None and path.exists():
-            self._read(path, digest)
-        elif path is not None:
-            path.write_bytes(_line(_Header(digest)))
-
-    def _read(self, path: Path, digest: str) -> None:
-        whole = path.read_bytes()
+        if path is None:
+            return
+        whole = path.read_bytes() if path.exists() else b""
         whole = whole[: whole.rfind(b"\n") + 1]
         header, *lines = whole.splitlines() or [b""]
         if lines and _decoded(path, header, _Header).digest != digest:
@@ -117,7 +114,11 @@ def code_digest(*roots: str) -> str:
 
 def package_versions() -> dict[str, str]:
     """Versions of the packages that compute, by name: those that are installed."""
-    return {name: installed for name in _PACKAGES if (installed := _version(name))}
+    versions = {}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
 
 
 def modules_of(*roots: str) -> set[str]:
@@ -149,10 +150,3 @@ def _file(name: str) -> Path:
     """The file of a module of ours, which need not be there."""
     place = _ROOT.joinpath(*name.split("."))
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

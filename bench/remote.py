@@ -7,9 +7,8 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import click
 import msgspec
@@ -37,7 +36,6 @@ from ragkv.stitch.plan import StitchPlan
 
 Mode = Literal["full", "disk", "remote"]
 MODES: tuple[Mode, ...] = get_args(Mode)
-T = TypeVar("T")
 
 ATTEMPTS, PAUSE_S = 40, 0.25
 """At having KV in the object store, or on disk: the store may be one that fails now and then."""
@@ -127,15 +125,11 @@ class RemoteBench:
         expected = seen["disk"].answers
         for mode in MODES:
             yield seen[mode].row(mode, None if mode == "full" else expected)
-        yield (await self._ask_at_once(at_once)).row(f"remote, {at_once} at once", None)
-
-    async def _ask_at_once(self, questions: int) -> _Seen:
-        """So many questions about the first context."""
-        seen, loads = _Seen(), _loads()
+        together, loads = _Seen(), _loads()
         self._empty_disk(0)
-        await asyncio.gather(*(self._ask(0, number, "remote", seen) for number in range(questions)))
-        seen.loads = _loads() - loads
-        return seen
+        await asyncio.gather(*(self._ask(0, number, "remote", together) for number in range(at_once)))
+        together.loads = _loads() - loads
+        yield together.row(f"remote, {at_once} at once", None)
 
     async def _ask(self, number: int, variant: int, mode: Mode, seen: _Seen) -> None:
         """A question about a context, which finds nothing of an earlier one in the engine's cache."""
@@ -143,7 +137,13 @@ class RemoteBench:
         prompt = context.prompts[variant % len(context.prompts)]
         began = time.perf_counter()
         try:
-            plan = None if mode == "full" else await self._plan(context, prompt, bring=mode == "remote")
+            plan = None
+            if mode != "full":
+                located = await self._locate(context)
+                if mode == "remote":
+                    promoted = await self.promoter.bring(located)
+                    located = await asyncio.to_thread(located.with_arrived, promoted, frozenset(), self.parts.kv_store)
+                plan = await asyncio.to_thread(self.parts.planner.plan, prompt, located, self.recompute, None)
             tokens, first_at = await self._generate(prompt, plan)
         except RagKVError:
             seen.failed += 1
@@ -152,13 +152,6 @@ class RemoteBench:
         seen.answers[number] = tokens
         seen.chunks += len(context.passages)
         seen.late += plan.num_missing if plan else 0
-
-    async def _plan(self, context: Context, prompt: Prompt, *, bring: bool) -> StitchPlan | None:
-        located = await self._locate(context)
-        if bring:
-            promoted = await self.promoter.bring(located)
-            located = await asyncio.to_thread(located.with_arrived, promoted, frozenset(), self.parts.kv_store)
-        return await asyncio.to_thread(self.parts.planner.plan, prompt, located, self.recompute, None)
 
     async def _locate(self, context: Context) -> LocatedKV:
         return await asyncio.to_thread(self.parts.planner.locate, context.passages, self._keys)
@@ -244,13 +237,15 @@ class _SlowStore:
         self._errors = errors
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        return partial(self._delayed, getattr(self._remote, name))
+        request = getattr(self._remote, name)
 
-    def _delayed(self, request: Callable[..., T], *args: object) -> T:
-        time.sleep(self._latency_s)
-        if random.random() < self._errors:  # noqa: S311 - no secret
-            raise Unavailable("injected fault: the object store answered with an error")
-        return request(*args)
+        def delayed(*args: object) -> Any:
+            time.sleep(self._latency_s)
+            if random.random() < self._errors:  # noqa: S311 - no secret
+                raise Unavailable("injected fault: the object store answered with an error")
+            return request(*args)
+
+        return delayed
 
 
 async def _measured(

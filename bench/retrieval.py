@@ -228,9 +228,20 @@ def evaluate(
 
 def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker | None) -> dict[str, Find]:
     retriever = Retriever(partial(embed_question, encoder), index, corpus)
+
+    def find_terms(question: str) -> list[str]:
+        """BM25 needs no encoder: its time is without one. A question of stop words alone finds nothing."""
+        vectors = Vectors(np.zeros(encoder.dim, np.float32), *sparse.query_vector(question))
+        if not vectors.indices.size:
+            return []
+        return [hit.chunk_id for hit in index.search(_TENANT, _COLLECTION, vectors, TOP_K, "sparse")]
+
     methods: dict[str, Find] = {
-        DENSE: partial(_find_dense, encoder, index),
-        BM25: partial(_find_terms, encoder.dim, index),
+        DENSE: lambda question: [
+            hit.chunk_id
+            for hit in index.search(_TENANT, _COLLECTION, embed_question(encoder, question), TOP_K, "dense")
+        ],
+        BM25: find_terms,
         HYBRID: partial(_find_hybrid, retriever, 1),
         HYBRID_HOPS: partial(_find_hybrid, retriever, HOPS),
     }
@@ -240,19 +251,6 @@ def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker 
             name: partial(_find_hybrid, reranking, hops) for name, hops in zip(RERANKED, (1, HOPS), strict=True)
         }
     return methods
-
-
-def _find_dense(encoder: Encoder, index: Index, question: str) -> list[str]:
-    hits = index.search(_TENANT, _COLLECTION, embed_question(encoder, question), TOP_K, "dense")
-    return [hit.chunk_id for hit in hits]
-
-
-def _find_terms(dim: int, index: Index, question: str) -> list[str]:
-    """BM25 needs no encoder: its time is without one. A question of stop words alone finds nothing."""
-    vectors = Vectors(np.zeros(dim, np.float32), *sparse.query_vector(question))
-    if not vectors.indices.size:
-        return []
-    return [hit.chunk_id for hit in index.search(_TENANT, _COLLECTION, vectors, TOP_K, "sparse")]
 
 
 def _find_hybrid(retriever: Retriever, hops: int, question: str) -> list[str]:

@@ -121,33 +121,29 @@ class Bench:
     async def _interleaved(
         self, prompt: Prompt, passages: Sequence[Passage], runs: int, progress: Callable[[str], None]
     ) -> dict[tuple[str, float | None], list[_Timed]]:
-        """One warm-up round that is not counted, then `runs` rounds of every method."""
+        """One warm-up round that is not counted, then `runs` rounds of every method. A separate salt keeps a run from
+        hitting an earlier one's prefix cache; the floor is meant to hit it."""
         floor_salt = uuid.uuid4().hex
         methods = [("full", None), ("floor", None), *(("stitched", ratio) for ratio in self.ratios)]
         times: dict[tuple[str, float | None], list[_Timed]] = {method: [] for method in methods}
         for run in range(runs + 1):
             for method, ratio in methods:
-                timed = await self._timed(self._request(prompt, passages, method, ratio, floor_salt))
+                salt = floor_salt if method == "floor" else uuid.uuid4().hex
+                timed = await self._timed(prompt, passages, ratio, salt)
                 progress(f"{prompt.question.start} tokens, {method}{'' if ratio is None else f' {ratio:.2f}'}")
                 if run:
                     times[method, ratio].append(timed)
         return times
 
-    def _request(
-        self, prompt: Prompt, passages: Sequence[Passage], method: str, ratio: float | None, floor_salt: str
-    ) -> Generate:
-        """One request. A separate salt keeps a run from hitting an earlier one's prefix cache; the floor is meant to
-        hit it."""
+    async def _timed(self, prompt: Prompt, passages: Sequence[Passage], ratio: float | None, salt: str) -> _Timed:
+        """One request, stitched if there is a ratio. The time is without planning."""
         plan = None
         if ratio is not None:
             recompute = Recompute(self.policy, ratio, self.block_size)
             plan = self.planner.plan(prompt, self.planner.locate(passages, self.keys), recompute, None)
             if plan is not None and plan.num_missing:
                 raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")
-        salt = floor_salt if method == "floor" else uuid.uuid4().hex
-        return Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)
-
-    async def _timed(self, request: Generate) -> _Timed:
+        request = Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)
         began, first_s, report = time.perf_counter(), None, None
         async for output in self.engine.generate(request):
             first_s = first_s or time.perf_counter() - began

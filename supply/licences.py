@@ -1,18 +1,25 @@
 """Check the licences of everything in the locked lists and of vendored files: permissive ones, or exceptions with a
 reason.
 
-`python -m supply.licences LIST...` needs no network: what packages state is read from those that are installed, and
-from the table of `supply.stated`.
+`python -m supply.licences LIST...` needs no network: what packages state is read from the metadata of those that are
+installed, and from a table for those that need a GPU. `... absent LIST...` names the packages of lists that are not
+installed here, `... table REPORT` makes the table from pip's report of them (`make licences-gpu`).
 """
 
+import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
-from supply.lists import Pinned, read_list
-from supply.stated import TABLE, stated
-from supply.vendored import VENDORED
+from supply.lists import VENDORED, Pinned, read_list
+
+TABLE = Path(__file__).with_name("licences-gpu.txt")
+_HEAD = "# What the metadata of these versions state, which are not installed where licences are checked. `make licences-gpu` writes it.\n"
+_SAYS_NOTHING = ("OSI Approved", "DFSG approved")
 
 PERMISSIVE = frozenset({
     "0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "CNRI-Python", "ISC", "MIT", "MIT-0", "MIT-CMU",
@@ -61,6 +68,41 @@ EXCEPTIONS: Mapping[str, str] = {
 """Packages that the metadata alone would refuse, with what was read instead."""
 
 
+def stated(pinned: Pinned) -> str | None:
+    """The licence that a package states in this version; None if it is neither installed here nor in the table."""
+    installed = _installed(pinned)
+    return _table().get(_name(pinned.name, pinned.version)) if installed is None else stated_in(installed)
+
+
+def stated_in(metadata: Mapping[str, Any]) -> str:
+    """The expression, else its classifiers, else the first of its words."""
+    if expression := metadata.get("license_expression"):
+        return str(expression)
+    classified = [c.rsplit(" :: ", 1)[-1] for c in metadata.get("classifier", ()) if c.startswith("License ::")]
+    words = str(metadata.get("license", "")).strip().split("\n")[0]
+    return " AND ".join(c for c in classified if c not in _SAYS_NOTHING) or words or "UNKNOWN"
+
+
+def _installed(pinned: Pinned) -> Mapping[str, Any] | None:
+    """Its metadata, if it is this version, whatever it was built for."""
+    try:
+        package = distribution(pinned.name)
+    except PackageNotFoundError:
+        return None
+    same = _name(pinned.name, package.version) == _name(pinned.name, pinned.version)
+    return package.metadata.json if same else None
+
+
+@cache
+def _table() -> Mapping[str, str]:
+    lines = (line for line in TABLE.read_text().splitlines() if not line.startswith("#"))
+    return dict(line.split(" ", 1) for line in lines)
+
+
+def _name(name: str, version: str) -> str:
+    return f"{name}=={version.split('+', maxsplit=1)[0]}"
+
+
 def refused(pins: Iterable[Pinned]) -> dict[str, str]:
     """Licences of packages that are neither permissive nor excepted, by package. Unknown ones are listed by
     `unread`."""
@@ -79,18 +121,16 @@ def unneeded(pins: Iterable[Pinned]) -> list[str]:
     return [name for name in EXCEPTIONS if name not in unclear]
 
 
-def is_permissive(stated: str) -> bool:
+def is_permissive(licence: str) -> bool:
     """Whether one may choose permissive licences alone: an SPDX expression, or words."""
-    plain = " ".join(re.sub("[()]", " ", stated).split())
-    return any(all(map(_known, choice.split(" AND "))) for choice in plain.split(" OR "))
+    plain = " ".join(re.sub("[()]", " ", licence).split())
+    choices = (
+        [term.removesuffix(" WITH LLVM-exception") for term in choice.split(" AND ")] for choice in plain.split(" OR ")
+    )
+    return any(all(term in PERMISSIVE or _WORDS.fullmatch(term) for term in terms) for terms in choices)
 
 
-def _known(term: str) -> bool:
-    term = term.removesuffix(" WITH LLVM-exception")
-    return term in PERMISSIVE or _WORDS.fullmatch(term) is not None
-
-
-def main(*paths: str) -> int:
+def check(*paths: str) -> int:
     """The number of packages that are refused or whose licence is unknown."""
     pins = list({(pinned.name, pinned.version): pinned for path in paths for pinned in read_list(Path(path))}.values())
     refused_licences, unknown = refused(pins), unread(pins)
@@ -106,5 +146,21 @@ def main(*paths: str) -> int:
     return len(refused_licences) + len(unknown)
 
 
+def main(*arguments: str) -> int:
+    match arguments:
+        case ("absent", *paths):
+            pins = (pinned for path in paths for pinned in read_list(Path(path)))
+            absent = (_name(pinned.name, pinned.version) for pinned in pins if _installed(pinned) is None)
+            sys.stdout.writelines(f"{name}\n" for name in absent)
+        case ("table", report):
+            packages = [package["metadata"] for package in json.loads(Path(report).read_text())["install"]]
+            names = [_name(package["name"].lower().replace("_", "-"), package["version"]) for package in packages]
+            lines = [f"{name} {stated_in(package)}\n" for name, package in zip(names, packages, strict=True)]
+            sys.stdout.writelines((_HEAD, *sorted(lines)))
+        case _:
+            return min(check(*arguments), 1)
+    return 0
+
+
 if __name__ == "__main__":
-    sys.exit(min(main(*sys.argv[1:]), 1))
+    sys.exit(main(*sys.argv[1:]))

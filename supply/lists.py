@@ -1,7 +1,8 @@
-"""Locked lists, as uv writes them: exact versions, hashes of the files, and which package required each."""
+"""Third parties' work: locked lists of packages, as uv writes them (exact versions, hashes of the files, and which
+package required each), and files that are kept unchanged in this repository, with their licences beside them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _PIN = re.compile(r"^([a-z0-9._-]+)==([^\s;\\]+)")
@@ -21,17 +22,35 @@ class Pinned:
 
 def read_list(path: Path) -> list[Pinned]:
     """The packages of a locked list, in its order."""
-    blocks: list[list[str]] = []
+    pins: list[Pinned] = []
     for line in path.read_text().splitlines():
-        if _PIN.match(line):
-            blocks.append([])
-        if blocks:
-            blocks[-1].append(line)
-    return [_pinned(block) for block in blocks]
+        if pin := _PIN.match(line):
+            pins.append(Pinned(pin[1], pin[2], (), ()))
+        if pins:
+            via = [name for name in _VIA.findall(line) if name not in ("via", "-c")]
+            pins[-1] = replace(pins[-1], hashes=(*pins[-1].hashes, *_HASH.findall(line)), via=(*pins[-1].via, *via))
+    return pins
 
 
-def _pinned(lines: list[str]) -> Pinned:
-    pin = _PIN.match(lines[0])
-    assert pin is not None, "a block begins with a pin"
-    via = [match[1] for line in lines if (match := _VIA.match(line)) and match[1] not in ("via", "-c")]
-    return Pinned(pin[1], pin[2], tuple(_HASH.findall("\n".join(lines))), tuple(via))
+@dataclass(frozen=True, slots=True)
+class Vendored:
+    """One file of an npm package. `sha256` is that of the published file, `path` is from the root of the repository."""
+
+    name: str
+    version: str
+    licence: str
+    published: str
+    path: Path
+    sha256: str
+
+
+VENDORED = (
+    Vendored(
+        name="idiomorph",
+        version="0.8.0",
+        licence="0BSD",
+        published="dist/idiomorph.esm.js",
+        path=Path("api/admin/static/idiomorph-0.8.0.js"),
+        sha256="e1e2c7dbd606233d302bac48074fd1307c15609b77ea485c18f1b13d6be67c14",
+    ),
+)

@@ -5,6 +5,7 @@ import sys
 import uuid
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
 from cyclonedx.model.bom import Bom
@@ -14,8 +15,7 @@ from cyclonedx.schema import OutputFormat, SchemaVersion
 from packageurl import PackageURL
 
 from ragkv import __version__
-from supply.lists import Pinned, read_list
-from supply.vendored import VENDORED, Vendored
+from supply.lists import VENDORED, Pinned, Vendored, read_list
 
 _NAMESPACE = uuid.UUID("8d1c5ad6-9a1a-5f38-9d0a-3c3d2f0b1c55")
 
@@ -27,8 +27,16 @@ def bill_of(path: Path) -> Bom:
     root = bom.metadata.component = Component(
         name="ragkv", version=__version__, type=ComponentType.APPLICATION, bom_ref="ragkv"
     )
-    components = {pinned.name: _component(pinned) for pinned in pins}
-    vendored = [_vendored_component(file) for file in VENDORED]
+    components = {}
+    for pinned in pins:
+        files = [HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in pinned.hashes]
+        page = XsUri(f"https://pypi.org/project/{pinned.name}/{pinned.version.split('+')[0]}/#files")
+        reference = ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=page, hashes=files)
+        components[pinned.name] = _library(pinned, "pypi", external_references=[reference])
+    vendored = [
+        _library(file, "npm", file.published, hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)])
+        for file in VENDORED
+    ]
     bom.components.update([*components.values(), *vendored])
     holders = {"ragkv": root, **components}
     needed = {holder: [components[p.name] for p in pins if holder in p.via] for holder in holders}
@@ -37,27 +45,14 @@ def bill_of(path: Path) -> Bom:
     return bom
 
 
-def _component(pinned: Pinned) -> Component:
-    files = [HashType(alg=HashAlgorithm.SHA_256, content=digest) for digest in pinned.hashes]
-    where = XsUri(f"https://pypi.org/project/{pinned.name}/{pinned.version.split('+')[0]}/#files")
+def _library(package: Pinned | Vendored, registry: str, subpath: str | None = None, **files: Any) -> Component:
     return Component(
-        name=pinned.name,
-        version=pinned.version,
+        name=package.name,
+        version=package.version,
         type=ComponentType.LIBRARY,
-        bom_ref=f"{pinned.name}@{pinned.version}",
-        purl=PackageURL("pypi", name=pinned.name, version=pinned.version),
-        external_references=[ExternalReference(type=ExternalReferenceType.DISTRIBUTION, url=where, hashes=files)],
-    )
-
-
-def _vendored_component(file: Vendored) -> Component:
-    return Component(
-        name=file.name,
-        version=file.version,
-        type=ComponentType.LIBRARY,
-        bom_ref=f"{file.name}@{file.version}",
-        purl=PackageURL("npm", name=file.name, version=file.version, subpath=file.published),
-        hashes=[HashType(alg=HashAlgorithm.SHA_256, content=file.sha256)],
+        bom_ref=f"{package.name}@{package.version}",
+        purl=PackageURL(registry, name=package.name, version=package.version, subpath=subpath),
+        **files,
     )
 
 

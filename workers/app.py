@@ -20,7 +20,7 @@ from ragkv.service.base.redis import redis_url
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-from workers.pulse import Pulse
+from workers.alive import Pulse
 from workers.repeating import Uploads, delivering, syncing
 from workers.sweep import Sweeper
 from workers.tasks import Ingestion, register_tasks

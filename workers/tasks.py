@@ -1,11 +1,13 @@
-"""The Celery task, and what a worker does at each of its messages."""
+"""The Celery task, what a worker does at each of its messages, and the threads in which its documents get their KV."""
 
 import logging
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from threading import get_ident
 
@@ -21,14 +23,51 @@ from ragkv.service.base.long_work import is_outage, retry_delay_s
 from ragkv.service.base.queue import INGEST, QUEUE
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import enqueue
-from workers.kv_threads import KVThreads
-from workers.pulse import Pulse
+from workers.alive import Pulse
 
 log = logging.getLogger("ragkv.ingest")
 
 FIRST_PAUSE_S = 1.0
 LOOK_S = 0.2
 """Between looks for a document to read, while all threads of KV are busy."""
+AT_ONCE = 4
+"""Threads of KV. An engine that answers too needs several of its steps, of some tenths of a second, for each."""
+
+
+class KVThreads:
+    """Threads in which documents get their KV: while the engine computes that of one, the next one's chunks are on
+    their way, so that the engine never waits for the worker.
+
+    One thread starts work, these do it. Each has its own IngestParts, and announces its own batches.
+    """
+
+    def __init__(self, ingest: IngestParts) -> None:
+        self._idle = [replace(ingest) for _ in range(AT_ONCE)]
+        self._threads = ThreadPoolExecutor(AT_ONCE, "kv")
+        self._changed = threading.Condition()
+
+    def is_one_idle(self, wait_s: float = 0.0) -> bool:
+        """Whether work can be started, now or within some seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._idle), wait_s)
+
+    def start(self, work: Callable[[IngestParts], None]) -> None:
+        """Have one that is idle do the work, which raises nothing."""
+        ingest = self._idle.pop()
+
+        def work_and_be_idle() -> None:
+            try:
+                work(ingest)
+            finally:
+                with self._changed:
+                    self._idle.append(ingest)
+                    self._changed.notify_all()
+
+        self._threads.submit(work_and_be_idle)
+
+    def close(self) -> None:
+        """Wait for all that was started, and end the threads."""
+        self._threads.shutdown()
 
 
 class Ingestion:
@@ -45,7 +84,12 @@ class Ingestion:
         """Work on the document whose turn it is; there may be none. One that lacks nothing but KV is left to a thread.
         Raises Interrupted when the worker stops."""
         with self._pause.during_outages():
-            if (lease := self._take_next()) is None:
+            is_one_idle = self._kv_threads.is_one_idle()
+            while (lease := take_next(self._ingest, unread_only=not is_one_idle)) is None and not is_one_idle:
+                if self._stopping.is_set():
+                    raise Interrupted
+                is_one_idle = self._kv_threads.is_one_idle(LOOK_S)
+            if lease is None:
                 return
             if lacks_only_kv(lease, self._ingest):
                 self._kv_threads.start(partial(self._keep_kv, lease))
@@ -59,14 +103,6 @@ class Ingestion:
     def close(self) -> None:
         """Wait for the end of what was begun."""
         self._kv_threads.close()
-
-    def _take_next(self) -> Lease | None:
-        is_one_idle = self._kv_threads.is_one_idle()
-        while (lease := take_next(self._ingest, unread_only=not is_one_idle)) is None and not is_one_idle:
-            if self._stopping.is_set():
-                raise Interrupted
-            is_one_idle = self._kv_threads.is_one_idle(LOOK_S)
-        return lease
 
     def _keep_kv(self, lease: Lease, ingest: IngestParts) -> None:
         try:

@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import suppress
 
-from ragkv.errors import RagKVError, Unavailable
+from ragkv.errors import RagKVError
 from ragkv.service.base.tenants import tenant_name
 from ragkv.service.data_sources.data_sources import WatchedFolder, folder_changed, note_watching, watched_folders
 from ragkv.service.data_sources.folder import FolderFiles
@@ -104,7 +104,13 @@ class _Watch:
 
     def _run(self) -> None:
         try:
-            self._watch()
+            if self.refusal is not None:
+                self._note(self.refusal)
+                return
+            location = location_of(self._folder.location)
+            files = files_of(location, tenant_name(self._folder.tenant_id, self._parts.database), self._parts.settings)
+            assert isinstance(files, FolderFiles), "nothing else is said to be watched"
+            watch(files, self._stop, self._changed, self._begun, self._quiet_ms)
         except RagKVError as error:
             self._note(str(error))
         except Exception:
@@ -112,14 +118,6 @@ class _Watch:
             self._note("an unexpected error: see the worker's log")
         finally:
             self._ended_at = time.monotonic()
-
-    def _watch(self) -> None:
-        if self.refusal is not None:
-            raise Unavailable(self.refusal)
-        location = location_of(self._folder.location)
-        files = files_of(location, tenant_name(self._folder.tenant_id, self._parts.database), self._parts.settings)
-        assert isinstance(files, FolderFiles), "nothing else is said to be watched"
-        watch(files, self._stop, self._changed, self._begun, self._quiet_ms)
 
     def _begun(self) -> None:
         """Make a sync due for changes of an unwatched time; after a start of the worker the scheduled sync finds

@@ -14,10 +14,9 @@ from rich.console import Console
 
 from bench.fidelity.kit import Kit
 from bench.fidelity.measure import ENGINE_ARGUMENTS, Measure, Record
-from bench.fidelity.methods import NAMES, WRITER, Method, methods_of
+from bench.fidelity.methods import INFOFLOW_CONNECTOR, NAMES, WRITER, Method, methods_of
 from bench.fidelity.report import FidelityReport, Table
-from bench.fidelity.rivals import INFOFLOW_CONNECTOR
-from bench.fidelity.run import Prefill, Ranker, Run, TokenizedQuestion, padded
+from bench.fidelity.run import Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
 from bench.measuring import write_report
 from bench.records import Records, code_digest, digest_of, package_versions, records_beside
@@ -128,24 +127,17 @@ def run_of(
         compression.name: replace(variants.get(WRITER, keys), compression=compression) for compression in compressions
     }
     alone = replace(keys, prefix_ids=())
+    kinds = [keys, *variants.values(), *([alone] if any(method.needs_alone for method in methods) else ())]
     recomputing = Recomputing(parts.settings, writer is not None and suffices(writer))
     kit = Kit(recomputing, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants, parts.layout.layers)
     cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
-    prefill = _prefill(ingest, kit, methods)
-    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, prefill)
-
-
-def _prefill(ingest: IngestParts, kit: Kit, methods: Sequence[Method]) -> Prefill:
-    kinds = [kit.keys, *kit.variants.values()]
-    if any(method.needs_alone for method in methods):
-        kinds.append(kit.alone)
 
     def prefill(chunks: Sequence[Chunk]) -> None:
-        for keys in kinds:
-            precompute(chunks, keys, lambda: ingest.prefiller, kit.store)
+        for kind in kinds:
+            precompute(chunks, kind, lambda: ingest.prefiller, kit.store)
 
-    return prefill
+    return Run(kit, Measure(parts.engine, kit, cache_tokens), methods, ranker, prefill)
 
 
 @contextmanager

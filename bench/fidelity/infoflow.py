@@ -3,12 +3,12 @@
 The whole question runs through the model in place, as under policy `question`, and the tokens to which its attention
 has the largest norm are recomputed. As in its authors' code (github.com/tx467/InfoFlow-KV): weights of the model's own
 softmax, over prefix, chunks and question, at true positions; their mean over heads; its L2 norm over the question's
-tokens; the mean over four layers (`bench.fidelity.rivals.infoflow_layers`).
+tokens; the mean over four layers (`bench.fidelity.methods.infoflow_layers`).
 """
 
 import torch
 
-from bench.fidelity.rivals import INFOFLOW
+from bench.fidelity.methods import INFOFLOW
 from ragkv.connector.connector import StitchConnector
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import StitchRequest

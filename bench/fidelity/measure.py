@@ -166,21 +166,20 @@ class Measure:
 
     async def _finish(self, case: Case, begun: _Begun) -> _Answered:
         """The greedy answer and the distributions at the known one, of a prompt that is in the cache."""
-        answer_ids = case.answer_ids
-        rows = asyncio.gather(*(self._distribution(begun, answer_ids[:i]) for i in range(len(answer_ids))))
         ids = begun.prepared.prompt.token_ids
+
+        async def distribution(answer_ids: Sequence[int]) -> NDArray[np.float32]:
+            """Log probabilities of the token after `answer_ids`, [vocabulary]."""
+            request = Generate((*ids, *answer_ids), begun.salt, begun.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
+            (step,) = [step async for output in self.engine.generate(request) for step in output.logprobs]
+            row = np.full(len(step), -np.inf, np.float32)
+            row[np.fromiter(step.keys(), np.int64, len(step))] = np.fromiter(step.values(), np.float32, len(step))
+            return row
+
+        rows = asyncio.gather(*(distribution(case.answer_ids[:i]) for i in range(len(case.answer_ids))))
         request = Generate(ids, begun.salt, begun.plan, max_tokens=ANSWER_TOKENS, sampling=Sampling(stop=("\n",)))
         answer = "".join([output.text async for output in self.engine.generate(request)]).strip()
         return _Answered(begun, answer, np.stack(await rows))
-
-    async def _distribution(self, begun: _Begun, answer_ids: Sequence[int]) -> NDArray[np.float32]:
-        """Log probabilities of the token after `answer_ids`, [vocabulary]."""
-        ids = (*begun.prepared.prompt.token_ids, *answer_ids)
-        request = Generate(ids, begun.salt, begun.plan, max_tokens=1, logprobs=WHOLE_VOCABULARY)
-        (step,) = [step async for output in self.engine.generate(request) for step in output.logprobs]
-        row = np.full(len(step), -np.inf, np.float32)
-        row[np.fromiter(step.keys(), np.int64, len(step))] = np.fromiter(step.values(), np.float32, len(step))
-        return row
 
 
 def _check(method: Method, prepared: Prepared, report: Report) -> None:

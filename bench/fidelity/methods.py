@@ -1,23 +1,83 @@
 """The methods compared: the prompt of each, and the tokens it recomputes.
 
-All but those that say so have the passages in the file's order.
+All but those that say so have the passages in the file's order. Two policies and a compression are rivals, which the
+service does not offer:
+
+- `infoflow`: tokens to which the whole question's attention has the largest norm (InfoFlow KV, arXiv 2603.05353); the
+  engine selects them (`bench.fidelity.infoflow`);
+- `random`: random blocks, or of a chunk that is compressed random tokens: the control that every report shows.
 """
 
-from collections.abc import Callable, Collection, Sequence
+import random
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
+
 from bench.fidelity.kit import Case, Kit, Prepared
-from bench.fidelity.rivals import RIVALS
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
+from ragkv.answer.recompute import Recompute
 from ragkv.answer.service import in_prompt_order, within_share
 from ragkv.errors import Rejected
+from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.settings import Settings
-from ragkv.span import Span
+from ragkv.span import Span, merge, total_tokens
+from ragkv.stitch import compression
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.policies import POLICIES, Choice
+from ragkv.stitch.select import blocks_of, take
+
+INFOFLOW, RANDOM = "infoflow", "random"
+INFOFLOW_CONNECTOR = "bench.fidelity.infoflow"
+"""The module that an engine imports its connector from, so that it can select by `infoflow`."""
+
+
+def select_random(spans: Iterable[Span], block_size: int, budget: int) -> tuple[Span, ...]:
+    """Blocks drawn without looking, the same each time."""
+    blocks = [block for span in spans for block in blocks_of(span, block_size)]
+    random.Random(0).shuffle(blocks)  # noqa: S311 - an experiment's control, not a secret
+    return take(blocks, budget)
+
+
+def by_random(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """The chunks prefilled behind the shared prefix, with a share of the context recomputed at random."""
+    recompute = Recompute("head", ratio, kit.settings.block_size or QCACHE_BLOCK)
+    prepared = kit.planned(case.in_file_order, recompute, case)
+    plan, chunks = prepared.plan, prepared.prompt.chunks
+    context = total_tokens(chunks)
+    budget = recompute.budget(context)
+    if plan is None or budget in {0, context}:
+        return prepared
+    selected = select_random((span for span in chunks if span.start >= plan.exact_end), recompute.block_size, budget)
+    return replace(prepared, plan=replace(plan, recompute=merge([*selected, *plan.missing])))
+
+
+def by_infoflow(kit: Kit, case: Case, ratio: float) -> Prepared:
+    """As under policy `question` in these layers, but that the engine is to select by `infoflow`."""
+    with_layers = replace(kit, planner=Planner(kit.store, Choice(tuple(infoflow_layers(kit.num_layers)))))
+    prepared = with_layers.planned(case.in_file_order, Recompute("question", ratio, kit.settings.block_size or 1), case)
+    if prepared.plan is None or prepared.plan.selection is None:
+        return prepared
+    selection = replace(prepared.plan.selection, policy=INFOFLOW)
+    return replace(prepared, plan=replace(prepared.plan, selection=selection))
+
+
+def infoflow_layers(num_layers: int) -> range:
+    """Layers 22 to 25 of Qwen3-14B's 40, and as deep in a model of another depth."""
+    return range(num_layers * 22 // 40, -(-num_layers * 26 // 40))
+
+
+def random_scores(weights: torch.Tensor) -> torch.Tensor:
+    """Scores drawn without looking, alike for chunks of one length."""
+    return torch.rand(weights.shape[1], generator=torch.Generator().manual_seed(weights.shape[1]))
+
+
+compression.METHODS[RANDOM] = compression.Method(lambda tokens, behind, decoded: range(0), random_scores)
+
+RIVALS = {INFOFLOW: by_infoflow, RANDOM: by_random}
 
 FULL, NONE, NAIVE, DEFAULT = "full", "none", "naive", "default"
 DEFAULT_ORDER, RETRIEVAL_ORDER = "default order", "retrieval order"
@@ -176,31 +236,34 @@ def methods_of(
     else:
         methods = [_FULL, _NONE]
     methods += [method for method in _IN_FILE_ORDER if method.name in selected]
-    for policy in POLICIES_MEASURED:
-        if policy in selected:
-            methods += [_policy(policy, ratio) for ratio in ratios]
+    for policy in (name for name in POLICIES_MEASURED if name in selected):
+        prepare = RIVALS.get(policy) or partial(by_policy, policy=policy)
+        asks = policy in POLICIES and POLICIES[policy].needs_question_vectors
+        selects = policy == _SELECTING
+        methods += [
+            Method(policy, partial(prepare, ratio=ratio), ratio, needs_question=asks, selects=selects)
+            for ratio in ratios
+        ]
     methods += _reordered(selected, ratios, settings)
     methods += [
         *(_varied(method, variant) for variant in variants for method in methods if method.name in _VARIED),
         *(_varied(method, variant) for variant in shorter for method in methods if method.name in _VARIED - {_SPARSE}),
     ]
-    return methods + [_chosen(method, choice) for choice in choices for method in methods if method.selects]
+    return methods + [
+        replace(
+            method,
+            name=f"{method.name}, layers {choice.label}",
+            prepare=partial(by_layers, choice=choice, prepare=method.prepare),
+        )
+        for choice in choices
+        for method in methods
+        if method.selects
+    ]
 
 
 def _varied(method: Method, variant: str) -> Method:
     prepare = partial(by_variant, variant=variant, prepare=method.prepare)
     return replace(method, name=f"{variant}, {method.name}", prepare=prepare, plain=method.key)
-
-
-def _chosen(method: Method, choice: Choice) -> Method:
-    prepare = partial(by_layers, choice=choice, prepare=method.prepare)
-    return replace(method, name=f"{method.name}, layers {choice.label}", prepare=prepare)
-
-
-def _policy(policy: str, ratio: float) -> Method:
-    prepare = partial(RIVALS[policy] if policy in RIVALS else partial(by_policy, policy=policy), ratio=ratio)
-    asks = policy in POLICIES and POLICIES[policy].needs_question_vectors
-    return Method(policy, prepare, ratio, needs_question=asks, selects=policy == _SELECTING)
 
 
 def _reordered(selected: Collection[str], ratios: Sequence[float], settings: Settings) -> list[Method]:

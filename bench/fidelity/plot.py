@@ -37,7 +37,13 @@ def plot(reports: Sequence[FidelityReport], file: Path) -> None:
     """
     from matplotlib.figure import Figure  # noqa: PLC0415 - an extra, and a second to import
 
-    rows = {_label(row): row for report in reversed(reports) for row in report.rows if _is_drawn(row)}
+    # Full prefill is one point, whatever its order: each row is held against that in its own.
+    rows = {
+        _label(row): row
+        for report in reversed(reports)
+        for row in report.rows
+        if row.method == FULL or not (row.method == NONE or row.method.startswith(FULL))
+    }
     figure = Figure(_SIZE_INCHES, layout="constrained")
     left, right = figure.subplots(1, 2)
     _draw(left, rows.values(), lambda row: row.kl, "KL to full prefill, nats a token (lower is better)")
@@ -73,11 +79,6 @@ def _draw(
     axes.set_xlabel("first token: times sooner than full prefill (median)")
     axes.set_ylabel(label)
     axes.grid(visible=True, linewidth=0.3)
-
-
-def _is_drawn(row: FidelityRow) -> bool:
-    """Full prefill is one point, whatever its order: each row is held against that in its own."""
-    return row.method != NONE and (row.method == FULL or not row.method.startswith(FULL))
 
 
 def _label(row: FidelityRow) -> str:

@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from rich.table import Table as ConsoleTable
 
 from bench.fidelity.measure import Record
-from bench.fidelity.methods import NONE, Method
-from bench.fidelity.rivals import RANDOM
+from bench.fidelity.methods import NONE, RANDOM, Method
 from ragkv.service.evaluations.metrics import FAILURE_KL, Floats, gain_kept, geometric_ratio, interval, ratio, resamples
 
 _DIGITS = 4
@@ -126,6 +125,7 @@ class Table:
         failures = self._estimate(100.0 * (self._values(key, "kl") > FAILURE_KL))
         gain_share, kept_interval = self._gain_kept(key, full_key)
         in_order, in_order_interval = self._gain_kept(key, method.reference)
+        kl_to_plain, kl_of_plain, gain_less_plain = self._to_plain(method)
         return FidelityRow(
             method=method.name,
             ratio=method.ratio,
@@ -158,9 +158,9 @@ class Table:
             to_full=self._difference(key, full_key),
             to_random=self._to_policy(method, RANDOM),
             to_policy=self._to_policy(method, self._policy),
-            kl_to_plain=self._kl_to_plain(method),
-            kl_of_plain=self._estimate(self._values(key, "kl_of_plain")) if method.plain else None,
-            gain_less_plain=self._gain_less_plain(method),
+            kl_to_plain=kl_to_plain,
+            kl_of_plain=kl_of_plain,
+            gain_less_plain=gain_less_plain,
         )
 
     def _estimate(self, values: Floats) -> Estimate:
@@ -175,12 +175,6 @@ class Table:
         share = estimate_if(*self._gains(key, full_key))
         return (None, None) if share is None else (share.mean, share.interval)
 
-    def _gain_less_plain(self, method: Method) -> Estimate | None:
-        if method.plain is None:
-            return None
-        ours, theirs = (self._gains(key, method.gain_reference) for key in (method.key, method.plain))
-        return estimate_if(ours[0] - theirs[0], ours[1] - theirs[1])
-
     def _gains(self, key: str, full_key: str) -> tuple[Floats, Floats]:
         """The gain kept over all questions, and that over each resample."""
         nlls = [self._values(method_key, "nll") for method_key in (NONE, key, full_key)]
@@ -194,12 +188,19 @@ class Table:
         drawn = geometric_ratio(ours[self._draws], theirs[self._draws])
         return Estimate(_rounded(geometric_ratio(ours, theirs)), _rounded_interval(drawn))
 
-    def _kl_to_plain(self, method: Method) -> Estimate | None:
+    def _to_plain(self, method: Method) -> tuple[Estimate | None, Estimate | None, Estimate | None]:
+        """kl_to_plain, kl_of_plain and gain_less_plain."""
         if method.plain is None:
-            return None
+            return None, None, None
         ours, theirs = self._values(method.key, "kl"), self._values(method.plain, "kl")
         drawn = ratio(ours[self._draws].mean(1), theirs[self._draws].mean(1))
-        return estimate_if(ratio(ours.mean(), theirs.mean()), drawn)
+        gain, drawn_gains = self._gains(method.key, method.gain_reference)
+        plain_gain, drawn_plain_gains = self._gains(method.plain, method.gain_reference)
+        return (
+            estimate_if(ratio(ours.mean(), theirs.mean()), drawn),
+            self._estimate(self._values(method.key, "kl_of_plain")),
+            estimate_if(gain - plain_gain, drawn_gains - drawn_plain_gains),
+        )
 
     def _to_policy(self, method: Method, policy: str) -> Difference | None:
         """The row less that policy's at the same ratio."""
@@ -253,19 +254,16 @@ def table_of(report: FidelityReport) -> ConsoleTable:
         table.add_column(column, justify="right", no_wrap=True)
     for row in report.rows:
         name = row.method if row.ratio is None else f"{row.method} {row.ratio:g}"
-        table.add_row(name, *_cells(row))
+        table.add_row(
+            name,
+            f"{row.f1:.1f}",
+            *("-" if gain is None else f"{gain:.2f}" for gain in (row.gain_kept, row.gain_in_order)),
+            f"{row.kl:.3f}",
+            f"{row.failures:.0f}",
+            "-" if row.kl_to_random is None else f"{row.kl_to_random.mean:.2f}",
+            f"{row.agree:.0f}",
+            f"{row.ttft_s:.2f}",
+            f"{row.ttft_speedup:.1f}",
+            f"{row.recomputed_tokens:.0f}",
+        )
     return table
-
-
-def _cells(row: FidelityRow) -> tuple[str, ...]:
-    return (
-        f"{row.f1:.1f}",
-        *("-" if gain is None else f"{gain:.2f}" for gain in (row.gain_kept, row.gain_in_order)),
-        f"{row.kl:.3f}",
-        f"{row.failures:.0f}",
-        "-" if row.kl_to_random is None else f"{row.kl_to_random.mean:.2f}",
-        f"{row.agree:.0f}",
-        f"{row.ttft_s:.2f}",
-        f"{row.ttft_speedup:.1f}",
-        f"{row.recomputed_tokens:.0f}",
-    )

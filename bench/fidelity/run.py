@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import torch
-
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit
 from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
@@ -123,19 +121,16 @@ class Run:
             await asyncio.to_thread(self.prefill, question.chunks)
             ranked = await asyncio.to_thread(self.ranker.rank, question.question.text, question.chunks)
             in_file_order = tuple(sorted(ranked, key=lambda passage: passage.chunk.ordinal))
-            vectors, seconds = await self._vectors(question.question.text)
+            vectors, seconds = None, 0.0
+            if any(method.needs_question for method in self.methods):
+                began = time.perf_counter()
+                # Always asked for anew, so that they take what they take.
+                asking = QuestionVectors(self.measure.engine, self.kit.prompts, Threads("question", 1))
+                vectors = await asking.of(question.question.text, self.kit.keys)
+                seconds = time.perf_counter() - began
             case = Case(question.question, in_file_order, ranked, question.answer_ids, vectors, seconds)
             outcomes = await self.measure.measure(case, self.methods, progress)
             records.add(Record(question.question.line, question.question.id, outcomes))
             # KV of thousands of passages would fill a disk, and it is quickly recomputed.
             for keys in (self.kit.keys, self.kit.alone, *self.kit.variants.values()):
                 self.kit.store.delete(keys.chunk(chunk.token_ids) for chunk in question.chunks)
-
-    async def _vectors(self, question: str) -> tuple[torch.Tensor | None, float]:
-        """The question's vectors and the seconds they took; always asked for anew, so that they take what they take."""
-        if not any(method.needs_question for method in self.methods):
-            return None, 0.0
-        began = time.perf_counter()
-        asking = QuestionVectors(self.measure.engine, self.kit.prompts, Threads("question", 1))
-        vectors = await asking.of(question, self.kit.keys)
-        return vectors, time.perf_counter() - began

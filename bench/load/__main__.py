@@ -96,22 +96,19 @@ async def _measure(world: World, pid: int, attack: str, seconds: float) -> Repor
 async def _visits(world: World, seconds: float) -> dict[str, Seen]:
     """The honest tenant's requests in turn, each kind over a connection of its own."""
     until = time.monotonic() + seconds
-    found = await asyncio.gather(*(_visit(endpoint, wish, world, until) for endpoint, wish in _honest(world).items()))
-    return dict(zip(ENDPOINTS, found, strict=True))
-
-
-def _honest(world: World) -> dict[str, Wish]:
     question = msgspec.json.encode({"question": f"Who wrote the first program? {NUMBER}"})
-    return {
-        "list": Wish("list", request("GET", "/v1/documents?limit=20", world.honest)),
-        "search": Wish("search", request("POST", "/v1/search", world.honest, question)),
-        "healthz": Wish("healthz", request("GET", "/healthz", None)),
-    }
+    wishes = (
+        Wish("list", request("GET", "/v1/documents?limit=20", world.honest)),
+        Wish("search", request("POST", "/v1/search", world.honest, question)),
+        Wish("healthz", request("GET", "/healthz", None)),
+    )
+    seen = await asyncio.gather(*(_visit(wish, world, until) for wish in wishes))
+    return dict(zip(ENDPOINTS, seen, strict=True))
 
 
-async def _visit(endpoint: str, wish: Wish, world: World, until: float) -> Seen:
+async def _visit(wish: Wish, world: World, until: float) -> Seen:
     client, times, statuses = Client(world.port), list[float](), Counter[str]()
-    await asyncio.sleep(EVERY_S * ENDPOINTS.index(endpoint) / len(ENDPOINTS))
+    await asyncio.sleep(EVERY_S * ENDPOINTS.index(wish.name) / len(ENDPOINTS))
     while time.monotonic() < until:
         status, took = await client.send(wish)
         times.append(took * 1e3)

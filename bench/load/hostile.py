@@ -5,9 +5,9 @@ import random
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 
 import msgspec
 
@@ -19,6 +19,7 @@ DEEP_FILTER = {
     "type": "and",
     "filters": [{"type": "nin", "key": f"k{i}", "value": list(range(10))} for i in range(100)],
 }
+HALF_SENT = b'{"question": "' + b"x" * 5000 + b'"}'
 
 Make = Callable[[str], Wish]
 
@@ -28,29 +29,14 @@ def _json(name: str, path: str, body: object) -> Make:
     return lambda key: Wish(name, request("POST", path, key, encoded))
 
 
-def _noise(length: int) -> str:
-    return "".join(random.Random(1).choices("abcdefghijklmnop „\"'?.A", k=length))
+def _form(name: str, field: bytes, content: Callable[[], bytes]) -> Make:
+    head = b"--x\r\nContent-Disposition: form-data; " + field + b"\r\n\r\n"
 
+    def make(key: str) -> Wish:
+        body = head + content() + b"\r\n--x--\r\n"
+        return Wish(name, request("POST", "/v1/documents", key, body, "multipart/form-data; boundary=x"))
 
-def _upload(key: str) -> Wish:
-    file = random.randbytes(64) + bytes(8 * 1024 * 1024)
-    head = b'--x\r\nContent-Disposition: form-data; name="file"; filename="big.txt"\r\n\r\n'
-    body = head + file + b"\r\n--x--\r\n"
-    return Wish("big upload", request("POST", "/v1/documents", key, body, "multipart/form-data; boundary=x"))
-
-
-def _wide_field(key: str) -> Wish:
-    body = b'--x\r\nContent-Disposition: form-data; name="metadata"\r\n\r\n' + b"x" * 4_000_000 + b"\r\n--x--\r\n"
-    return Wish("wide field", request("POST", "/v1/documents", key, body, "multipart/form-data; boundary=x"))
-
-
-def _half(key: str) -> Wish:
-    whole = request("POST", "/v1/search", key, b'{"question": "' + b"x" * 5000 + b'"}')
-    return Wish("half a body", whole[:-2000])
-
-
-def _wrong(key: str) -> Wish:
-    return Wish("wrong key", request("GET", "/v1/documents", f"rk_{random.randbytes(8).hex()}_{'0' * 64}"))
+    return make
 
 
 @dataclass(frozen=True)
@@ -64,7 +50,8 @@ class Attack:
 
 
 _HUGE = _json("huge question", "/v1/ask", {"question": PROSE * 12_000})
-_LONG_SEARCH = _json("long search", "/v1/search", {"question": NUMBER + _noise(9_990)})
+_NOISE = "".join(random.Random(1).choices("abcdefghijklmnop „\"'?.A", k=9_990))
+_LONG_SEARCH = _json("long search", "/v1/search", {"question": NUMBER + _NOISE})
 _LONG_QUESTION = _json("long question", "/v1/ask", {"question": NUMBER + PROSE * 120, "top_k": 50})
 
 
@@ -83,11 +70,11 @@ EVERYTHING = [
     (1, _json("deep body", "/v1/ask", [[[[["x"] * 100_000]]]])),
     (2, lambda key: Wish("list", request("GET", "/v1/documents?limit=200", key))),
     (3, _stream),
-    (2, _half),
+    (2, lambda key: Wish("half a body", request("POST", "/v1/search", key, HALF_SENT)[:-2000])),
     (1, lambda key: Wish("silence", b"")),
-    (2, _wrong),
-    (1, _upload),
-    (1, _wide_field),
+    (2, lambda key: Wish("wrong key", request("GET", "/v1/documents", f"rk_{random.randbytes(8).hex()}_{'0' * 64}"))),
+    (1, _form("big upload", b'name="file"; filename="big.txt"', lambda: random.randbytes(64) + bytes(8 * 1024 * 1024))),
+    (1, _form("wide field", b'name="metadata"', lambda: b"x" * 4_000_000)),
 ]
 ATTACKS = {
     "everything": Attack(200, EVERYTHING),
@@ -100,17 +87,12 @@ async def carry_out(attack: Attack, world: World, seconds: float) -> dict[str, d
     """Every client sends its request again once it is answered and due."""
     seen: defaultdict[str, Counter[str]] = defaultdict(Counter)
     until = time.monotonic() + seconds
-    wishes = list(islice(_wishes(attack, world), attack.clients))
+    makes = cycle([make for share, make in attack.kinds for _ in range(share)])
+    wishes = [make(key) for _, make, key in zip(range(attack.clients), makes, cycle(world.hostile), strict=False)]
     async with asyncio.TaskGroup() as group:
         for wish in wishes:
             group.create_task(_repeat(wish, attack.every_s, Client(world.port), until, seen))
     return {name: dict(sorted(counts.items())) for name, counts in sorted(seen.items())}
-
-
-def _wishes(attack: Attack, world: World) -> Iterator[Wish]:
-    keys = cycle(world.hostile)
-    for make in cycle([make for share, make in attack.kinds for _ in range(share)]):
-        yield make(next(keys))
 
 
 async def _repeat(wish: Wish, every_s: float, client: Client, until: float, seen: dict[str, Counter[str]]) -> None:

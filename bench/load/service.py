@@ -13,6 +13,7 @@ from api.http.server import Server, freeze_objects, listen, raise_descriptor_lim
 from bench.load.wire import World
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.models import model_folder
 from ragkv.observe import logs
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import DocumentRow
@@ -37,15 +38,19 @@ def main(folder: str, database_url: str | None = None) -> None:
     logs.configure("json", "warning", "serve")
     raise_descriptor_limit()
     share_interpreter()
-    settings = Settings(data_dir=Path(folder), database_url=database_url or None)
-    settings = msgspec.structs.replace(settings, model=str(_model()))
+    model = str(model_folder(Settings(data_dir=CACHE)))
+    settings = Settings(data_dir=Path(folder), database_url=database_url or None, model=model)
     parts = Parts(settings, EchoEngine(settings, piece_s=0.02), encoder_apart=True)
     parts.prepare()
     redis = EmbeddedRedis(settings)
     redis.start()
     ingest = IngestParts(parts)
     listener = listen("127.0.0.1", 0)
-    world = World(listener.getsockname()[1], _tenant(ingest, "honest", DOCUMENTS, 0), _hostile(ingest))
+    honest = _tenant(ingest, "honest", DOCUMENTS, 0)
+    names = [f"hostile {number}" for number in range(HOSTILE_TENANTS)]
+    hostile = [_tenant(ingest, name, 1, QUEUED // HOSTILE_TENANTS) for name in names]
+    hostile += [issue_key_by_name(name, "more", ["admin"], parts.database).key for name in names]
+    world = World(listener.getsockname()[1], honest, hostile)
     print(msgspec.json.encode(world).decode(), flush=True)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises it once more when it has stopped
     draining = Draining()
@@ -55,19 +60,6 @@ def main(folder: str, database_url: str | None = None) -> None:
     finally:
         redis.stop()
         parts.close()
-
-
-def _model() -> Path:
-    from ragkv.models import model_folder
-
-    return model_folder(Settings(data_dir=CACHE))
-
-
-def _hostile(ingest: IngestParts) -> list[str]:
-    made = [_tenant(ingest, f"hostile {number}", 1, QUEUED // HOSTILE_TENANTS) for number in range(HOSTILE_TENANTS)]
-    return made + [
-        issue_key_by_name(f"hostile {n}", "more", ["admin"], ingest.parts.database).key for n in range(HOSTILE_TENANTS)
-    ]
 
 
 def _tenant(ingest: IngestParts, name: str, documents: int, queued: int) -> str:

@@ -52,7 +52,11 @@ class Client:
         began = time.perf_counter()
         try:
             async with asyncio.timeout(PATIENCE_S):
-                status = await self._exchange(wish)
+                if self._streams is None:
+                    self._streams = await asyncio.open_connection(HOST, self._port, limit=1 << 20)
+                reader, writer = self._streams
+                writer.write(wish.sent.replace(NUMBER.encode(), b"%07d" % (next(_NUMBERS) % 10**7)))
+                status = await self._answer(reader, wish)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, ValueError):
             status = 0
         if status == 0 or wish.holds_s:
@@ -63,13 +67,6 @@ class Client:
         streams, self._streams = self._streams, None
         if streams is not None:
             streams[1].close()
-
-    async def _exchange(self, wish: Wish) -> int:
-        if self._streams is None:
-            self._streams = await asyncio.open_connection(HOST, self._port, limit=1 << 20)
-        reader, writer = self._streams
-        writer.write(wish.sent.replace(NUMBER.encode(), b"%07d" % (next(_NUMBERS) % 10**7)))
-        return await self._answer(reader, wish)
 
     async def _answer(self, reader: asyncio.StreamReader, wish: Wish) -> int:
         head = await reader.readuntil(b"\r\n\r\n")

@@ -60,7 +60,12 @@ def main(folder: Path, model: str | None = None) -> None:
         with started(environ, free_port(), folder / "serve.log") as service:
             service.client.headers["Authorization"] = f"Bearer {key}"
             service.wait_ready()
-            _fill(service)
+            if service.client.get(f"/v1/vector_stores/{STORE}").status_code != 200:
+                store = service.client.post("/v1/vector_stores", json={"name": STORE}).json()["id"]
+                for path in sorted(SAMPLE.iterdir()):
+                    form = {"files": {"file": (path.name, path.read_bytes())}, "data": {"collection": store}}
+                    document_id = service.client.post("/v1/documents", **form).json()["id"]
+                    assert service.finished(document_id)["status"] == "ready"
             before = _computed(service)
             answers = _answers(way, code, service, key)
             tokens = (_computed(service) - before) / len(QUESTIONS)
@@ -68,16 +73,6 @@ def main(folder: Path, model: str | None = None) -> None:
         right = sum(word.lower() in answer.lower() for word, answer in zip(QUESTIONS.values(), answers, strict=True))
         same = sum(one == other for one, other in zip(plain, answers, strict=True))
         print(f"{way}: {right} of {len(QUESTIONS)} right, {same} as asked plainly, {tokens:.0f} prompt tokens computed")
-
-
-def _fill(service: Service) -> None:
-    """Put the sample into the collection, once."""
-    if service.client.get(f"/v1/vector_stores/{STORE}").status_code == 200:
-        return
-    store = service.client.post("/v1/vector_stores", json={"name": STORE}).json()["id"]
-    for path in sorted(SAMPLE.iterdir()):
-        form = {"files": {"file": (path.name, path.read_bytes())}, "data": {"collection": store}}
-        assert service.finished(service.client.post("/v1/documents", **form).json()["id"])["status"] == "ready"
 
 
 def _answers(way: str, code: str, service: Service, key: str) -> list[str]:

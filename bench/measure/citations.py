@@ -9,14 +9,13 @@ at most, or two.
 
 import argparse
 import sys
-import tempfile
 from collections import Counter, defaultdict
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from api.v1.passages import PICTURED
 from bench.measure.ocr import distance
+from bench.measure.search import service_without_kv
 from ingest.ocr.rapid import Recogniser
 from ingest.parse import Parsed, parse
 from ingest.parse.scan import OCR, Recognise
@@ -24,15 +23,8 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.answer.question import Citation
 from ragkv.errors import Rejected
-from ragkv.kv.rule import KVWhen
-from ragkv.models import model_folder
-from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.parts import Parts
-from ragkv.settings import Settings
-from tests.conftest import CACHE
 from tests.support.cited_marks import citations_in, faults, read_under, save_lit
-from tests.support.echo_engine import EchoEngine
-from tests.support.over_http import Client, client_of, upload
+from tests.support.over_http import Client, upload
 
 _GOLDEN = 0.618034
 """Multiples of it, without the whole part, are spread evenly however many there are."""
@@ -123,24 +115,8 @@ def main() -> int:
     files: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(path for path in options.folder.rglob("*") if path.is_file()):
         files[path.suffix.lower()].append(path)
-    with tempfile.TemporaryDirectory() as folder:
-        model = str(model_folder(Settings(data_dir=CACHE)))
-        settings = Settings(
-            data_dir=Path(folder),
-            model=model,
-            kv_when=KVWhen.NEVER,
-            requests_per_minute=0,
-            tenant_requests_per_minute=0,
-        )
-        with ExitStack() as stack:
-            redis_server = EmbeddedRedis(settings)
-            redis_server.start()
-            stack.callback(redis_server.stop)
-            parts = Parts(settings, EchoEngine(settings))
-            parts.prepare()
-            stack.callback(parts.close)
-            client = stack.enter_context(client_of(parts))
-            return measure(files, options, client, IngestParts(parts), Recogniser()) and 1
+    with service_without_kv() as (client, ingest):
+        return measure(files, options, client, ingest, Recogniser()) and 1
 
 
 if __name__ == "__main__":

@@ -34,35 +34,32 @@ HONEST_S = 120.0
 LOOKS_EVERY_S = 0.2
 
 
-class Memory:
+class Memory(threading.Thread):
     """The most memory that a process and its children took together, shared pages counted once."""
 
     def __init__(self, pid: int) -> None:
+        super().__init__(daemon=True)
         self._pid = pid
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._stopping = threading.Event()
         self.most = 0
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._stopping.set()
+        self.join()
 
-    def _run(self) -> None:
-        while not self._stop.wait(LOOKS_EVERY_S):
+    def run(self) -> None:
+        while not self._stopping.wait(LOOKS_EVERY_S):
             with suppress(psutil.Error):
                 process = psutil.Process(self._pid)
-                self.most = max(self.most, sum(map(_pss, [process, *process.children(recursive=True)])))
-
-
-def _pss(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_full_info().pss)
-    except psutil.Error:
-        return 0
+                total = 0
+                for member in (process, *process.children(recursive=True)):
+                    with suppress(psutil.Error):
+                        total += member.memory_full_info().pss
+                self.most = max(self.most, total)
 
 
 @dataclass(frozen=True)

@@ -53,7 +53,10 @@ class Corpus:
         self._real = np.load(real)["dense"] if real else np.zeros((0, DIM), np.float32)
         rng = np.random.default_rng(1)
         if real:
-            self._centres, self._spread = self._real, _root_of_covariance(self._real)
+            self._centres, off = self._real, self._real - self._real.mean(axis=0)
+            covariance = off.T @ off / len(off) + 1e-7 * np.eye(DIM)
+            # A matrix that gives normal numbers the spread of these rows.
+            self._spread = np.linalg.cholesky(covariance).T.astype(np.float32)
         else:
             self._centres = _unit(rng.standard_normal((max(1, num_points // CHUNKS_A_CLUSTER), DIM), dtype=np.float32))
             self._spread = None
@@ -65,7 +68,14 @@ class Corpus:
     def batches(self) -> Iterator[tuple[int, NDArray[np.float32]]]:
         """(number of the first chunk, vectors)."""
         for first in range(0, self.num_points, BATCH):
-            yield first, self._dense(first, min(BATCH, self.num_points - first))
+            rng = np.random.default_rng([2, first])
+            count = min(BATCH, self.num_points - first)
+            dense = self._centres[rng.integers(len(self._centres), size=count)]
+            off = rng.standard_normal((count, DIM), dtype=np.float32)
+            dense = _unit(dense + 0.8 * (off / np.float32(DIM**0.5) if self._spread is None else off @ self._spread))
+            real = self._real[first : first + count]
+            dense[: len(real)] = real
+            yield first, dense
 
     def points(self) -> Iterator[list[Point]]:
         for first, dense in self.batches():
@@ -75,15 +85,6 @@ class Corpus:
                 Point(chunk_id, document_id, "", Vectors(row, *weights))
                 for (chunk_id, document_id), row, weights in zip(ids, dense, _weighted(terms), strict=True)
             ]
-
-    def _dense(self, first: int, count: int) -> NDArray[np.float32]:
-        rng = np.random.default_rng([2, first])
-        made = self._centres[rng.integers(len(self._centres), size=count)]
-        off = rng.standard_normal((count, DIM), dtype=np.float32)
-        made = _unit(made + 0.8 * (off / np.float32(DIM**0.5) if self._spread is None else off @ self._spread))
-        real = self._real[first : first + count]
-        made[: len(real)] = real
-        return made
 
     def _questions(self, count: int, real: Path | None) -> list[Vectors]:
         rng = np.random.default_rng(4)
@@ -210,12 +211,6 @@ def _weighted(drawn: NDArray[np.uint32]) -> Iterator[tuple[NDArray[np.uint32], N
 
 def _terms(rng: np.random.Generator, chunks: int, each: int) -> NDArray[np.uint32]:
     return np.searchsorted(_CUMULATIVE, rng.random((chunks, each))).astype(np.uint32)
-
-
-def _root_of_covariance(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """A matrix that gives normal numbers the spread of these rows."""
-    off = rows - rows.mean(axis=0)
-    return np.linalg.cholesky(off.T @ off / len(off) + 1e-7 * np.eye(DIM)).T.astype(np.float32)
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -8,7 +8,8 @@ holds the same words, as several files of a folder may have the same text.
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.measure.ocr import TRUTH
@@ -27,6 +28,26 @@ from tests.support.over_http import Client, client_of, upload
 
 NUM_WORDS = 10
 TOP_K = 5
+
+
+@contextmanager
+def service_without_kv() -> Iterator[tuple[Client, IngestParts]]:
+    """A client of a service over an empty data folder, which reads documents and keeps no KV of them."""
+    with ExitStack() as stack:
+        settings = Settings(
+            data_dir=Path(stack.enter_context(tempfile.TemporaryDirectory())),
+            model=str(model_folder(Settings(data_dir=CACHE))),
+            kv_when=KVWhen.NEVER,
+            requests_per_minute=0,
+            tenant_requests_per_minute=0,
+        )
+        redis_server = EmbeddedRedis(settings)
+        redis_server.start()
+        stack.callback(redis_server.stop)
+        parts = Parts(settings, EchoEngine(settings))
+        parts.prepare()
+        stack.callback(parts.close)
+        yield stack.enter_context(client_of(parts)), IngestParts(parts)
 
 
 def measure(paths: list[Path], client: Client, ingest: IngestParts) -> int:
@@ -85,21 +106,8 @@ def rank_of(document_id: str, words: str, client: Client) -> tuple[int | None, s
 
 def main(folder: Path) -> int:
     paths = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: (path.stat().st_size, path))
-    with tempfile.TemporaryDirectory() as data_dir, ExitStack() as stack:
-        settings = Settings(
-            data_dir=Path(data_dir),
-            model=str(model_folder(Settings(data_dir=CACHE))),
-            kv_when=KVWhen.NEVER,
-            requests_per_minute=0,
-            tenant_requests_per_minute=0,
-        )
-        redis_server = EmbeddedRedis(settings)
-        redis_server.start()
-        stack.callback(redis_server.stop)
-        parts = Parts(settings, EchoEngine(settings))
-        parts.prepare()
-        stack.callback(parts.close)
-        return measure(paths, stack.enter_context(client_of(parts)), IngestParts(parts)) and 1
+    with service_without_kv() as (client, ingest):
+        return measure(paths, client, ingest) and 1
 
 
 if __name__ == "__main__":

@@ -75,28 +75,28 @@ class Uploaded:
         assert before == document_id, f"document {number} has two ids"
 
 
-class Killer:
+class Killer(threading.Thread):
     """Kills a process without a warning, again and again. Whoever keeps it starts another."""
 
     def __init__(self, pid: Callable[[], int | None], every_s: float, most: int) -> None:
         """pid: of the process as it is now, None between two."""
+        super().__init__(daemon=True)
         self._pid = pid
         self._every_s = every_s
         self._most = most
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._stopping = threading.Event()
         self.kills = 0
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stop.set()
-        self._thread.join()
+        self._stopping.set()
+        self.join()
 
-    def _run(self) -> None:
-        while self.kills < self._most and not self._stop.wait(self._every_s):
+    def run(self) -> None:
+        while self.kills < self._most and not self._stopping.wait(self._every_s):
             with suppress(ProcessLookupError):  # between two
                 if pid := self._pid():
                     os.kill(pid, signal.SIGKILL)
@@ -172,8 +172,17 @@ def _upload(plan: Plan, client: httpx.Client) -> Uploaded:
     uploaded, lock = Uploaded(), threading.Lock()
 
     def upload(number: int) -> None:
+        body = f"# Report {number}\n\nThe inspector of bridge {_word(number)} found {number} loose bolts.\n".encode()
         for _ in range(TRIES):
-            answer, document_id = _try(client, number)
+            answer: int | str
+            document_id = None
+            try:
+                response = client.post("/v1/documents", files={"file": (f"{number}.md", body)}, timeout=60)
+            except httpx.HTTPError as error:
+                answer = type(error).__name__
+            else:
+                answer = response.status_code
+                document_id = response.json()["id"] if response.is_success else None
             with lock:
                 uploaded.answers[answer] += 1
                 if document_id:
@@ -184,15 +193,6 @@ def _upload(plan: Plan, client: httpx.Client) -> Uploaded:
     with ThreadPoolExecutor(plan.clients) as pool:
         list(pool.map(upload, range(plan.documents)))
     return uploaded
-
-
-def _try(client: httpx.Client, number: int) -> tuple[int | str, str | None]:
-    body = f"# Report {number}\n\nThe inspector of bridge {_word(number)} found {number} loose bolts.\n".encode()
-    try:
-        response = client.post("/v1/documents", files={"file": (f"{number}.md", body)}, timeout=60)
-    except httpx.HTTPError as error:
-        return type(error).__name__, None
-    return response.status_code, response.json()["id"] if response.is_success else None
 
 
 def _word(number: int) -> str:
@@ -233,22 +233,15 @@ def _faults(
         yield f"{chunks} chunks of {plan.documents} documents of one chunk each"
     if open_jobs:
         yield f"{open_jobs} jobs are not done"
-    yield from _unfit(database, files, kv_store, prefixes)
-    yield from _unfound(plan, uploaded, client)
-
-
-def _unfit(
-    database: Database, files: FileStore, kv_store: "KVStore", prefixes: Callable[[], set[str]]
-) -> Iterator[str]:
-    """Whatever does not fit together."""
     now = utc_now() + timedelta(seconds=1)
-    found = {
+    misfits = {
         "files without rows": leftovers.unnamed_files(now, database, files),
         "rows without files": leftovers.missing_files(database, files),
         "KV entries without files": leftovers.missing_kv(database, kv_store),
         "KV files without entries": leftovers.unnamed_kv(now, database, kv_store, prefixes),
     }
-    yield from (f"{len(items)} {what}" for what, items in found.items() if items)
+    yield from (f"{len(items)} {what}" for what, items in misfits.items() if items)
+    yield from _unfound(plan, uploaded, client)
 
 
 def _unfound(plan: Plan, uploaded: Uploaded, client: httpx.Client) -> Iterator[str]:

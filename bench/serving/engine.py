@@ -77,14 +77,15 @@ def contexts_of(
     drawn = random.Random(0)  # noqa: S311 - not for secrets
     if sum(chunk.num_tokens for chunk in chunks) < tokens:
         raise Rejected(f"there are fewer than {tokens:,} tokens of text: ingest more documents first")
-    return [_context(drawn.sample(chunks, len(chunks)), tokens, answer_tokens, prompts) for _ in range(number)]
-
-
-def _context(shuffled: Sequence[Chunk], room: int, answer_tokens: int, prompts: PromptBuilder) -> Context:
-    chunks: list[Chunk] = []
-    for chunk in shuffled:
-        if chunk.num_tokens <= room:
-            chunks.append(chunk)
-            room -= chunk.num_tokens
-    passages = tuple(Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(chunks))
-    return Context(passages, tuple(prompts.build(chunks, question, answer_tokens) for question in _QUESTIONS))
+    contexts = []
+    for _ in range(number):
+        selected: list[Chunk] = []
+        room = tokens
+        for chunk in drawn.sample(chunks, len(chunks)):
+            if chunk.num_tokens <= room:
+                selected.append(chunk)
+                room -= chunk.num_tokens
+        passages = tuple(Passage(chunk, score=float(place), hop=1) for place, chunk in enumerate(selected))
+        questions = tuple(prompts.build(selected, question, answer_tokens) for question in _QUESTIONS)
+        contexts.append(Context(passages, questions))
+    return contexts

@@ -1,7 +1,6 @@
 """`ragkv bench tiers`: eviction policies over a trace of requests, compared by their effect on the time to first
 token."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,21 +13,18 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measuring import json_option, write_report
-from bench.plan import figures, measured_bandwidths, measured_prefill
-from bench.tiers.costs import Bandwidths, Costs
-from bench.tiers.question_log import exported_log, logged, retrieved
+from bench.plan import figures, served
+from bench.tiers.replay import Bandwidths, Costs
 from bench.tiers.run import Report, Trial
-from bench.tiers.workload import Workload, read_trace, zipf
+from bench.tiers.workload import Workload, exported_log, logged, read_trace, retrieved, zipf
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
 from ragkv.kv.eviction import EVICTION, known_policy
-from ragkv.models import model_folder
 from ragkv.service.base.tenants import DEFAULT_TENANT
 from ragkv.service.parts import Parts
 from ragkv.service.planning.plan import DISK, MEMORY, TIERS, Device, by_name
 from ragkv.service.planning.shape import shape_of
-from ragkv.settings import Settings
 
 _SHARE = click.FloatRange(0, 1, min_open=True)
 _CAPTION = (
@@ -123,8 +119,11 @@ def tiers(
     size = (options["chunks"], options["requests"], options["top_k"])
     workloads += _asked(options["exports"], options["collections"], options["tenant"])
     workloads += [zipf(exponent, *size) for exponent in exponents or ([] if workloads else [1.0])]
-    bandwidth = figures("--bandwidth", bandwidths)
-    costs = _costs(model, options["rate"], bandwidth, measure=measure)
+    model, bandwidth, rate = served(model, figures("--bandwidth", bandwidths), options["rate"], measure=measure)
+    gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, bandwidth, {})}
+    if min(gb_s.values()) <= 0:
+        raise Rejected("bandwidths must be above 0")
+    costs = Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK]))
     reports = []
     console = Console(stderr=True)
     with progress_bars(console) as progress:
@@ -161,22 +160,6 @@ def _asked(exports: Sequence[Path], collections: Sequence[str], tenant: str) -> 
                 highlight=False,
             )
     return workloads
-
-
-def _costs(model: str | None, rate: float | None, bandwidth: dict[str, float], *, measure: bool) -> Costs:
-    if measure and model is not None:
-        raise Rejected("--measure runs the served model: set RAGKV_MODEL instead of --model")
-    if model is None:
-        settings = Settings.from_env(os.environ)
-        model = str(model_folder(settings))
-        if measure:
-            with Console(stderr=True).status("measuring memory, disk and prefill"):
-                bandwidth = measured_bandwidths(settings.data_dir) | bandwidth
-                rate = rate or measured_prefill(settings)
-    gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, bandwidth, {})}
-    if min(gb_s.values()) <= 0:
-        raise Rejected("bandwidths must be above 0")
-    return Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK]))
 
 
 def _show(report: Report, console: Console) -> None:

@@ -1,4 +1,5 @@
-"""Replay of requests through two bounded tiers under an eviction policy.
+"""Replay of requests through two bounded tiers under an eviction policy, and what chunks cost: seconds and bytes to
+load from each tier, and to compute at a given position in a prompt.
 
 Tiers are inclusive: what the host has, the disk has too. A chunk that is in neither is computed and written to both,
 and the policy then says what goes; what it values least may be the chunk just written, which is admission by the same
@@ -8,13 +9,70 @@ comparison. As in the service, how often a chunk was used is remembered after it
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
-from bench.tiers.costs import Read
+from bench.tiers.workload import Request, Workload
 from ragkv.kv.eviction import Entry, EvictionPolicy, warmer
+from ragkv.service.planning.plan import Device, prefill_rate
+from ragkv.service.planning.shape import Shape
+
+MEASURED_TOKENS = 2048
+"""Context at which a device's rate was measured, if it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bandwidths:
+    """GB a second of each tier."""
+
+    host: float
+    disk: float
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One chunk of one request: bytes, and seconds to get it from each tier or, in `compute_s`, from none.
+
+    Loading that would take longer than computing is not done: no time is above that.
+    """
+
+    chunk: str
+    num_bytes: int
+    host_s: float
+    disk_s: float
+    compute_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Costs of one model on one device. bytes_per_token: of a chunk in each format that is used."""
+
+    shape: Shape
+    device: Device
+    bandwidths: Bandwidths
+
+    def reads(self, request: Request, workload: Workload, sizes: Mapping[str, int]) -> list[Read]:
+        """The chunks of a request where they stand in its prompt. Behind a longer context a token attends to more, and
+        costs more."""
+        reads, start = [], 0
+        for chunk in request.chunks:
+            end = start + workload.tokens[chunk]
+            compute_s, gigabytes = self._prefill_s(end) - self._prefill_s(start), sizes[chunk] / 1e9
+            disk_s = min(compute_s, gigabytes / self.bandwidths.disk)
+            host_s = min(disk_s, gigabytes / self.bandwidths.host)
+            reads.append(Read(chunk, sizes[chunk], host_s, disk_s, compute_s))
+            start = end
+        return reads
+
+    def _prefill_s(self, tokens: int) -> float:
+        work = self.shape.flops_per_token(MEASURED_TOKENS)
+        return (
+            tokens
+            * self.shape.flops_per_token(tokens)
+            / (prefill_rate(self.shape, self.device, MEASURED_TOKENS) * work)
+        )
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,7 +156,15 @@ class Replay:
             seconds += getattr(read, f"{where}_s")
         self._seconds.append(seconds)
         for read in reads:
-            self._keep(read, now)
+            if read.chunk not in self.disk.entries:
+                self._bytes["written"] += read.num_bytes
+            past = self._pasts.setdefault(read.chunk, _Past())
+            past.warm_until = warmer(past.warm_until, now, self.half_life_s)
+            past.uses += 1
+            past.compute_s += (read.compute_s - past.compute_s) / past.uses
+            # In a tier, what a read of the next one would take is what an entry saves.
+            for tier, saved_s in ((self.disk, past.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
+                tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until))
         for key in self.disk.evict():
             self.host.remove(key)
         for _ in self.host.evict():
@@ -115,14 +181,3 @@ class Replay:
             loaded_bytes=self._bytes["loaded"],
             written_bytes=self._bytes["written"],
         )
-
-    def _keep(self, read: Read, now: float) -> None:
-        """In a tier, what a read of the next one would take is what an entry saves."""
-        if read.chunk not in self.disk.entries:
-            self._bytes["written"] += read.num_bytes
-        past = self._pasts.setdefault(read.chunk, _Past())
-        past.warm_until = warmer(past.warm_until, now, self.half_life_s)
-        past.uses += 1
-        past.compute_s += (read.compute_s - past.compute_s) / past.uses
-        for tier, saved_s in ((self.disk, past.compute_s - read.disk_s), (self.host, read.disk_s - read.host_s)):
-            tier.put(Entry(read.chunk, read.num_bytes, 0, max(saved_s, 1e-12), now, past.warm_until))

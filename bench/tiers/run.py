@@ -7,8 +7,7 @@ from functools import cached_property
 
 import msgspec
 
-from bench.tiers.costs import Costs, Read
-from bench.tiers.replay import Outcome, Replay, Tier
+from bench.tiers.replay import Costs, Outcome, Read, Replay, Tier
 from bench.tiers.workload import Workload
 from ragkv.kv.eviction import Entry, EvictionPolicy, known_policy
 from ragkv.kv.format import KVFormat, share_of

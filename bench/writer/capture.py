@@ -1,8 +1,8 @@
-"""Capture of queries, keys and values from a model's own forward pass under Transformers.
+"""Capture of keys and values from a model's own forward pass under Transformers.
 
 Nothing here knows an architecture. Transformers models rotate queries and keys with the function `apply_rotary_pos_emb`
-of their module, then call an attention function from a registry: both are wrapped, so that keys and queries are
-captured before the rotation and values as attention gets them.
+of their module, then call an attention function from a registry: both are wrapped, so that keys are captured before the
+rotation and values as attention gets them.
 """
 
 import itertools
@@ -31,22 +31,19 @@ class Captured:
     """Tensors captured from one forward, one a layer: [batch, heads, tokens, head_dim] in the model's dtype,
     un-rotated.
 
-    Only tokens of that forward, not those of a cache before them. `pre_rope` holds queries and keys between their
-    rotation and the attention that follows it.
+    Only tokens of that forward, not those of a cache before them. `pre_rope` holds keys between their rotation and the
+    attention that follows it.
     """
 
-    queries: list[torch.Tensor] = field(default_factory=list)
     keys: list[torch.Tensor] = field(default_factory=list)
     values: list[torch.Tensor] = field(default_factory=list)
-    pre_rope: tuple[torch.Tensor, torch.Tensor] | None = None
+    pre_rope: torch.Tensor | None = None
 
 
 class Capture:
     """The captures of one model. Raises Unsupported for one whose keys cannot be seen before they are rotated."""
 
-    def __init__(self, model: PreTrainedModel, query_layers: Sequence[int]) -> None:
-        """query_layers: layers whose queries are captured as well."""
-        self._query_layers = query_layers
+    def __init__(self, model: PreTrainedModel) -> None:
         self._rotary_modules = modules_with_rotation(model)
         self._layers = model.config.num_hidden_layers
         self._kind = model.config.model_type
@@ -76,22 +73,10 @@ class Capture:
                 "rotate keys in every layer to be stitched"
             )
 
-    def _note_layer(self, captured: Captured, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-        """Capture one layer. A layer that did not rotate is left out, and missed when layers are counted."""
-        if captured.pre_rope is None:
-            return
-        queries, keys = captured.pre_rope
-        captured.pre_rope = None
-        tokens = keys.shape[2]
-        if len(captured.keys) in self._query_layers:
-            captured.queries.append(_unrotated(queries, query))
-        captured.keys.append(_unrotated(keys, key[:, :, -tokens:]))
-        captured.values.append(value[:, :, -tokens:])
-
     def _recording(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
         def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
             if self._captured is not None:
-                self._captured.pre_rope = queries, keys
+                self._captured.pre_rope = keys
             return rotate(queries, keys, *args, **kwargs)
 
         return seen
@@ -105,15 +90,16 @@ class Capture:
         *args: Any,
         **kwargs: Any,
     ) -> tuple[torch.Tensor, None]:
-        if self._captured is not None:
-            self._note_layer(self._captured, query, key, value)
+        """Capture one layer. A layer that did not rotate is left out, and missed when layers are counted."""
+        captured = self._captured
+        if captured is not None and (keys := captured.pre_rope) is not None:
+            captured.pre_rope = None
+            tokens, size = keys.shape[2:]
+            # Some models rotate only the first dimensions, and pass only those to the rotation.
+            captured.keys.append(torch.cat((keys, key[:, :, -tokens:, size:]), dim=-1))
+            captured.values.append(value[:, :, -tokens:])
         attended: tuple[torch.Tensor, None] = sdpa_attention_forward(module, query, key, value, *args, **kwargs)
         return attended
-
-
-def _unrotated(part: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
-    """Un-rotated heads: some models rotate only the first dimensions, and pass only those to the rotation."""
-    return torch.cat((part, whole[..., part.shape[-1] :]), dim=-1)
 
 
 def modules_with_rotation(model: torch.nn.Module) -> list[ModuleType]:

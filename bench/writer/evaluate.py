@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 from bench.writer.corpus import known_of_file
-from bench.writer.prefixed import KV, load_model
-from bench.writer.reading import Reader, Reading, Tail, distances
+from bench.writer.reading import KV, Reader, Reading, Tail, distances, load_model
 from bench.writer.samples import Sample
 from bench.writer.train import Tokens
 from bench.writer.trainable import TrainableAdapter

@@ -8,15 +8,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch.func import functional_call
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, DynamicCache, GenerationConfig, PreTrainedModel
+from transformers.utils import logging
 
-from bench.writer.capture import Captured, padded
-from bench.writer.prefixed import KV, PrefixedModel, cache_of, repeated
+from bench.writer.capture import ROTATE, Capture, modules_with_rotation, padded
+from ragkv.kv.layout import computed_in
 
+KV = list[tuple[torch.Tensor, torch.Tensor]]
+"""Rotated keys and values a layer, [1, kv_heads, tokens, head_dim] each."""
 Weights = Mapping[str, torch.Tensor]
 """By name in the model without its head: stand in for the model's own."""
 
@@ -24,6 +28,14 @@ TOKENS_AT_ONCE = 640
 """Written in one forward. Enough to keep a processor busy; more would only take memory."""
 LEAST_FILLED = 0.75
 """Length of a group's shortest chunk as a share of its longest: the rest is padding."""
+
+
+def load_model(folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    """The causal language model in a folder, to read with: on the GPU if there is one, in evaluation mode, and in the
+    dtype that the machine computes `dtype` in."""
+    logging.disable_progress_bar()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return AutoModelForCausalLM.from_pretrained(folder, dtype=computed_in(dtype)).to(device).eval()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,25 +61,37 @@ class Writing(Protocol):
     def disabled(self) -> AbstractContextManager[Any]: ...
 
 
-class Reader(PrefixedModel):
-    """Readings by one causal language model, whose writer is switched off while it reads."""
+class Reader:
+    """Readings by one causal language model, whose writer is switched off while it reads, behind the prefix that every
+    text runs behind."""
 
     def __init__(self, model: PreTrainedModel, writing: Writing, prefix_ids: Sequence[int]) -> None:
-        with writing.disabled():
-            super().__init__(model, prefix_ids)
+        self._model = model
         self._writing = writing
+        self._trunk = model.base_model  # without the head: KV needs no logits
+        self._capture = Capture(model)
+        self._rotation = getattr(modules_with_rotation(model)[0], ROTATE)
+        self._positions = next(m for m in model.modules() if type(m).__name__.endswith("RotaryEmbedding"))
+        self._device = model.device
         self._ends = model.generation_config.eos_token_id
+        self.num_prefix = len(prefix_ids)
+        self._prefix = self._behind(DynamicCache(), prefix_ids)
 
     @torch.no_grad()
     def full(self, context_ids: Sequence[int], tails: Sequence[Tail]) -> list[Reading]:
         """Readings behind the prefix and the whole context, computed as one text."""
         return self.stitched(self.prefill(context_ids), tails)
 
-    @torch.no_grad()
     def prefill(self, context_ids: Sequence[int]) -> KV:
         """KV of the prefix and the whole context, computed as one text."""
+        return self._behind(cache_of(self._prefix), context_ids)
+
+    @torch.no_grad()
+    def _behind(self, cache: DynamicCache, ids: Sequence[int]) -> KV:
+        """KV of what the cache holds and of tokens behind it."""
         with self._writing.disabled():
-            return self._after(cache_of(self._prefix), context_ids)
+            self._trunk(torch.tensor([ids], device=self._device), past_key_values=cache, use_cache=True)
+        return [(layer.keys, layer.values) for layer in cache.layers]
 
     @torch.no_grad()
     def answered(self, context: KV, tails: Sequence[Tail], max_tokens: int) -> list[Tail]:
@@ -83,7 +107,7 @@ class Reader(PrefixedModel):
     def _answer(self, context: KV, question_ids: Sequence[int], max_tokens: int) -> tuple[int, ...]:
         num_context = context[0][0].shape[2]
         # The cache holds the context: the ids in its place are only counted.
-        ids = self._ids([*[0] * num_context, *question_ids])
+        ids = torch.tensor([[*[0] * num_context, *question_ids]], device=self._device)
         with self._writing.disabled():
             out = self._model.generate(
                 ids,
@@ -130,7 +154,14 @@ class Reader(PrefixedModel):
         self, starts: Sequence[int], chunks: Sequence[Sequence[int]], weights: Weights | None = None
     ) -> list[KV]:
         """KV of each chunk as `write` makes it, its first token at that position, in one forward."""
-        captured = self._written(padded(chunks, self._device), weights)
+        ids = padded(chunks, self._device)
+        arguments = {"past_key_values": cache_of(repeated(self._prefix, len(ids))), "use_cache": True}
+        with self._capture.recorded() as captured:
+            if weights is None:
+                self._trunk(ids, **arguments)
+            else:
+                with self._writing.disabled():
+                    functional_call(self._trunk, dict(weights), (ids,), arguments)
         pieces = []
         for row, (start, chunk) in enumerate(zip(starts, chunks, strict=True)):
             positions = torch.arange(start, start + len(chunk), device=self._device)
@@ -148,16 +179,23 @@ class Reader(PrefixedModel):
             for keys, values in (zip(*layer, strict=True) for layer in layers)
         ]
 
-    def _written(self, ids: torch.Tensor, weights: Weights | None) -> Captured:
-        """Keys and values of rows of tokens [rows, longest], each behind the prefix. Keeps gradients."""
-        arguments = {"past_key_values": cache_of(repeated(self._prefix, len(ids))), "use_cache": True}
-        with self._capture.recorded() as captured:
-            if weights is None:
-                self._trunk(ids, **arguments)
-            else:
-                with self._writing.disabled():
-                    functional_call(self._trunk, dict(weights), (ids,), arguments)
-        return captured
+    def _rotated(self, heads: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Heads [1, heads, tokens, head_dim] rotated to their positions by the model's own functions."""
+        cos, sin = self._positions(heads, positions[None])
+        size = cos.shape[-1]
+        _, rotated = self._rotation(heads[..., :size], heads[..., :size], cos, sin)
+        return torch.cat((rotated, heads[..., size:]), -1)
+
+
+def cache_of(kv: KV) -> DynamicCache:
+    cache = DynamicCache()
+    for layer, (keys, values) in enumerate(kv):
+        cache.update(keys, values, layer)
+    return cache
+
+
+def repeated(kv: KV, rows: int) -> KV:
+    return [(keys.expand(rows, -1, -1, -1), values.expand(rows, -1, -1, -1)) for keys, values in kv]
 
 
 def distances(teacher: Sequence[Reading], student: Sequence[Reading]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:

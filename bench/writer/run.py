@@ -7,12 +7,11 @@ from pathlib import Path
 
 import msgspec
 import torch
+from transformers import PreTrainedModel
 
-from bench.writer.corpus import cut
-from bench.writer.division import digest_of, divide, read_record, write_record
+from bench.writer.corpus import cut, digest_of, divide, read_record, write_record
 from bench.writer.evaluate import evaluate
-from bench.writer.prefixed import load_model
-from bench.writer.reading import Reader
+from bench.writer.reading import Reader, load_model
 from bench.writer.samples import SIZES, Sample, Samples
 from bench.writer.train import Course, Tokens, Trainer
 from bench.writer.trainable import RANK, TrainableAdapter
@@ -22,7 +21,6 @@ from ragkv.ids import utc_now
 from ragkv.models import public_name
 from ragkv.prefill.writer import MAX_ONE_CHUNK_KL, Card, Gate, read_whole, write_card
 from ragkv.service.parts import Parts
-from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
 
 STRENGTHS = (1.0, 0.9, 0.8, 0.7, 0.6)
@@ -90,13 +88,7 @@ class Run:
         self._known = [
             replace(sample, chunks=tuple(_shortened(sample.chunks, parts.tokenizer))) for sample in questions
         ]
-        card = _card_to_go_on_with(parts.model_fingerprint, plan)
-        model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
-        if card is None:
-            self._adapter = TrainableAdapter.new(model)
-        else:
-            self._adapter = TrainableAdapter.load(model, plan.folder, trainable=True)
-        self._card = card or _new_card(parts.settings, parts.model_fingerprint, plan)
+        model, self._adapter, self._card = _writer_of(parts, plan)
         self._reader = Reader(model, self._adapter, parts.prompts.prefix_ids)
         self._tokens = Tokens(parts.prompts)
         validation = _taken(self._division.validation, VALIDATION, plan.seed + 1)
@@ -126,22 +118,25 @@ class Run:
             nonlocal saved_at
             progress(done, kl)
             if done % EVERY == 0:
-                curve.append((done, self._validated()))
-                validated(*curve[-1])
+                self._validate(curve, validated)
             elif self._trainer.seconds - saved_at < SAVE_AFTER_S or done % self.plan.course.batch:
                 return
             self._save(curve)
             saved_at = self._trainer.seconds
 
         if not curve:
-            curve.append((self._trainer.samples, self._validated()))
-            validated(*curve[0])
+            self._validate(curve, validated)
         self._trainer.run(samples, lambda done, losses: after(done, losses.kl))
         if curve[-1][0] != self._trainer.samples:
-            curve.append((self._trainer.samples, self._validated()))
-            validated(*curve[-1])
+            self._validate(curve, validated)
             self._save(curve)
-        return self._settled(settling)
+        # At the strength that suits it, as `save` rounds it. The state stays that of the training, at full strength.
+        strength = settle(self._trainer, self._adapter, settling)
+        self._adapter.round()
+        self._adapter.save(self.plan.folder)
+        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
+        write_card(self.plan.folder, self._card)
+        return self._card
 
     def _go_on(self) -> None:
         """Take up the training that the folder holds, if there is one."""
@@ -155,25 +150,16 @@ class Run:
                 "choose another folder"
             )
 
-    def _validated(self) -> float:
-        """KL on the validation contexts. Raises Rejected for none."""
+    def _validate(self, curve: list[tuple[int, float]], validated: Callable[[int, float], None]) -> None:
+        """Add the KL on the validation contexts to the curve. Raises Rejected for none."""
         kl = self._trainer.validate().kl
         if not math.isfinite(kl):
             raise Rejected(
                 f"the training has diverged after {self._trainer.samples} contexts: give a lower --learning-rate, "
                 "and another folder"
             )
-        return kl
-
-    def _settled(self, settling: Callable[[float], None]) -> Card:
-        """The card of the trained adapter at the strength that suits it, as `save` rounds it, also on the disk. The
-        state stays that of the training, which goes on at full strength."""
-        strength = settle(self._trainer, self._adapter, settling)
-        self._adapter.round()
-        self._adapter.save(self.plan.folder)
-        self._card = msgspec.structs.replace(self._card, strength=strength, made_at=utc_now(), gate=None)
-        write_card(self.plan.folder, self._card)
-        return self._card
+        curve.append((self._trainer.samples, kl))
+        validated(*curve[-1])
 
     def evaluated(self, card: Card, progress: Callable[[int], None]) -> Card:
         """The card with the figures of held-out contexts, also on the disk."""
@@ -186,7 +172,7 @@ class Run:
         held_out = _taken(self._division.evaluation, self.plan.held_out, self.plan.seed + 2)
         return evaluate(self._reader, self._adapter, self._tokens, held_out, progress)
 
-    def _save(self, curve: Sequence[tuple[int, float]]) -> Card:
+    def _save(self, curve: Sequence[tuple[int, float]]) -> None:
         folder = self.plan.folder
         write_record(folder, self._seen)  # before the weights that have seen them
         self._adapter.save(folder)
@@ -205,25 +191,23 @@ class Run:
             gate=None,
         )
         write_card(folder, self._card)
-        return self._card
 
 
-def _card_to_go_on_with(model_fingerprint: str, plan: Plan) -> Card | None:
-    """The card of the writer in the plan's folder, if there is one. Raises Rejected for one of another model or
-    seed, and for one without its weights."""
+def _writer_of(parts: Parts, plan: Plan) -> tuple[PreTrainedModel, TrainableAdapter, Card]:
+    """The model with the writer in the plan's folder, or with a new one. Raises Rejected for a writer of another model
+    or seed, and for one without its weights."""
     try:
         card = read_whole(plan.folder)
     except NotFound:
-        return None
-    if (card.model_fingerprint, card.seed) != (model_fingerprint, plan.seed):
+        card = None
+    if card is not None and (card.model_fingerprint, card.seed) != (parts.model_fingerprint, plan.seed):
         raise Rejected(f"{plan.folder} holds a writer of another model or seed: choose another folder")
-    return card
-
-
-def _new_card(settings: Settings, model_fingerprint: str, plan: Plan) -> Card:
-    return Card(
-        model=public_name(settings),
-        model_fingerprint=model_fingerprint,
+    model = load_model(parts.model_folder, torch.float32 if plan.float32 else parts.layout.dtype)
+    if card is not None:
+        return model, TrainableAdapter.load(model, plan.folder, trainable=True), card
+    new_card = Card(
+        model=public_name(parts.settings),
+        model_fingerprint=parts.model_fingerprint,
         made_at=utc_now(),
         seed=plan.seed,
         rank=RANK,
@@ -231,6 +215,7 @@ def _new_card(settings: Settings, model_fingerprint: str, plan: Plan) -> Card:
         seconds=0.0,
         curve=(),
     )
+    return model, TrainableAdapter.new(model), new_card
 
 
 def _shortened(chunks: Sequence[Chunk], tokenizer: Tokenizer) -> list[Chunk]:

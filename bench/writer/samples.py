@@ -92,7 +92,8 @@ class Samples:
         if self._unanswered and self._random.random() < self._unanswered:
             return self._question(chunks), ""
         chunk = self._random.choice(chunks)
-        sentence = self._sentence(chunk.text)
+        sentences = [s for s in _SENTENCE_END.split(chunk.text) if len(s.split()) > _LEAST_WORDS] or [chunk.text]
+        sentence = " ".join(self._random.choice(sentences).split()[:MAX_ANSWER_WORDS])
         kind = self._random.random()
         if kind < _SHARED_NAME and (shared := self._shared_name(chunks)):
             return shared
@@ -113,10 +114,6 @@ class Samples:
         if len(titles) == 1:
             return f'What is the most important fact about "{titles[0]}"?'
         return f'What connects "{titles[0]}" and "{titles[1]}"?'
-
-    def _sentence(self, text: str) -> str:
-        sentences = [s for s in _SENTENCE_END.split(text) if len(s.split()) > _LEAST_WORDS] or [text]
-        return " ".join(self._random.choice(sentences).split()[:MAX_ANSWER_WORDS])
 
     def _shared_name(self, chunks: Sequence[Chunk]) -> tuple[str, str] | None:
         pairs = list(permutations(chunks, 2))

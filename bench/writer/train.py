@@ -13,8 +13,7 @@ from typing import Any, cast
 
 import torch
 
-from bench.writer.prefixed import KV
-from bench.writer.reading import TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
+from bench.writer.reading import KV, TOKENS_AT_ONCE, Reader, Reading, Tail, Weights, distances, grouped
 from bench.writer.samples import Sample, Samples
 from bench.writer.trainable import TrainableAdapter
 from ragkv.answer.prompt import PromptBuilder

@@ -1,4 +1,7 @@
-"""Training of an adapter: its gradients with merged weights, and what it is saved as."""
+"""The writer: a LoRA over all linear layers of the model (Hu et al., arXiv 2106.09685), through PEFT.
+
+Its training, by gradients with merged weights, and what it is saved as.
+"""
 
 import copy
 from collections.abc import Callable, Iterator
@@ -8,13 +11,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, Self, cast
 
 import torch
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, PeftModel, get_peft_model
 from peft.helpers import rescale_adapter_scale
 from peft.tuners.lora import Linear
 from torch import nn
 from transformers import PreTrainedModel
 
-from bench.writer.adapter import Adapter
 from ragkv.models import ADAPTER, ADAPTER_CONFIG
 
 RANK = 16
@@ -22,14 +24,26 @@ SCALE = 2.0
 """Factor of the product of both matrices (PEFT's lora_alpha / r)."""
 
 
-class TrainableAdapter(Adapter):
-    """An adapter that can be trained, weakened and saved."""
+class TrainableAdapter:
+    """A model with a writer, switched on by default, that can be trained, weakened and saved."""
+
+    def __init__(self, model: PeftModel) -> None:
+        self._model = model
+
+    @classmethod
+    def load(cls, model: PreTrainedModel, folder: Path, *, trainable: bool = False) -> Self:
+        """The writer in a folder, for a causal language model."""
+        return cls(PeftModel.from_pretrained(model, str(folder), is_trainable=trainable))
 
     @classmethod
     def new(cls, model: PreTrainedModel, rank: int = RANK) -> Self:
         """A writer whose weights change nothing yet: its second matrix is zero."""
         config = LoraConfig(r=rank, lora_alpha=int(SCALE * rank), lora_dropout=0.0, target_modules="all-linear")
         return cls(get_peft_model(model, config))
+
+    def disabled(self) -> AbstractContextManager[Any]:
+        """The plain model, for the block."""
+        return self._model.disable_adapter()
 
     def save(self, folder: Path) -> None:
         """adapter_model.safetensors, in bfloat16, and adapter_config.json, as PEFT has them; each file is whole at any
@@ -64,7 +78,7 @@ class TrainableAdapter(Adapter):
 
     @torch.no_grad()
     def merged_weights(self) -> dict[str, torch.Tensor]:
-        """The weights that `merge` would leave, by name in the model without its head. They carry no gradients: see
+        """The model's own weights with the adapter added, by name in the model without its head, without gradients: see
         `followed`."""
         merged = {}
         for name, layer in self._layers():

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 import torch
 
-from bench.fidelity.rivals import INFOFLOW_CONNECTOR
+from bench.fidelity.methods import INFOFLOW_CONNECTOR
 from ragkv.engine.local import LocalEngine
 from ragkv.kv.layout import computed_in
 from ragkv.settings import Settings

@@ -13,8 +13,7 @@ from rich.console import Console
 from transformers import AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
-from bench.writer.prefixed import KV
-from bench.writer.reading import Reader, Tail
+from bench.writer.reading import KV, Reader, Tail
 from ingest.local import ingest_files
 from ingest.parts import IngestParts
 from ragkv.answer.planner import lay_out

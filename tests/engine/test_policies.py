@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from bench.fidelity.rivals import infoflow_layers
+from bench.fidelity.methods import infoflow_layers
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk

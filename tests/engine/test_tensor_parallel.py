@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import LlamaConfig
 
-from bench.fidelity.rivals import INFOFLOW_CONNECTOR, infoflow_layers
+from bench.fidelity.methods import INFOFLOW_CONNECTOR, infoflow_layers
 from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
 from ragkv.connector.internals import refuse_parallel

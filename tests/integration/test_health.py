@@ -29,8 +29,7 @@ from ragkv.service.observe.heartbeats import this_worker
 from ragkv.service.parts import Parts
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import HERE, Client, wait_until
-from workers.alive import trouble
-from workers.pulse import Pulse
+from workers.alive import Pulse, trouble
 
 
 def readiness(client: Client) -> tuple[int, Readiness]:

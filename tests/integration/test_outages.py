@@ -37,7 +37,7 @@ from tests.conftest import lend_models
 from tests.support.echo_engine import EchoEngine, random_kv
 from tests.support.over_http import ADA, Client, upload
 from tests.support.wrong_clock import clock_ahead
-from workers.pulse import Pulse
+from workers.alive import Pulse
 from workers.tasks import Ingestion, Pause, register_tasks
 
 OFTEN = MAX_ATTEMPTS + 2

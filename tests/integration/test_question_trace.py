@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from sqlalchemy import select
 
 from bench.tiers.command import TiersReport, tiers
-from bench.tiers.question_log import Asked, Log, exported_log, logged, retrieved
+from bench.tiers.workload import Asked, Log, exported_log, logged, retrieved
 from ragkv.errors import NotFound, Rejected
 from ragkv.ids import utc_now
 from ragkv.service.base.tables import ChunkRow

@@ -16,7 +16,7 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.otlp_receiver import Received, receiving
 from tests.support.over_http import ADA, Client, upload
-from workers.pulse import Pulse
+from workers.alive import Pulse
 from workers.tasks import Ingestion, register_tasks
 
 QUESTION = "Who wrote the first program?"

@@ -43,9 +43,8 @@ from tests.integration.filled import add_documents
 from tests.support.echo_engine import EchoEngine
 from tests.support.over_http import wait_until
 from tests.support.scans import DRAGON, GEESE, picture, scanned_pdf
-from workers.kv_threads import AT_ONCE
-from workers.pulse import Pulse
-from workers.tasks import Ingestion, register_tasks
+from workers.alive import Pulse
+from workers.tasks import AT_ONCE, Ingestion, register_tasks
 
 PILE = 40
 

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from transformers import LlamaConfig
 
-from bench.writer.corpus import chunks_of_files
-from bench.writer.division import digest_of, read_record
+from bench.writer.corpus import chunks_of_files, digest_of, read_record
 from bench.writer.run import STATE, Plan, Run
 from bench.writer.samples import Sample
 from bench.writer.train import Course

@@ -25,12 +25,12 @@ from bench.fidelity.methods import (
     FULL,
     NAMES,
     POLICIES_MEASURED,
+    RIVALS,
     WRITER,
     Method,
     methods_of,
 )
 from bench.fidelity.report import FidelityReport, Table, table_of
-from bench.fidelity.rivals import RIVALS
 from bench.fidelity.run import padded
 from bench.known_questions import KnownQuestion, read_questions
 from bench.records import Records, digest_of

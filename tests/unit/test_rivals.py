@@ -1,6 +1,6 @@
 """Rivals' selectors: about their budget, and the same each time."""
 
-from bench.fidelity.rivals import select_random
+from bench.fidelity.methods import select_random
 from ragkv.span import Span, total_tokens
 
 SPANS = Span(11, 51), Span(51, 84), Span(84, 148), Span(148, 153)

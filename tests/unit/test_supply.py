@@ -15,10 +15,8 @@ import yaml
 
 from ragkv.settings import Settings
 from supply.env import SECRETS, write_secrets
-from supply.licences import is_permissive, refused, unneeded, unread
-from supply.lists import Pinned, read_list
-from supply.stated import TABLE
-from supply.vendored import VENDORED, Vendored
+from supply.licences import TABLE, is_permissive, refused, unneeded, unread
+from supply.lists import VENDORED, Pinned, Vendored, read_list
 
 ROOT = Path(__file__).parents[2]
 LISTS = {

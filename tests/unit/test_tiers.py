@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.tiers.command import TiersReport, tiers
-from bench.tiers.costs import Bandwidths, Costs, Read
-from bench.tiers.replay import Replay, Tier
+from bench.tiers.replay import Bandwidths, Costs, Read, Replay, Tier
 from bench.tiers.run import Belady, lower_bound, next_uses
 from bench.tiers.workload import Request, Workload, zipf
 from ragkv.errors import Rejected

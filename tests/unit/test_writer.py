@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config, Qwen3Config
 
-from bench.writer.division import read_record, write_record
+from bench.writer.corpus import read_record, write_record
 from bench.writer.evaluate import evaluate, ratio_upper
 from bench.writer.reading import Reader, Tail, distances, grouped
 from bench.writer.run import STRENGTHS, settle

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from bench.writer.corpus import cut
-from bench.writer.division import (
+from bench.writer.corpus import (
     LEAST_NEIGHBOURHOODS,
     NEIGHBOURS,
     Division,
+    cut,
     digest_of,
     divide,
     read_record,

@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 import torch
 
-from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report
-from ragkv.engine.sampling import Sampling
+from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report, Sampling
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import LEAST, MOST, Compression, CompressionMethod

@@ -1,6 +1,9 @@
-"""Files: space on the disk, durable writes, errors of disks, JSON files, and lines of streams."""
+"""Files: space on the disk, durable writes, errors of disks, what the page cache holds, JSON files, and lines of
+streams."""
 
+import ctypes
 import errno
+import mmap
 import os
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
@@ -103,6 +106,43 @@ def default_reserve(total: int) -> int:
 def default_kv_limit(folder: Path, stored: int) -> int:
     """Half of what KV could take: what it takes now, and what is free."""
     return int((shutil.disk_usage(_existing(folder)).free + stored) * KV_SHARE)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NOT_CACHED = bytes(range(0, 256, 2))
+"""What `mincore` answers of pages that are not cached: of its answer the lowest bit counts."""
+
+
+def is_resident(path: Path) -> bool:
+    """Whether reading the file touches no disk; False where it is not there or the kernel does not tell."""
+    try:
+        return 0 < path.stat().st_size == resident_bytes(path)
+    except OSError:
+        return False
+
+
+def resident_bytes(path: Path) -> int:
+    """Bytes of the file in the page cache, in whole pages; 0 if there is no such file. Reads none of it.
+
+    Raises OSError where the kernel does not tell.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                return 0
+            # ctypes wants it writable; it is never written.
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapping:
+                start = ctypes.c_char.from_buffer(mapping)
+                address = ctypes.c_void_p(ctypes.addressof(start))
+                pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+                failed = _LIBC.mincore(address, ctypes.c_size_t(size), pages)
+                del start  # a mapping that is pointed at cannot be closed
+    except FileNotFoundError:
+        return 0
+    if failed:
+        raise OSError(number := ctypes.get_errno(), os.strerror(number))
+    return min(len(bytes(pages).translate(None, _NOT_CACHED)) * mmap.PAGESIZE, size)
 
 
 def remove_files(paths: Iterable[Path]) -> None:

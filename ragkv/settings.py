@@ -14,6 +14,7 @@ from ragkv.errors import Rejected
 from ragkv.kv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
+from ragkv.observe import LogFormat, LogLevel
 from ragkv.stitch.policies import ALIASES, UPPER, Choice, PolicyName
 from ragkv.urls import is_loopback
 
@@ -55,9 +56,6 @@ NotNegative = Annotated[int, msgspec.Meta(ge=0)]
 NotNegativeFloat = Annotated[float, msgspec.Meta(ge=0)]
 Mode = Literal["stitched", "full"]
 PassageOrder = Literal["best_last", "best_first"]
-LogFormat = Literal["auto", "json", "console"]
-"""auto: for people on a terminal, JSON anywhere else."""
-LogLevel = Literal["debug", "info", "warning", "error"]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -17,10 +17,9 @@ from ragkv.answer.history import question_in_prompt, search_query
 from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
-from ragkv.answer.planner import Planner, lay_out
+from ragkv.answer.planner import Planner, QuestionVectors, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import NOTHING_RAN, Answer, Delta, Question, Timings, Usage, check_question
-from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report

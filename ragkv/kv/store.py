@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ragkv.errors import Corrupt, Unavailable, Unsupported
-from ragkv.files_io import written_before
+from ragkv.files_io import is_resident, written_before
 from ragkv.kv.file import (
     KVContent,
     KVShape,
@@ -30,7 +30,6 @@ from ragkv.kv.file import (
 )
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Layout
-from ragkv.kv.resident import is_resident
 
 if TYPE_CHECKING:
     from ragkv.kv.remote import ObjectStore

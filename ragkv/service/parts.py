@@ -409,7 +409,7 @@ class Parts:
     def question_encoder(self) -> "TextEncoder":
         if not self._encoder_apart:
             return self.encoder
-        from ragkv.retrieve.encoder_process import EncoderProcess
+        from ragkv.retrieve.encoder import EncoderProcess
 
         return EncoderProcess(self.encoder_folder)
 

@@ -84,7 +84,8 @@ class Promoter:
         if patience > 0:
             await asyncio.wait(loads.values(), timeout=patience)
             metrics.waited_for_kv(time.perf_counter() - began)
-        in_time = {key for key, load in loads.items() if _is_loaded(load)}
+        done = {key: load for key, load in loads.items() if load.done() and not load.cancelled()}
+        in_time = {key for key, load in done.items() if load.exception() is None and load.result() == "loaded"}
         self._unused -= in_time
         for key, load in loads.items():
             if key in in_time:
@@ -166,10 +167,6 @@ class Promoter:
         wasted = self._unused.intersection(keys)
         self._unused -= wasted
         metrics.kv_wasted(len(wasted))
-
-
-def _is_loaded(load: asyncio.Task[Load]) -> bool:
-    return load.done() and not load.cancelled() and load.exception() is None and load.result() == "loaded"
 
 
 def _outcome(error: Exception) -> Load:

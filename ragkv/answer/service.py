@@ -110,8 +110,10 @@ class Answerer:
                 async for event in events:
                     yield event
         except NothingFound as nothing:
-            yield Delta(str(nothing))
-            yield _without_passages(question, str(nothing), (time.perf_counter() - began) * 1e3)
+            text = str(nothing)
+            yield Delta(text)
+            timings = Timings.without_model((time.perf_counter() - began) * 1e3)
+            yield Answer(question.id, text, "stop", (), (), timings, NOTHING_RAN, warnings=question.warnings)
 
     async def _generated(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         with observed(question) as answered, self._counted():
@@ -353,12 +355,6 @@ def messages_of(question: Question) -> list[tuple[str, str]]:
     """The conversation as (role, text), the question last."""
     instructions = [("system", question.instructions)] if question.instructions else []
     return [*instructions, *((turn.role, turn.text) for turn in question.history), ("user", question.text)]
-
-
-def _without_passages(question: Question, text: str, took_ms: float) -> Answer:
-    """The answer to a question that no passage was found for: no token ran through the model."""
-    timings = Timings.without_model(took_ms)
-    return Answer(question.id, text, "stop", (), (), timings, NOTHING_RAN, warnings=question.warnings)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:

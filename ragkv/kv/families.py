@@ -45,11 +45,7 @@ def refusal_of(config: PretrainedConfig, max_model_len: int = 0) -> str | None:
     for is_refused, reason in _REASONS:
         if is_refused(config):
             return reason
-    return _refusal_of_length(config, max_model_len)
-
-
-def _refusal_of_length(config: PretrainedConfig, max_model_len: int) -> str | None:
-    """Models that compute otherwise from some position on: stored KV is that of the positions before it."""
+    # Some compute otherwise from some position on: stored KV is that of the positions before it.
     ropes = [*_ropes(config), getattr(config, "llama_4_scaling", None) or {}]
     default = config.max_position_embeddings
     lengths = [

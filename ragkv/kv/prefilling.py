@@ -77,10 +77,20 @@ class Prefilling:
         return Announcement(path, self._write(path, msgspec.json.encode(batches)) if batches else None)
 
     def ready_in_s(self) -> dict[str, float]:
-        """Seconds until KV that a running process computes is there as estimated, by key."""
+        """Seconds until KV that a running process computes is there as estimated, by key.
+
+        A process replaces its announcement by writing the next and then removing the old one: if the files changed
+        while they were read, they are read again.
+        """
         wall_time_s = time.time()
+        files = self._files()
+        for _ in range(MAX_READS):
+            batches = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
+            previous, files = files, self._files()
+            if files == previous:
+                break
         expected: dict[str, float] = {}
-        for batch in self._batches():
+        for batch in batches:
             seconds = batch.ready_in_s(wall_time_s)
             if seconds is not None:
                 expected |= {key: min(seconds, expected.get(key, seconds)) for key in batch.keys}
@@ -94,23 +104,15 @@ class Prefilling:
         except OSError:
             return False
 
-    def _batches(self) -> list[AnnouncedBatch]:
-        """The batches that running processes announce. A process replaces its announcement by writing the next and then
-        removing the old one: if the files changed while they were read, they are read again."""
-        files = self._files()
-        for _ in range(MAX_READS):
-            batches = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
-            previous, files = files, self._files()
-            if files == previous:
-                break
-        return batches
-
     def _write(self, path: Path, content: bytes) -> int | None:
         """Lock and write a file, which has its name once it is whole. The descriptor that locks it, or None."""
         descriptor, unfinished = None, path.with_name(UNFINISHED + path.name)
         try:
             make_folder(path.parent)
-            self._remove_dead()
+            for announcement in self._files():
+                with suppress(OSError), announcement.open("rb") as file:
+                    if _is_free(file.fileno()):
+                        announcement.unlink()
             descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.write(descriptor, content)
@@ -121,12 +123,6 @@ class Prefilling:
                 os.close(descriptor)
             return None
         return descriptor
-
-    def _remove_dead(self) -> None:
-        for path in self._files():
-            with suppress(OSError), path.open("rb") as file:
-                if _is_free(file.fileno()):
-                    path.unlink()
 
     def _files(self) -> set[Path]:
         try:

@@ -325,7 +325,11 @@ def _known(given: str, shown: str) -> str:
 
 
 def _check_ranges(settings: Settings) -> None:
-    _check_shares(settings)
+    shares = {"recompute_ratio": (0, 1), "sparse_ratio": (LEAST_READ, 1), "kv_keep": (LEAST, MOST)}
+    for name, (low, high) in shares.items():
+        share = getattr(settings, name)
+        if share is not None and not low <= share <= high:
+            raise Rejected(f"{PREFIX}{name.upper()} must be between {low} and {high}")
     if settings.reranker == "qcache":
         raise Rejected(
             f"{PREFIX}RERANKER=qcache was removed: behind two hops it lowered recall@5 by 0.8 to 4.5 points. Unset it, or "
@@ -344,14 +348,6 @@ def _check_ranges(settings: Settings) -> None:
         raise Rejected(
             f"{PREFIX}QUESTION_RETENTION_DAYS must be 0, to keep questions for ever, or at least {MIN_RETENTION_DAYS}"
         )
-
-
-def _check_shares(settings: Settings) -> None:
-    shares = {"recompute_ratio": (0, 1), "sparse_ratio": (LEAST_READ, 1), "kv_keep": (LEAST, MOST)}
-    for name, (low, high) in shares.items():
-        share = getattr(settings, name)
-        if share is not None and not low <= share <= high:
-            raise Rejected(f"{PREFIX}{name.upper()} must be between {low} and {high}")
 
 
 def _check_addresses(settings: Settings) -> None:

@@ -60,12 +60,8 @@ def main() -> None:
     """
     os.umask(0o077)  # files are readable by this user only
     logs.configure("console", "warning", "cli")
-    signal.signal(signal.SIGTERM, _unwind)
-
-
-def _unwind(number: int, frame: Any) -> None:
-    """SIGTERM unwinds like an exception, so that every process a command started is stopped."""
-    raise SystemExit(128 + number)
+    # SIGTERM unwinds like an exception, so that every process a command started is stopped.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def _entry_points() -> dict[str, EntryPoint]:

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
@@ -54,11 +54,16 @@ def writable() -> Iterator[None]:
 def trouble_of(error: Exception) -> Unavailable | None:
     """OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing,
     None for any other error."""
-    if not isinstance(error, OSError) or not is_disk_error(error):
+    if not is_disk_error(error):
         return None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OutOfSpace("a disk of the service is full: delete documents, or free up space")
     return Unavailable(f"the service cannot write to one of its disks: {error.strerror}")
+
+
+def is_disk_error(error: Exception) -> TypeGuard[OSError]:
+    """A disk that is full, over its quota, read-only or failing."""
+    return isinstance(error, OSError) and error.errno in DISK_ERRORS
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -196,8 +201,3 @@ async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
 
 def _text(line: bytearray) -> str:
     return line.removesuffix(b"\r").decode(errors="replace")
-
-
-def is_disk_error(error: Exception) -> bool:
-    """A disk that is full, over its quota, read-only or failing."""
-    return isinstance(error, OSError) and error.errno in DISK_ERRORS

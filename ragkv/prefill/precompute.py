@@ -129,8 +129,10 @@ def precompute(
         while todo:
             if (tokens := batch_tokens()) != most_tokens:
                 most_tokens, batches = tokens, list(_batches(todo, len(keys.prefix_ids), tokens))
-            batch = batches.pop(0)
-            if not (fitting := _fitting(batch, hooks.has_room)):
+            batch = fitting = batches.pop(0)
+            while fitting and not hooks.has_room(_tokens(fitting)):  # a tenant's share may be less than a batch
+                fitting = fitting[: len(fitting) // 2]
+            if not fitting:
                 break
             hooks.under_way([fitting, *batches])
             prefiller().prefill(fitting, keys)
@@ -148,13 +150,6 @@ def precompute(
     sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
     return Precomputed(entries, is_whole=len(entries) == len(named))
-
-
-def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
-    """The beginning of a batch that there is room for, to within a half: a tenant's share may be less than a batch."""
-    while batch and not has_room(_tokens(batch)):
-        batch = batch[: len(batch) // 2]
-    return batch
 
 
 def _tokens(batch: Batch) -> int:

@@ -36,7 +36,13 @@ class Commands(Group):
         try:
             command = entry.load()
         except ImportError as error:
-            return _broken(entry.name, error)
+            problem = str(error)
+
+            def refuse() -> None:
+                click.echo(f"ragkv {name} is not available: {problem}", err=True)
+                sys.exit(1)
+
+            return click.Command(name, callback=refuse, help=f"Not available: {problem}")
         assert isinstance(command, click.Command), f"{entry.value} is not a command"
         return command
 
@@ -66,13 +72,3 @@ def main() -> None:
 
 def _entry_points() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
-
-
-def _broken(name: str, error: ImportError) -> click.Command:
-    """A placeholder for a command whose modules are not installed; it reports so when run."""
-
-    def refuse() -> None:
-        click.echo(f"ragkv {name} is not available: {error}", err=True)
-        sys.exit(1)
-
-    return click.Command(name, callback=refuse, help=f"Not available: {error}")

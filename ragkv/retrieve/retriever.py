@@ -18,7 +18,7 @@ A re-ranker, where there is one, reads the best passages of all hops again and h
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -28,7 +28,7 @@ from ragkv.chunk import Chunk, Passage
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
 from ragkv.retrieve.index import DEPTH, DocumentIds, Index, Vectors, fused_hits
-from ragkv.retrieve.links import LinkCache, TitledChunk, TitleLinks
+from ragkv.retrieve.links import LinkCache, TitleLinks, TitleSource
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.text import clean_question
@@ -62,7 +62,7 @@ class SearchScope(NamedTuple):
     document_ids: DocumentIds | None = None
 
 
-class CollectionSource(Protocol):
+class CollectionSource(TitleSource, Protocol):
     """The database's side of retrieval."""
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
@@ -82,15 +82,6 @@ class CollectionSource(Protocol):
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The chunks that exist and belong to the tenant, in the order asked for."""
-        ...
-
-    def titles(
-        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
-    ) -> Iterable[TitledChunk]:
-        """The titles of the collection's searchable chunks, or of those of some documents; in any order.
-
-        Asked after `indexed_documents` changed, for the documents that did.
-        """
         ...
 
 

@@ -163,11 +163,14 @@ class LocalEngine:
         assert self._llm is not None, "start() comes first"
         await self._llm.is_sleeping()
 
+    def _started(self) -> "AsyncLLM":
+        if self._llm is None:
+            raise Unavailable("the engine has not started yet: try again in a minute")
+        return self._llm
+
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         """See Engine.generate."""
-        llm = self._llm
-        if llm is None:
-            raise Unavailable("the engine has not started yet: try again in a minute")
+        llm = self._started()
         request.check_fits(self._settings.max_model_len)
         prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
@@ -178,9 +181,7 @@ class LocalEngine:
 
     async def prefill(self, prefill: Prefill) -> None:
         """See Engine.prefill."""
-        llm = self._llm
-        if llm is None:
-            raise Unavailable("the engine has not started yet: try again in a minute")
+        llm = self._started()
         from vllm import SamplingParams  # noqa: PLC0415 - see _load
 
         prefill = await looked_ahead(self, prefill)

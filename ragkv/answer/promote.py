@@ -17,7 +17,7 @@ from ragkv.errors import Corrupt, NotFound, OutOfSpace, RagKVError, Unavailable
 from ragkv.kv.remote import ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics
-from ragkv.observe.logs import ThrottledLog
+from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.stitch.located import LocatedKV
 from ragkv.threads import Threads
 

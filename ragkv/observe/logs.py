@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import re
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -127,22 +126,3 @@ def _gathered(process: str, time_format: str) -> list[Processor]:
         structlog.stdlib.ExtraAdder(),
         drop_noise,
     ]
-
-
-EVERY_S = 60.0
-
-
-class ThrottledLog:
-    """Logs the first warning of failures that may recur with every question or file, and then one every EVERY_S.
-    Threads may share it: two of them at once may log both."""
-
-    def __init__(self, logger: logging.Logger) -> None:
-        self._logger = logger
-        self._next = 0.0
-
-    def warning(self, message: str, *args: object) -> None:
-        """Log as `logging.Logger.warning` does, unless the last one was a short while ago."""
-        moment = time.monotonic()
-        if moment >= self._next:
-            self._next = moment + EVERY_S
-            self._logger.warning(message, *args)

@@ -9,7 +9,7 @@ from ragkv.errors import Unavailable
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import Prefilling
 from ragkv.kv.store import KVStore
-from ragkv.observe.logs import ThrottledLog
+from ragkv.observe.throttled_log import ThrottledLog
 
 RemoteSizes = Callable[[Sequence[str]], Mapping[str, int]]
 """Bytes of those of these keys that the object store has. Raises Unavailable."""

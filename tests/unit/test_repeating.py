@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from ragkv.errors import Unavailable
-from ragkv.observe.logs import EVERY_S, ThrottledLog
+from ragkv.observe.throttled_log import EVERY_S, ThrottledLog
 from workers.repeating import repeat
 
 
@@ -28,7 +28,7 @@ def test_whatever_goes_wrong_in_a_step_the_next_one_follows(error: Exception, ca
 
 def test_a_warning_is_logged_once_in_a_while(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch):
     now = 1000.0
-    monkeypatch.setattr("ragkv.observe.logs.time.monotonic", lambda: now)
+    monkeypatch.setattr("ragkv.observe.throttled_log.time.monotonic", lambda: now)
     log = ThrottledLog(logging.getLogger("throttled"))
     for _ in range(3):
         log.warning("away: %s", now)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.ids import BATCH, utc_now
-from ragkv.observe.logs import ThrottledLog
+from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.service.kv_admin.entry_statements import keys_with_entries
 from ragkv.service.kv_admin.rule_statements import is_to_upload
 from ragkv.service.kv_admin.tier_statements import REMOTE, moved, on_disk_alone, tenants_with_remote

@@ -13,8 +13,7 @@ from ragkv.files_io import check_room
 from ragkv.kv.format import share_of
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import KVRule
-from ragkv.prefill.precompute import Hooks, KVEntry, precompute
-from ragkv.prefill.prefiller import Batch
+from ragkv.prefill.precompute import Batch, Hooks, KVEntry, precompute
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease

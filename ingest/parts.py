@@ -15,8 +15,7 @@ from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
 from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
-from ragkv.prefill.precompute import Announcer
-from ragkv.prefill.prefiller import Prefiller
+from ragkv.prefill.precompute import Announcer, Prefiller
 from ragkv.prefill.writer import note_written
 from ragkv.service.documents.lease import Lease
 from ragkv.service.observe.worker_counters import WorkerCounters

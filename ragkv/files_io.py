@@ -1,13 +1,16 @@
-"""Files: space on the disk, durable writes, errors of disks, JSON files, and lines of streams."""
+"""Files: space on the disk, durable writes, errors of disks, what the page cache holds, JSON files, and lines of
+streams."""
 
+import ctypes
 import errno
+import mmap
 import os
 import shutil
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 import msgspec
 
@@ -51,11 +54,16 @@ def writable() -> Iterator[None]:
 def trouble_of(error: Exception) -> Unavailable | None:
     """OutOfSpace for a disk that is full, Unavailable for one that is read-only or failing,
     None for any other error."""
-    if not isinstance(error, OSError) or not is_disk_error(error):
+    if not is_disk_error(error):
         return None
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OutOfSpace("a disk of the service is full: delete documents, or free up space")
     return Unavailable(f"the service cannot write to one of its disks: {error.strerror}")
+
+
+def is_disk_error(error: Exception) -> TypeGuard[OSError]:
+    """A disk that is full, over its quota, read-only or failing."""
+    return isinstance(error, OSError) and error.errno in DISK_ERRORS
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -103,6 +111,43 @@ def default_reserve(total: int) -> int:
 def default_kv_limit(folder: Path, stored: int) -> int:
     """Half of what KV could take: what it takes now, and what is free."""
     return int((shutil.disk_usage(_existing(folder)).free + stored) * KV_SHARE)
+
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_NOT_CACHED = bytes(range(0, 256, 2))
+"""What `mincore` answers of pages that are not cached: of its answer the lowest bit counts."""
+
+
+def is_resident(path: Path) -> bool:
+    """Whether reading the file touches no disk; False where it is not there or the kernel does not tell."""
+    try:
+        return 0 < path.stat().st_size == resident_bytes(path)
+    except OSError:
+        return False
+
+
+def resident_bytes(path: Path) -> int:
+    """Bytes of the file in the page cache, in whole pages; 0 if there is no such file. Reads none of it.
+
+    Raises OSError where the kernel does not tell.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                return 0
+            # ctypes wants it writable; it is never written.
+            with mmap.mmap(file.fileno(), size, access=mmap.ACCESS_COPY) as mapping:
+                start = ctypes.c_char.from_buffer(mapping)
+                address = ctypes.c_void_p(ctypes.addressof(start))
+                pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+                failed = _LIBC.mincore(address, ctypes.c_size_t(size), pages)
+                del start  # a mapping that is pointed at cannot be closed
+    except FileNotFoundError:
+        return 0
+    if failed:
+        raise OSError(number := ctypes.get_errno(), os.strerror(number))
+    return min(len(bytes(pages).translate(None, _NOT_CACHED)) * mmap.PAGESIZE, size)
 
 
 def remove_files(paths: Iterable[Path]) -> None:
@@ -156,8 +201,3 @@ async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
 
 def _text(line: bytearray) -> str:
     return line.removesuffix(b"\r").decode(errors="replace")
-
-
-def is_disk_error(error: Exception) -> bool:
-    """A disk that is full, over its quota, read-only or failing."""
-    return isinstance(error, OSError) and error.errno in DISK_ERRORS

@@ -158,9 +158,13 @@ class FairPool(ThreadPoolExecutor):
     def _do_next(self) -> None:
         """Do pieces until none may be begun: one that is passed over is begun by the thread that ends another of its
         owner's."""
-        while (turn := self._take()) is not None:
-            owner, piece = turn
-            del turn
+        while True:
+            with self._lock:
+                full = {owner for owner, threads in self._occupied.items() if threads >= self._size_each}
+                if not self._waiting.any_but(full):
+                    return
+                owner, piece = self._waiting.take(full)
+                self._occupied[owner] += 1
             began = time.monotonic()
             try:
                 piece()
@@ -169,15 +173,6 @@ class FairPool(ThreadPoolExecutor):
                 with self._lock:
                     self._waiting.charge(owner, time.monotonic() - began)
                     self._occupied -= Counter((owner,))  # drops zeros
-
-    def _take(self) -> tuple[str, Callable[[], None]] | None:
-        with self._lock:
-            full = {owner for owner, threads in self._occupied.items() if threads >= self._size_each}
-            if not self._waiting.any_but(full):
-                return None
-            owner, piece = self._waiting.take(full)
-            self._occupied[owner] += 1
-            return owner, piece
 
 
 class Threads:

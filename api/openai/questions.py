@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 from api.openai.errors import BadParam, NoSuchModel
 from api.openai.models import collection_in
 from ragkv.answer.question import Question, Turn, check_instructions, check_question_text
-from ragkv.engine.sampling import Sampling
+from ragkv.engine.protocol import Sampling
 from ragkv.errors import NotFound
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ragkv.engine.sampling import Sampling
+from ragkv.engine.protocol import Sampling
 
 Whole = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Temperature = (

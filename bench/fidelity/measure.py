@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit, Prepared
 from bench.fidelity.methods import Method, context_of
-from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report
-from ragkv.engine.sampling import Sampling
+from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report, Sampling
 from ragkv.errors import Unavailable
 from ragkv.ids import batched
 from ragkv.service.evaluations.fidelity import settled

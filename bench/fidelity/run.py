@@ -13,8 +13,8 @@ from bench.fidelity.methods import Method
 from bench.known_questions import KnownQuestion
 from bench.records import Records
 from bench.retrieval import Corpus
+from ragkv.answer.planner import QuestionVectors
 from ragkv.answer.prompt import PromptBuilder
-from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected, TooLarge
 from ragkv.retrieve.encoder import Encoder, embed_question

@@ -16,8 +16,7 @@ from ragkv.engine.loop import run_on
 from ragkv.engine.protocol import Engine
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.store import KVStore
-from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefiller import Prefiller
+from ragkv.prefill.precompute import Prefiller, precompute
 from ragkv.settings import Settings
 from ragkv.tokenizer import Tokenizer
 

@@ -15,13 +15,12 @@ from bench.gpu.corpus import Corpus
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import Shape
 from ragkv.errors import Rejected
+from ragkv.files_io import is_resident
 from ragkv.kv.format import KVFormat
 from ragkv.kv.host import HostCache
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
-from ragkv.kv.resident import is_resident
-from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefiller import Batch
+from ragkv.prefill.precompute import Batch, precompute
 
 _RUNS = 3
 _GB = 1e9

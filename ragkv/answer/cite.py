@@ -122,7 +122,10 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
     the same citations.
     """
     by_score = sorted(passages, key=lambda passage: -passage.score)
-    languages = _languages_of(answer, question, by_score)
+    # One language for each script, so that a word has the same stem wherever it stands: that of answer and question if
+    # they tell it, else that of the passages.
+    languages = languages_of(word for passage in by_score for word in sparse.words(passage.chunk.text))
+    languages |= languages_of(sparse.words(f"{question}\n{answer}"))
     candidates = [sentence for passage in by_score for sentence in _sentences_of(passage, languages)]
     # Rarity is 1 for a term that no or one sentence has, towards 0 for one that all have.
     counts = Counter(term for sentence in candidates for term in sentence.all_terms)
@@ -137,13 +140,6 @@ def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citat
         for place in statements(answer)[:affordable]
         for sentence in _support(answer[slice(*place)], question_weights, candidates, rarity, languages).sentences
     )
-
-
-def _languages_of(answer: str, question: str, passages: Sequence[Passage]) -> _Languages:
-    """One language for each script, so that a word has the same stem wherever it stands: that of answer and question if
-    they tell it, else that of the passages."""
-    languages = languages_of(sparse.words(f"{question}\n{answer}"))
-    return languages_of(word for passage in passages for word in sparse.words(passage.chunk.text)) | languages
 
 
 def _support(
@@ -193,23 +189,20 @@ def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Ci
 
 
 def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
-    """Support added to the cited: more of the statement, or something of the question if it leads to them."""
+    """Support added to the cited: more of the statement, or something of the question if it leads to them: if it names
+    a cited passage's title or the answer, or is about the answer, or about what a cited one names."""
     added_news = statement.new.share(sentence.terms - cited.covered)
     added_question = statement.question.share(sentence.all_terms - cited.all_terms)
-    leads_there = added_question >= MIN_ADDED and _leads_to(sentence, cited, statement)
-    return added_news + added_question if added_news >= MIN_ADDED or leads_there else 0.0
-
-
-def _leads_to(sentence: _Sentence, cited: _Cited, statement: _Statement) -> bool:
-    """Whether it names a cited passage's title or the answer, or is about the answer,
-    or about what a cited one names."""
-    if _holds(sentence.words, statement.words) or _holds(sentence.title.words, statement.words):
-        return True
-    return any(
-        any(_holds(sentence.words, name) for name in other.title.names)
-        or any(_holds(other.words, name) for name in sentence.title.names)
-        for other in cited.sentences
+    is_support = added_news >= MIN_ADDED or (
+        added_question >= MIN_ADDED
+        and (
+            _holds(sentence.words, statement.words)
+            or _holds(sentence.title.words, statement.words)
+            or any(_holds(other.words, name) for other in cited.sentences for name in sentence.title.names)
+            or any(_holds(sentence.words, name) for other in cited.sentences for name in other.title.names)
+        )
     )
+    return added_news + added_question if is_support else 0.0
 
 
 def _accounted(sentence: _Sentence, cited: _Cited, question: _Weights) -> float:

@@ -1,4 +1,5 @@
-"""A question within its conversation: the search query, and the text in the prompt after the passages.
+"""A question within its conversation: the search query, the text in the prompt after the passages, and the messages of
+a prompt without passages.
 
 The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever came before.
 """
@@ -7,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate, takewhile
 
+from ragkv.answer.prompt import PromptBuilder
 from ragkv.answer.question import Question, Turn
 
 PROMPT_CHARACTERS = 4000
@@ -43,6 +45,20 @@ def question_in_prompt(question: Question, fits: Callable[[str], bool] = lambda 
     return _in_prompt(question, ())
 
 
+def question_and_room(question: Question, prompts: PromptBuilder, answer_tokens: int) -> tuple[str, int]:
+    """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge.
+
+    The conversation takes half of the room that there is without it at most: it must not push the passages out.
+    """
+    alone = question_in_prompt(replace(question, history=()))
+    room = prompts.room_for_chunks(alone, answer_tokens)
+    if not question.history:
+        return alone, room
+    most = len(prompts.question_ids(alone)) + room // 2
+    text = question_in_prompt(question, lambda text: len(prompts.question_ids(text)) <= most)
+    return text, prompts.room_for_chunks(text, answer_tokens)
+
+
 def _in_prompt(question: Question, recent: Sequence[Turn]) -> str:
     turns = [*recent, Turn("user", question.text)]
     lines = (f"{_SPEAKERS[turn.role]}: {turn.text}" for turn in turns)
@@ -68,3 +84,9 @@ def _recent(history: Sequence[Turn], characters: int) -> Sequence[Turn]:
 
 def _last(history: Sequence[Turn], role: str) -> str:
     return next((turn.text for turn in reversed(history) if turn.role == role), "")
+
+
+def messages_of(question: Question) -> list[tuple[str, str]]:
+    """The conversation as (role, text), the question last."""
+    instructions = [("system", question.instructions)] if question.instructions else []
+    return [*instructions, *((turn.role, turn.text) for turn in question.history), ("user", question.text)]

@@ -66,25 +66,16 @@ class LoadCost:
     def load_s(self, sizes: Sequence[int], at_once: int) -> float | None:
         """Estimated seconds to load files of these sizes, `at_once` in parallel; None before the first load."""
         with self._lock:
-            line = self._line()
-        if line is None or not sizes:
-            return None
-        latency, per_mib = line
-        return ceil(len(sizes) / at_once) * (latency + per_mib * max(sizes) / 2**20)
+            if not self._weight or not sizes:
+                return None
+            mean_mib, mean_s = self._bytes / self._weight, self._seconds / self._weight
+            spread = self._squares / self._weight - mean_mib**2
+            covariance = self._products / self._weight - mean_mib * mean_s
+        # The line of least squares, latency and slope not below 0; the mean where sizes hardly differ.
+        slope = min(max(covariance / spread, 0.0), mean_s / mean_mib) if spread > 0.01 * mean_mib**2 else 0.0
+        latency = mean_s - slope * mean_mib
+        return ceil(len(sizes) / at_once) * (latency + slope * max(sizes) / 2**20)
 
     def compute_s(self, tokens: int) -> float | None:
         """Estimated seconds to compute these tokens; None before the first measurement."""
         return None if self._token_s is None else tokens * self._token_s
-
-    def _line(self) -> tuple[float, float] | None:
-        """(latency, seconds a MiB), neither below 0: the line of least squares, or the mean where sizes hardly
-        differ."""
-        if not self._weight:
-            return None
-        mean_mib, mean_s = self._bytes / self._weight, self._seconds / self._weight
-        spread = self._squares / self._weight - mean_mib**2
-        if spread <= 0.01 * mean_mib**2:
-            return mean_s, 0.0
-        slope = (self._products / self._weight - mean_mib * mean_s) / spread
-        slope = min(max(slope, 0.0), mean_s / mean_mib)
-        return mean_s - slope * mean_mib, slope

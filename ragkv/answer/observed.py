@@ -37,7 +37,16 @@ def observed(question: Question) -> Iterator[Callable[[Answer], None]]:
 @contextmanager
 def generation(request: Generate, model: str) -> Iterator[Callable[[Output], None]]:
     """A span of the generation in the block, in OpenTelemetry's names. Call what this yields with each output."""
-    span = traces.opened(f"text_completion {model}", _asked_for(request, model))
+    attributes: traces.Attributes = {
+        "gen_ai.operation.name": "text_completion",
+        "gen_ai.provider.name": "vllm",
+        "gen_ai.request.model": model,
+        "gen_ai.request.max_tokens": request.max_tokens,
+        "gen_ai.request.temperature": request.sampling.temperature,
+        "gen_ai.request.stream": True,
+        "ragkv.stitched": request.plan is not None,
+    }
+    span = traces.opened(f"text_completion {model}", attributes)
     began, first_s, tokens = time.perf_counter(), 0.0, 0
 
     def generated(output: Output) -> None:
@@ -88,18 +97,6 @@ def _count(question: Question, answer: Answer) -> None:
         recomputed=usage.recomputed,
         computed=usage.computed,
     )
-
-
-def _asked_for(request: Generate, model: str) -> traces.Attributes:
-    return {
-        "gen_ai.operation.name": "text_completion",
-        "gen_ai.provider.name": "vllm",
-        "gen_ai.request.model": model,
-        "gen_ai.request.max_tokens": request.max_tokens,
-        "gen_ai.request.temperature": request.sampling.temperature,
-        "gen_ai.request.stream": True,
-        "ragkv.stitched": request.plan is not None,
-    }
 
 
 def _got(request: Generate, last: Output, tokens: int, first_s: float) -> traces.Attributes:

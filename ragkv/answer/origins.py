@@ -73,21 +73,15 @@ def _kv_of(
         return PassageKV("device", span.num_tokens, 0)
     if plan is None or key is None or key in report.failed_keys:
         return PassageKV("recomputed", span.num_tokens, span.num_tokens)
-    redone = _recomputed_tokens(span, plan, report)
+    redone: int | None = tokens_within(plan.recompute, span)
+    if redone != span.num_tokens and report.recomputed_spans is not None:
+        redone = tokens_within(report.recomputed_spans, span)
+    elif redone != span.num_tokens and plan.selection:
+        redone = None  # the engine chose, and did not say what
     if redone == span.num_tokens:
         return PassageKV("recomputed", span.num_tokens, redone)
     local: KVSource = "host" if key in report.host_keys else "disk"
     return PassageKV("remote" if key in promoted else local, span.num_tokens, redone)
-
-
-def _recomputed_tokens(span: Span, plan: StitchPlan, report: Report) -> int | None:
-    """None where the engine chose and did not say what."""
-    planned = tokens_within(plan.recompute, span)
-    if planned == span.num_tokens:
-        return planned
-    if report.recomputed_spans is not None:
-        return tokens_within(report.recomputed_spans, span)
-    return None if plan.selection else planned
 
 
 def _origins_of(num_tokens: int, plan: StitchPlan | None, report: Report) -> Iterator[_Came]:

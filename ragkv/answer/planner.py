@@ -1,14 +1,18 @@
-"""From a prompt and the available KV to a stitch plan."""
+"""From a prompt and the available KV to a stitch plan, and the vectors of its question that some policies look at."""
 
 import hashlib
+import uuid
+from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 
 import torch
 
-from ragkv.answer.prompt import Prompt
+from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Passage
+from ragkv.engine.protocol import Engine, Generate
+from ragkv.errors import Unavailable
 from ragkv.kv.file import name_of_kept
 from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.kv.key import KeyMaker
@@ -18,6 +22,10 @@ from ragkv.stitch.located import LocatedKV, LocatedPassage, RemoteSizes, locate
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 from ragkv.stitch.policies import DEFAULT_CHOICE, POLICIES, Choice
 from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
+from ragkv.threads import Threads
+
+_KEPT = 64
+"""Questions whose vectors are kept: up to a megabyte each with a large model."""
 
 
 class Planner:
@@ -100,3 +108,41 @@ def _name_of(names: Sequence[str]) -> str:
     if len(set(names)) == 1:
         return names[0]
     return hashlib.sha256("|".join(names).encode()).hexdigest() if names else ""
+
+
+class QuestionVectors:
+    """Asks the engine for a question's vectors, and keeps those of the latest questions."""
+
+    def __init__(self, engine: Engine, prompts: PromptBuilder, threads: Threads) -> None:
+        self._engine = engine
+        self._prompts = prompts
+        self._threads = threads
+        self._kept: OrderedDict[tuple[str, str], torch.Tensor] = OrderedDict()
+
+    async def of(self, question: str, keys: KeyMaker) -> torch.Tensor:
+        """[q_layers, q_heads, head_dim] float32. Needs no document, so it runs beside retrieval."""
+        name = (keys.prefix(), question)
+        if name not in self._kept:
+            question_ids = await self._threads.run(self._prompts.question_ids, question)
+            report = None
+            async for output in self._engine.generate(behind_prefix(self._prompts.prefix_ids, question_ids, keys)):
+                report = output.report
+            if report is None or report.queries is None:
+                raise Unavailable(
+                    "the engine returned no query vectors: use a policy that needs none, such as passages or none"
+                )
+            self._kept[name] = report.queries
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(name)
+        return self._kept[name]
+
+
+def behind_prefix(prefix_ids: Sequence[int], question_ids: Sequence[int], keys: KeyMaker) -> Generate:
+    """A request that runs a question behind the prefix alone and reports its queries."""
+    ids = (*prefix_ids, *question_ids)
+    question = Span(len(prefix_ids), len(ids))
+    placed = PlacedChunk(keys.prefix(), Span(0, question.start)), PlacedChunk(None, question)
+    plan = StitchPlan(placed, model=keys.model)
+    # A salt of its own: tokens found in the prefix cache would not run, and show no queries.
+    return Generate(ids, uuid.uuid4().hex, plan, max_tokens=1, ignore_eos=True, capture=question)

@@ -29,6 +29,14 @@ RECOMPUTED = "KV in the object store is recomputed: %s"
 
 Load = Literal["loaded", "missing", "corrupt", "unavailable", "no_room"]
 
+_OUTCOMES: dict[type[Exception], Load] = {
+    NotFound: "missing",
+    Corrupt: "corrupt",
+    OutOfSpace: "no_room",
+    OSError: "no_room",
+    RagKVError: "unavailable",
+}
+
 log = logging.getLogger(__name__)
 
 
@@ -84,7 +92,8 @@ class Promoter:
         if patience > 0:
             await asyncio.wait(loads.values(), timeout=patience)
             metrics.waited_for_kv(time.perf_counter() - began)
-        in_time = {key for key, load in loads.items() if _is_loaded(load)}
+        done = {key: load for key, load in loads.items() if load.done() and not load.cancelled()}
+        in_time = {key for key, load in done.items() if load.exception() is None and load.result() == "loaded"}
         self._unused -= in_time
         for key, load in loads.items():
             if key in in_time:
@@ -123,7 +132,7 @@ class Promoter:
             with self._remote_index.room(size):
                 self._fetch_twice(key)
         except (RagKVError, OSError) as error:
-            outcome = _outcome(error)
+            outcome = next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
             metrics.kv_load_failed(outcome)
             self._log.warning(RECOMPUTED, error)
             self._note_loss(key, outcome, has_entry=size > 0)
@@ -166,15 +175,3 @@ class Promoter:
         wasted = self._unused.intersection(keys)
         self._unused -= wasted
         metrics.kv_wasted(len(wasted))
-
-
-def _is_loaded(load: asyncio.Task[Load]) -> bool:
-    return load.done() and not load.cancelled() and load.exception() is None and load.result() == "loaded"
-
-
-def _outcome(error: Exception) -> Load:
-    if isinstance(error, NotFound):
-        return "missing"
-    if isinstance(error, Corrupt):
-        return "corrupt"
-    return "no_room" if isinstance(error, (OutOfSpace, OSError)) else "unavailable"

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from ragkv.chunk import Passage
-from ragkv.engine.sampling import GREEDY, Sampling
+from ragkv.engine.protocol import GREEDY, Sampling
 from ragkv.errors import Rejected, TooLarge
 from ragkv.ids import new_id
 from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode

@@ -44,13 +44,14 @@ def _sentences_within(text: str, place: Place) -> list[Place]:
     places = (
         part for paragraph in _split(text, place, _PARAGRAPH_END) for part in _sentences_of_paragraph(text, paragraph)
     )
-    trimmed = (
-        _trim(text, phrase)
+    phrases = (
+        phrase
         for place in places
         for part in (_split(text, place, _LINE_END) if place[1] - place[0] > MAX_CHARACTERS else [place])
-        for phrase in _phrases(text, part)
+        for phrase in _split(text, part, _PHRASE_END, MIN_CHARACTERS_TO_SPACE)
     )
-    return [(start, end) for start, end in trimmed if start < end]
+    unindented = ((end, text[start:end].lstrip()) for start, end in phrases)
+    return [(end - len(part), end - len(part) + len(part.rstrip())) for end, part in unindented if part]
 
 
 def _sentences_of_paragraph(text: str, place: Place) -> Iterator[Place]:
@@ -64,27 +65,10 @@ def _sentences_of_paragraph(text: str, place: Place) -> Iterator[Place]:
     yield start, place[1]
 
 
-def _phrases(text: str, place: Place) -> Iterator[Place]:
+def _split(text: str, place: Place, at: re.Pattern[str], min_characters: int = 0) -> Iterator[Place]:
     start = place[0]
-    for match in _PHRASE_END.finditer(text, *place):
-        if match.start() - start >= MIN_CHARACTERS_TO_SPACE:
+    for match in at.finditer(text, *place):
+        if match.start() - start >= min_characters:
             yield start, match.start()
             start = match.end()
     yield start, place[1]
-
-
-def _split(text: str, place: Place, at: re.Pattern[str]) -> Iterator[Place]:
-    start = place[0]
-    for match in at.finditer(text, *place):
-        yield start, match.start()
-        start = match.end()
-    yield start, place[1]
-
-
-def _trim(text: str, place: Place) -> Place:
-    start, end = place
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return start, end

@@ -6,21 +6,20 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from ragkv.answer.cite import cite
-from ragkv.answer.history import question_in_prompt, search_query
+from ragkv.answer.history import messages_of, question_and_room, search_query
 from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
-from ragkv.answer.planner import Planner, lay_out
+from ragkv.answer.planner import Planner, QuestionVectors, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import NOTHING_RAN, Answer, Delta, Question, Timings, Usage, check_question
-from ragkv.answer.question_vectors import QuestionVectors
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
@@ -111,8 +110,10 @@ class Answerer:
                 async for event in events:
                     yield event
         except NothingFound as nothing:
-            yield Delta(str(nothing))
-            yield _without_passages(question, str(nothing), (time.perf_counter() - began) * 1e3)
+            text = str(nothing)
+            yield Delta(text)
+            timings = Timings.without_model((time.perf_counter() - began) * 1e3)
+            yield Answer(question.id, text, "stop", (), (), timings, NOTHING_RAN, warnings=question.warnings)
 
     async def _generated(self, question: Question) -> AsyncGenerator[Delta | Answer, None]:
         with observed(question) as answered, self._counted():
@@ -187,20 +188,19 @@ class Answerer:
         NothingFound."""
         check_question(question)
         began = time.perf_counter()
+        answer_tokens = self._answer_tokens(question)
         keys = await self._threads.run(self._keys_of, question.tenant_id, question.collection_id)
         if not question.retrieval:
-            prompt = await self._threads.run(
-                self._prompts.conversation, messages_of(question), self._answer_tokens(question)
-            )
+            prompt = await self._threads.run(self._prompts.conversation, messages_of(question), answer_tokens)
             plan_ms = (time.perf_counter() - began) * 1e3
             return Prepared(prompt, (), (), None, keys.salt(EXACT), 0.0, plan_ms, frozenset())
-        text, room = await self._threads.run(question_and_room, question, self._prompts, self._answer_tokens(question))
+        text, room = await self._threads.run(question_and_room, question, self._prompts, answer_tokens)
         retrieved, vectors = await self._passages_and_vectors(question, text, keys)
         best_first = fitting(retrieved, room)
         retrieve_s = time.perf_counter() - began
         recompute = self._recomputing.of(question, with_vectors=vectors is not None)
         passages = in_prompt_order(self._to_read(question, best_first, recompute), self._settings.passage_order)
-        build = partial(self._prompts.build, question=text, answer_tokens=self._answer_tokens(question))
+        build = partial(self._prompts.build, question=text, answer_tokens=answer_tokens)
         located = None if question.mode == "full" else await self._locate(passages, keys, recompute)
         with traces.span("plan"):
             if located is None:
@@ -285,20 +285,6 @@ class Answerer:
         return question.max_tokens or self._settings.max_answer_tokens
 
 
-def question_and_room(question: Question, prompts: PromptBuilder, answer_tokens: int) -> tuple[str, int]:
-    """Text of the prompt behind the passages, and the number of tokens left for them. Raises TooLarge.
-
-    The conversation takes half of the room that there is without it at most: it must not push the passages out.
-    """
-    alone = question_in_prompt(replace(question, history=()))
-    room = prompts.room_for_chunks(alone, answer_tokens)
-    if not question.history:
-        return alone, room
-    most = len(prompts.question_ids(alone)) + room // 2
-    text = question_in_prompt(question, lambda text: len(prompts.question_ids(text)) <= most)
-    return text, prompts.room_for_chunks(text, answer_tokens)
-
-
 def fitting(passages: Sequence[Passage], room: int) -> list[Passage]:
     """The best passages that fit `room` tokens together, best first.
 
@@ -348,18 +334,6 @@ class Trimmed:
         self._held = text[len(part) :]
         self.text += part
         return part
-
-
-def messages_of(question: Question) -> list[tuple[str, str]]:
-    """The conversation as (role, text), the question last."""
-    instructions = [("system", question.instructions)] if question.instructions else []
-    return [*instructions, *((turn.role, turn.text) for turn in question.history), ("user", question.text)]
-
-
-def _without_passages(question: Question, text: str, took_ms: float) -> Answer:
-    """The answer to a question that no passage was found for: no token ran through the model."""
-    timings = Timings.without_model(took_ms)
-    return Answer(question.id, text, "stop", (), (), timings, NOTHING_RAN, warnings=question.warnings)
 
 
 def _timings(prepared: Prepared, report: Report, began: float, handed_over: float, first_at: float) -> Timings:

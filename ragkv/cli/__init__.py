@@ -36,7 +36,13 @@ class Commands(Group):
         try:
             command = entry.load()
         except ImportError as error:
-            return _broken(entry.name, error)
+            problem = str(error)
+
+            def refuse() -> None:
+                click.echo(f"ragkv {name} is not available: {problem}", err=True)
+                sys.exit(1)
+
+            return click.Command(name, callback=refuse, help=f"Not available: {problem}")
         assert isinstance(command, click.Command), f"{entry.value} is not a command"
         return command
 
@@ -60,23 +66,9 @@ def main() -> None:
     """
     os.umask(0o077)  # files are readable by this user only
     logs.configure("console", "warning", "cli")
-    signal.signal(signal.SIGTERM, _unwind)
-
-
-def _unwind(number: int, frame: Any) -> None:
-    """SIGTERM unwinds like an exception, so that every process a command started is stopped."""
-    raise SystemExit(128 + number)
+    # SIGTERM unwinds like an exception, so that every process a command started is stopped.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def _entry_points() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=GROUP)}
-
-
-def _broken(name: str, error: ImportError) -> click.Command:
-    """A placeholder for a command whose modules are not installed; it reports so when run."""
-
-    def refuse() -> None:
-        click.echo(f"ragkv {name} is not available: {error}", err=True)
-        sys.exit(1)
-
-    return click.Command(name, callback=refuse, help=f"Not available: {error}")

@@ -7,9 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts, tenant_id_of
-from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
-from ragkv.service.base.database import Database
+from ragkv.cli.opened import note_change, opened_parts, tenant_id_of
 from ragkv.service.base.page import MAX_PAGE, all_pages
 from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT
 from ragkv.service.data_sources.data_sources import (
@@ -55,7 +53,7 @@ def add(location: str, tenant: str, collection: str, minutes: int, *, watch: boo
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts.database)
         source = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
-        _note(tenant_id, "Create a data source", "add", source.id, parts.database)
+        note_change(tenant_id, "Create a data source", "data-sources add", [source.id], parts.database)
     click.echo(source.id)
 
 
@@ -111,7 +109,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
         source = data_source_view(tenant_id, data_source_id, parts.database)
         if confirm:
             request_sync(tenant_id, source.id, confirm=True, database=parts.database)
-            _note(tenant_id, "Sync a data source", "sync --confirm", source.id, parts.database)
+            note_change(tenant_id, "Sync a data source", "data-sources sync --confirm", [source.id], parts.database)
         with console.status(Text(source.location)) as status:
 
             def show(tally: SyncTally) -> bool:
@@ -167,7 +165,7 @@ def _changed(data_source_id: str, tenant: str, command: str, **change: bool) -> 
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts.database)
         changed = change_data_source(tenant_id, data_source_id, parts.database, **change)
-        _note(tenant_id, "Update a data source", command, changed.id, parts.database)
+        note_change(tenant_id, "Update a data source", f"data-sources {command}", [changed.id], parts.database)
     return changed.location
 
 
@@ -179,13 +177,8 @@ def remove(data_source_id: str, tenant: str) -> None:
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = tenant_id_of(tenant, parts.database)
         remove_data_source(tenant_id, data_source_id, parts.database)
-        _note(tenant_id, "Delete a data source", "remove", data_source_id, parts.database)
+        note_change(tenant_id, "Delete a data source", "data-sources remove", [data_source_id], parts.database)
     click.echo(f"{data_source_id} is removed")
-
-
-def _note(tenant_id: str, action: str, command: str, data_source_id: str, database: Database) -> None:
-    change = Change(tenant_id, None, action, f"ragkv data-sources {command}", COMMAND_LINE, [data_source_id])
-    record_change(change, database)
 
 
 def _watched(view: DataSourceView) -> str:

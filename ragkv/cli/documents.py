@@ -6,9 +6,7 @@ import click
 from rich.console import Console
 
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts, tenant_id_of
-from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
-from ragkv.service.base.database import Database
+from ragkv.cli.opened import note_change, opened_parts, tenant_id_of
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenants import DEFAULT_TENANT, collection_ref
@@ -72,7 +70,7 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
         old = document_view(tenant_id, document_id, parts.database)
 
         def note() -> None:
-            _note(tenant_id, "Replace a document's file", "replace", [document_id], parts.database)
+            note_change(tenant_id, "Replace a document's file", "documents replace", [document_id], parts.database)
 
         after = replace_document(tenant_id, document_id, file.name, body, parts.intake, parts.removal, note)
     if after.status is Status.ACCEPTED:
@@ -93,11 +91,6 @@ def delete(document_id: str, tenant: str, *, yes: bool) -> None:
         if not yes:
             click.confirm(f"Delete {document.name} and everything made from it?", abort=True)
         deleted = delete_document(tenant_id, document_id, parts.removal)
-        _note(tenant_id, "Delete a document", "delete", deleted, parts.database)
+        note_change(tenant_id, "Delete a document", "documents delete", deleted, parts.database)
     also = f", and {plural(len(deleted) - 1, 'attachment')}" if len(deleted) > 1 else ""
     click.echo(f"{document.name} is deleted{also}")
-
-
-def _note(tenant_id: str, action: str, command: str, document_ids: list[str], database: Database) -> None:
-    change = Change(tenant_id, None, action, f"ragkv documents {command}", COMMAND_LINE, document_ids)
-    record_change(change, database)

@@ -1,7 +1,6 @@
 """`ragkv fsck`: check that rows, files, KV and vectors are consistent."""
 
 import sys
-from collections.abc import Iterable
 
 import click
 import msgspec
@@ -11,7 +10,7 @@ from rich.table import Table
 from ragkv.cli.opened import opened_parts
 from ragkv.errors import RagKVError
 from ragkv.service.checks.check import WHILE_RUNNING, WHILE_STOPPED
-from ragkv.service.checks.fsck import Finding, examine
+from ragkv.service.checks.fsck import examine
 from ragkv.service.checks.fsck import repair as mend
 from ragkv.service.parts import Parts
 
@@ -44,16 +43,12 @@ def fsck(repair: bool, quick: bool, stopped: bool, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode({"findings": findings}).decode())
     else:
-        _show(findings)
+        table = Table("found", "", "with --repair", "", box=None)
+        for finding in findings:
+            count = len(finding.found)
+            remedy = ("done: " if finding.mended else "") + finding.remedy if count else ""
+            names = ", ".join(finding.found[:SHOWN]) + (" ..." if count > SHOWN else "")
+            table.add_row(f"{count:,}", finding.about, remedy, names)
+        Console(soft_wrap=True).print(table, highlight=False, markup=False)
+        click.echo("Queue entries of deleted documents are harmless: a worker drops them.")
     sys.exit(FOUND if any(finding.found for finding in findings) else CLEAN)
-
-
-def _show(findings: Iterable[Finding]) -> None:
-    table = Table("found", "", "with --repair", "", box=None)
-    for finding in findings:
-        count = len(finding.found)
-        remedy = ("done: " if finding.mended else "") + finding.remedy if count else ""
-        names = ", ".join(finding.found[:SHOWN]) + (" ..." if count > SHOWN else "")
-        table.add_row(f"{count:,}", finding.about, remedy, names)
-    Console(soft_wrap=True).print(table, highlight=False, markup=False)
-    click.echo("Queue entries of deleted documents are harmless: a worker drops them.")

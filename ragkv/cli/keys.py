@@ -6,8 +6,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ragkv.cli.opened import opened_parts
-from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
+from ragkv.cli.opened import note_change, opened_parts
 from ragkv.service.base.caller import KEY_SCOPES, KeyScope
 from ragkv.service.base.tenants import DEFAULT_TENANT, ensure_collection
 from ragkv.service.keys.keys import issue_key, list_all_keys, revoke_key
@@ -38,7 +37,7 @@ def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | Non
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = ensure_collection(parts.database, clean_name(tenant)).tenant_id
         issued = issue_key(tenant_id, name, scopes, parts.database, days)
-        record_change(_change(tenant_id, "Create an API key", "create", issued.view.id), parts.database)
+        note_change(tenant_id, "Create an API key", "keys create", [issued.view.id], parts.database)
     click.echo(issued.key)
     click.echo("This is the only time the key is shown: keep it somewhere safe.", err=True)
 
@@ -63,12 +62,8 @@ def revoke(key_id: str) -> None:
     """Revoke an API key with immediate effect. KEY_ID is the part between the underscores."""
     with opened_parts(Parts.prepare_database) as parts:
         tenant_id = revoke_key(key_id, parts.database)
-        record_change(_change(tenant_id, "Revoke an API key", "revoke", key_id), parts.database)
+        note_change(tenant_id, "Revoke an API key", "keys revoke", [key_id], parts.database)
     click.echo(f"{key_id} is revoked")
-
-
-def _change(tenant_id: str, action: str, command: str, key_id: str) -> Change:
-    return Change(tenant_id, None, action, f"ragkv keys {command}", COMMAND_LINE, [key_id])
 
 
 def _day(moment: datetime | None) -> str:

@@ -1,13 +1,15 @@
-"""The service's parts for one command, closed at its end, the tenant that it names, and an engine for it."""
+"""The service's parts for one command, closed at its end, the tenant that it names, its note in the audit log, and an
+engine for it."""
 
 import logging
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
 from rich.console import Console
 
+from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenants import find_collection_ref
 from ragkv.service.parts import Parts
@@ -32,6 +34,11 @@ def opened_parts(prepare: Callable[[Parts], object] | None = None) -> Iterator[P
 def tenant_id_of(name: str, database: Database) -> str:
     """The tenant's id. Raises NotFound."""
     return find_collection_ref(database, name).tenant_id
+
+
+def note_change(tenant_id: str, action: str, command: str, resources: Sequence[str], database: Database) -> None:
+    """Record in the audit log what `ragkv <command>` did to these resources."""
+    record_change(Change(tenant_id, None, action, f"ragkv {command}", COMMAND_LINE, resources), database)
 
 
 def silence_libraries() -> None:

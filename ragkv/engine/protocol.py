@@ -1,12 +1,13 @@
 """The engine's interface to the rest of the service, whatever process it runs in."""
 
+import asyncio
+import uuid
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 
-from ragkv.engine.sampling import GREEDY, Sampling
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression
@@ -16,6 +17,8 @@ from ragkv.stitch.plan import StitchPlan
 WHOLE_VOCABULARY = -1
 MAX_LOGPROBS = 1000
 """The most `logprobs` that every engine of the service allows: all but a thousandth of what a model deems likely."""
+LOOKAHEAD = 16
+"""Tokens that are decoded behind each chunk of a prefill whose compression looks ahead."""
 
 
 class EngineLost(Unavailable):
@@ -24,6 +27,25 @@ class EngineLost(Unavailable):
     def __init__(self, message: str, retry_after_s: float = 5.0, *, taken: bool = True) -> None:
         super().__init__(message, retry_after_s)
         self.taken = taken
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """The choice of each token: by default the likeliest, so that the same question gets the same answer.
+
+    `schema`: the JSON Schema, as text, that the answer follows. `stop`: the answer ends before the first of these.
+    """
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    schema: str | None = None
+
+
+GREEDY = Sampling()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +173,17 @@ class Engine(KVEngine, Protocol):
     async def status(self) -> str: ...
 
     def generate(self, request: Generate) -> AsyncGenerator[Output, None]: ...
+
+
+async def looked_ahead(engine: Engine, prefill: Prefill) -> Prefill:
+    """The prefill with its cue, and what the engine decodes behind it, behind each chunk."""
+    if not prefill.cue_ids:
+        return prefill
+
+    async def behind(chunk: PrefillChunk) -> PrefillChunk:
+        ids = (*prefill.prefix_ids, *chunk.token_ids, *prefill.cue_ids)
+        request = Generate(ids, uuid.uuid4().hex, max_tokens=LOOKAHEAD, ignore_eos=True)
+        decoded = [token async for output in engine.generate(request) for token in output.token_ids]
+        return replace(chunk, behind=(*prefill.cue_ids, *decoded), decoded=len(decoded))
+
+    return replace(prefill, chunks=tuple(await asyncio.gather(*map(behind, prefill.chunks))), cue_ids=())

@@ -15,8 +15,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from ragkv.engine.lookahead import looked_ahead
-from ragkv.engine.protocol import EngineLost, Generate, Output, Prefill, Report
+from ragkv.engine.protocol import EngineLost, Generate, Output, Prefill, Report, looked_ahead
 from ragkv.engine.supervisor import asked_again
 from ragkv.engine.wire import (
     PARAM,

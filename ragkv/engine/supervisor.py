@@ -125,9 +125,7 @@ class SupervisedEngine:
 
     async def prefill(self, prefill: Prefill) -> None:
         """See Engine.prefill. Not asked again: ingestion does so."""
-        engine = self._engine
-        if self._phase is not Phase.READY or engine is None:
-            raise await self._away()
+        engine = await self._ready_engine()
         try:
             await engine.prefill(prefill)
         except EngineLost:
@@ -135,9 +133,7 @@ class SupervisedEngine:
             raise
 
     async def _attempt(self, request: Generate) -> AsyncGenerator[Output, None]:
-        engine = self._engine
-        if self._phase is not Phase.READY or engine is None:
-            raise await self._away()
+        engine = await self._ready_engine()
         async with aclosing(engine.generate(request)) as outputs:
             while (output := await self._next(outputs)) is not None:
                 yield output
@@ -156,6 +152,11 @@ class SupervisedEngine:
             self._listeners -= 1
         self._heard_at = time.monotonic()
         return output
+
+    async def _ready_engine(self) -> ReplaceableEngine:
+        if self._phase is not Phase.READY or self._engine is None:
+            raise await self._away()
+        return self._engine
 
     async def _away(self) -> Unavailable:
         wait = STARTS_IN_S

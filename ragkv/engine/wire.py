@@ -13,8 +13,7 @@ import msgspec
 import numpy as np
 import torch
 
-from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report
-from ragkv.engine.sampling import Sampling
+from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report, Sampling
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import LEAST, MOST, Compression, CompressionMethod
@@ -279,25 +278,21 @@ def _plan(wire: WirePlan) -> StitchPlan:
     recompute = merge(_span(start, end) for start, end in wire.recompute)
     if any(span.end > placed[-1].span.end for span in recompute):
         raise Rejected("the tokens to recompute lie beyond the placed chunks")
-    return StitchPlan(
-        placed, recompute, _selection(wire), writer=wire.writer, quantised=wire.quantised, model=wire.model
-    )
+    selection = None
+    if wire.selection is not None:
+        policy, ratio, block_size, topic = wire.selection
+        in_engine = policy in POLICIES and POLICIES[policy].in_engine
+        if not in_engine or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
+            raise Rejected(f"the engine cannot select by {wire.selection}")
+        choice = Choice(tuple(sorted(set(wire.layers))), wire.sink_aware)
+        selection = EngineSelection(policy, ratio, block_size, topic, choice)
+    return StitchPlan(placed, recompute, selection, writer=wire.writer, quantised=wire.quantised, model=wire.model)
 
 
 def _span(start: int, end: int) -> Span:
     if not 0 <= start <= end:
         raise Rejected(f"[{start}, {end}) is not a span")
     return Span(start, end)
-
-
-def _selection(wire: WirePlan) -> EngineSelection | None:
-    if wire.selection is None:
-        return None
-    policy, ratio, block_size, topic = wire.selection
-    if not (policy in POLICIES and POLICIES[policy].in_engine) or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
-        raise Rejected(f"the engine cannot select by {wire.selection}")
-    choice = Choice(tuple(sorted(set(wire.layers))), wire.sink_aware)
-    return EngineSelection(policy, ratio, block_size, topic, choice)
 
 
 def pack_queries(report: WireReport, queries: torch.Tensor) -> None:

@@ -45,11 +45,7 @@ def refusal_of(config: PretrainedConfig, max_model_len: int = 0) -> str | None:
     for is_refused, reason in _REASONS:
         if is_refused(config):
             return reason
-    return _refusal_of_length(config, max_model_len)
-
-
-def _refusal_of_length(config: PretrainedConfig, max_model_len: int) -> str | None:
-    """Models that compute otherwise from some position on: stored KV is that of the positions before it."""
+    # Some compute otherwise from some position on: stored KV is that of the positions before it.
     ropes = [*_ropes(config), getattr(config, "llama_4_scaling", None) or {}]
     default = config.max_position_embeddings
     lengths = [
@@ -80,20 +76,16 @@ def _has_window(config: PretrainedConfig) -> bool:
     return bool(not kinds and getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
 
 
-def _rotates_by_other_kinds(config: PretrainedConfig) -> bool:
-    rope = getattr(config, "rope_parameters", None) or {}
-    return not {name for name, part in rope.items() if isinstance(part, dict)} <= _LAYERS
-
-
-def _is_hybrid(config: PretrainedConfig) -> bool:
-    recurrent = {kind for kind in _layer_kinds(config) if "attention" not in kind or kind == "linear_attention"}
-    return bool(recurrent) or any(hasattr(config, name) for name in _MAMBA)
-
-
 _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: c.is_encoder_decoder, "it is an encoder-decoder model"),
     (lambda c: hasattr(c, "kv_lora_rank"), "it uses multi-head latent attention (MLA)"),
-    (_is_hybrid, "it has layers other than attention (linear attention, a state space or convolutions)"),
+    (
+        lambda c: (
+            any("attention" not in kind or kind == "linear_attention" for kind in _layer_kinds(c))
+            or any(hasattr(c, name) for name in _MAMBA)
+        ),
+        "it has layers other than attention (linear attention, a state space or convolutions)",
+    ),
     (
         lambda c: _has_window(c) and c.model_type not in _WINDOWED,
         "it attends through a sliding window, with which its family has not been tested",
@@ -102,7 +94,10 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: not hasattr(c, "num_attention_heads"), "it is not a text-only decoder with standard attention"),
     (lambda c: getattr(c, "alibi", False), "its positions are not rotations (ALiBi)"),
     (lambda c: not _ropes(c), "it has no rotary position embedding (RoPE)"),
-    (_rotates_by_other_kinds, "it has rotary embeddings for kinds of layers that are not known here"),
+    (
+        lambda c: any(isinstance(rope, dict) and kind not in _LAYERS for kind, rope in c.rope_parameters.items()),
+        "it has rotary embeddings for kinds of layers that are not known here",
+    ),
     (
         lambda c: any(rope.get("rope_type") == "dynamic" for rope in _ropes(c)),
         "its rotary embedding changes with the prompt's length (dynamic)",

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -178,7 +179,17 @@ class KVContent:
     @classmethod
     def of(cls, kv: PlainKV, kv_format: KVFormat) -> "KVContent":
         """Quantised, if that is the format, on the device where the KV lies."""
-        return cls({name: _on_host(tensor) for name, tensor in _tensors_of(kv, kv_format).items()}, kv_format)
+        if kv_format is KVFormat.BF16:
+            tensors = {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)}
+        else:
+            grid = GRIDS[kv_format]
+            packed = {"keys": pack_keys(in_memory(kv.keys), grid), "values": pack_values(in_memory(kv.values), grid)}
+            parts = product(packed.items(), _parts_of(kv_format))
+            tensors = {f"{name}.{part}": getattr(quantised, part) for (name, quantised), part in parts}
+            tensors |= {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE}
+        if kv.kept is not None:
+            tensors[_KEPT] = kv.kept
+        return cls({name: _on_host(tensor) for name, tensor in tensors.items()}, kv_format)
 
 
 def write_kv(path: Path, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
@@ -199,7 +210,11 @@ def write_content(path: Path, content: KVContent) -> int:
     if kv_format is not KVFormat.BF16:
         metadata["format"] = kv_format
     with _placed(path) as partial:
-        _save(tensors, partial, metadata)
+        try:
+            save_file(tensors, partial, metadata)
+        except SafetensorError as error:
+            _raise_os_error(error, partial)
+            raise
         sync(partial)
     sync(path.parent)
     return path.stat().st_size
@@ -228,20 +243,6 @@ def _placed(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _tensors_of(kv: PlainKV, kv_format: KVFormat) -> dict[str, torch.Tensor]:
-    offsets = {} if kv.kept is None else {_KEPT: kv.kept}
-    if kv_format is KVFormat.BF16:
-        return {name: getattr(kv, name) for name in (*_PLAIN, *_QCACHE)} | offsets
-    grid = GRIDS[kv_format]
-    packed = {"keys": pack_keys(in_memory(kv.keys), grid), "values": pack_values(in_memory(kv.values), grid)}
-    parts = {
-        f"{name}.{part}": getattr(quantised, part)
-        for name, quantised in packed.items()
-        for part in _parts_of(kv_format)
-    }
-    return parts | {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE} | offsets
-
-
 def _on_host(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor, contiguous in host memory."""
     if not tensor.is_cuda:
@@ -253,14 +254,6 @@ def _on_host(tensor: torch.Tensor) -> torch.Tensor:
 def _parts_of(kv_format: KVFormat) -> tuple[str, ...]:
     """The tensors of packed keys, and of packed values, in a file."""
     return ("codes", "step", "edges") if GRIDS[kv_format].centred else ("codes", "step", "low", "edges")
-
-
-def _save(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
-    try:
-        save_file(tensors, path, metadata)
-    except SafetensorError as error:
-        _raise_os_error(error, path)
-        raise
 
 
 def _raise_os_error(error: Exception, path: Path) -> None:
@@ -280,10 +273,11 @@ def read_kv(path: Path, layout: Layout, checked: Identity | None = None) -> Stor
     """
     kv = load_kv(path, checked=checked)
     for name in _PLAIN:
-        shape, dtype = _shape_of(getattr(kv, name))
+        stored = getattr(kv, name)
+        shape = tuple(stored.shape)
         tokens = shape[1] if len(shape) == 4 else -1  # noqa: PLR2004 - the four axes of keys and of values
-        if shape != (layout.layers, tokens, layout.kv_heads, layout.head_dim) or dtype != layout.dtype:
-            raise Unsupported(f"{path.name}: {name} are {shape} {dtype}, which does not fit the served model")
+        if shape != (layout.layers, tokens, layout.kv_heads, layout.head_dim) or stored.dtype != layout.dtype:
+            raise Unsupported(f"{path.name}: {name} are {shape} {stored.dtype}, which does not fit the served model")
     return kv
 
 
@@ -371,12 +365,6 @@ def read_shape(path: Path) -> KVShape:
         dtype, q_item = str(values.get_dtype()), _DTYPES[str(initial.get_dtype())].itemsize
     q_bytes = q_item * head_dim * q_layers * (2 * q_heads + q_blocks * kv_heads)
     return KVShape(layers, tokens, kv_heads, head_dim, dtype, q_layers, q_heads, q_blocks, q_bytes, kv_format)
-
-
-def _shape_of(stored: torch.Tensor | Packed) -> tuple[tuple[int, ...], torch.dtype]:
-    if isinstance(stored, Packed):
-        return (*stored.codes.shape[:3], stored.edges.shape[-1]), stored.edges.dtype
-    return tuple(stored.shape), stored.dtype
 
 
 def _checked(file: Any, names: Sequence[str], path: Path) -> dict[str, torch.Tensor]:

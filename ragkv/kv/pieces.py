@@ -46,17 +46,14 @@ class OpenFile:
         changed since."""
         if os.preadv(self._descriptor, outs, offset) != sum(map(len, outs)):
             for out in outs:
-                self._read_all(offset, out)
-                offset += len(out)
+                left = out
+                while left:
+                    num_bytes = os.preadv(self._descriptor, [left], offset)
+                    if not num_bytes:
+                        raise self._changed()
+                    left, offset = left[num_bytes:], offset + num_bytes
         if self._identity_now() != self.identity:
             raise self._changed()
-
-    def _read_all(self, offset: int, out: memoryview) -> None:
-        while out:
-            num_bytes = os.preadv(self._descriptor, [out], offset)
-            if not num_bytes:
-                raise self._changed()
-            out, offset = out[num_bytes:], offset + num_bytes
 
     def _changed(self) -> OSError:
         return OSError(errno.ESTALE, "the file was changed while it was open", str(self._path))
@@ -92,14 +89,6 @@ def _buffer(num_bytes: int) -> memoryview:
     if len(_BUFFER.view) < num_bytes:
         _BUFFER.view = memoryview(bytearray(max(num_bytes, BLOCK)))
     return _BUFFER.view[:num_bytes]
-
-
-def _staging(num_bytes: int, *, is_pinned: bool) -> torch.Tensor:
-    """So many bytes to read into, [num_bytes] uint8: this thread's own until it asks again, or pinned ones for a copy
-    that the GPU makes while the next are read. PyTorch gives those to nobody else before the copy is done."""
-    if is_pinned:
-        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
-    return torch.frombuffer(_buffer(num_bytes), dtype=torch.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +136,14 @@ class FilePart:
         step = max(1, CONVERTED // max(num_bytes, 1))
         for at in range(0, len(out), step):
             portion = out[at : at + step]
-            read = _staging(len(portion) * num_bytes, is_pinned=out.is_cuda).view(self.dtype)
-            read = read.view(*portion.shape[:2], *self.stored[2:])
+            size = len(portion) * num_bytes
+            if out.is_cuda:
+                # Pinned, for a copy that the GPU makes while the next are read: PyTorch gives the memory to nobody else
+                # before the copy is done.
+                staging = torch.empty(size, dtype=torch.uint8, pin_memory=True)
+            else:
+                staging = torch.frombuffer(_buffer(size), dtype=torch.uint8)
+            read = staging.view(self.dtype).view(*portion.shape[:2], *self.stored[2:])
             self._read(read, first_layer + at, start)
             portion.copy_(read if self.heads is None else read[:, :, self.heads], non_blocking=out.is_cuda)
 

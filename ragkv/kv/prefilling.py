@@ -73,14 +73,42 @@ class Prefilling:
 
     def announce(self, batches: Sequence[AnnouncedBatch]) -> "Announcement":
         """Announce these until it is withdrawn. Raises nothing: a disk that is full announces nothing."""
-        path = self.folder / FOLDER / new_id()
-        return Announcement(path, self._write(path, msgspec.json.encode(batches)) if batches else None)
+        path, descriptor = self.folder / FOLDER / new_id(), None
+        if not batches:
+            return Announcement(path, None)
+        unfinished = path.with_name(UNFINISHED + path.name)  # it has its name once it is whole
+        try:
+            make_folder(path.parent)
+            for announcement in self._files():
+                with suppress(OSError), announcement.open("rb") as file:
+                    if _is_free(file.fileno()):
+                        announcement.unlink()
+            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.write(descriptor, msgspec.json.encode(batches))
+            unfinished.rename(path)
+        except OSError as error:
+            log.debug("the prefill under way is not announced: %s", error)
+            if descriptor is not None:
+                os.close(descriptor)
+            return Announcement(path, None)
+        return Announcement(path, descriptor)
 
     def ready_in_s(self) -> dict[str, float]:
-        """Seconds until KV that a running process computes is there as estimated, by key."""
+        """Seconds until KV that a running process computes is there as estimated, by key.
+
+        A process replaces its announcement by writing the next and then removing the old one: if the files changed
+        while they were read, they are read again.
+        """
         wall_time_s = time.time()
+        files = self._files()
+        for _ in range(MAX_READS):
+            batches = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
+            previous, files = files, self._files()
+            if files == previous:
+                break
         expected: dict[str, float] = {}
-        for batch in self._batches():
+        for batch in batches:
             seconds = batch.ready_in_s(wall_time_s)
             if seconds is not None:
                 expected |= {key: min(seconds, expected.get(key, seconds)) for key in batch.keys}
@@ -93,40 +121,6 @@ class Prefilling:
                 return next(files, None) is not None
         except OSError:
             return False
-
-    def _batches(self) -> list[AnnouncedBatch]:
-        """The batches that running processes announce. A process replaces its announcement by writing the next and then
-        removing the old one: if the files changed while they were read, they are read again."""
-        files = self._files()
-        for _ in range(MAX_READS):
-            batches = [batch for path in files if not path.name.startswith(UNFINISHED) for batch in _read(path)]
-            previous, files = files, self._files()
-            if files == previous:
-                break
-        return batches
-
-    def _write(self, path: Path, content: bytes) -> int | None:
-        """Lock and write a file, which has its name once it is whole. The descriptor that locks it, or None."""
-        descriptor, unfinished = None, path.with_name(UNFINISHED + path.name)
-        try:
-            make_folder(path.parent)
-            self._remove_dead()
-            descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.write(descriptor, content)
-            unfinished.rename(path)
-        except OSError as error:
-            log.debug("the prefill under way is not announced: %s", error)
-            if descriptor is not None:
-                os.close(descriptor)
-            return None
-        return descriptor
-
-    def _remove_dead(self) -> None:
-        for path in self._files():
-            with suppress(OSError), path.open("rb") as file:
-                if _is_free(file.fileno()):
-                    path.unlink()
 
     def _files(self) -> set[Path]:
         try:

@@ -32,6 +32,16 @@ class Packed:
     low: torch.Tensor | None = None
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """As of the values: [layers, tokens, kv_heads, head_dim]."""
+        return *self.codes.shape[:3], self.edges.shape[-1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the values."""
+        return self.edges.dtype
+
+    @property
     def num_tokens(self) -> int:
         return self.codes.shape[1]
 

@@ -4,17 +4,15 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ragkv.errors import Corrupt, Unavailable, Unsupported
-from ragkv.files_io import written_before
+from ragkv.files_io import is_resident, written_before
 from ragkv.kv.file import (
-    KVContent,
     KVShape,
     PlainKV,
     QCache,
@@ -25,13 +23,11 @@ from ragkv.kv.file import (
     read_qcache,
     read_shape,
     receive_kv,
-    write_content,
     write_kv,
 )
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Layout
 from ragkv.kv.pieces import Identity, identity_of
-from ragkv.kv.resident import is_resident
 
 if TYPE_CHECKING:
     from ragkv.kv.remote import ObjectStore
@@ -95,17 +91,6 @@ class KVStore:
     def put(self, key: str, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
         """Keep the KV. Returns its size in bytes."""
         return write_kv(self.path(key), kv, kv_format)
-
-    def put_all(self, kvs: Mapping[str, PlainKV], kv_format: KVFormat) -> None:
-        """Keep the KV of several keys, a few files at a time. If one of them fails, that is raised when the others are
-        written."""
-        with ThreadPoolExecutor(WRITERS, "KV writer") as writers:
-            # Quantised here: with work of PyTorch's in them, each of these threads would start a pool of threads.
-            writes = [
-                writers.submit(write_content, self.path(key), KVContent.of(kv, kv_format)) for key, kv in kvs.items()
-            ]
-        for write in writes:
-            write.result()
 
     def get(self, key: str, layout: Layout) -> StoredKV | None:
         """The KV in memory, checked; None if there is none to use, for whatever reason.

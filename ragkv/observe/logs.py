@@ -15,13 +15,12 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 from structlog.typing import EventDict, Processor
 
-if TYPE_CHECKING:
-    from ragkv.settings import LogFormat, LogLevel
+from ragkv.observe import LogFormat, LogLevel
 
 REQUEST_ID = "request_id"
 _SANE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/+=-]{0,99}")
@@ -42,13 +41,13 @@ _NOISE = ("color_message", "fileinfo", "vllm_process_name")
 """What libraries hang on their records for formatters of their own."""
 
 
-def configure(form: "LogFormat", level: "LogLevel", process: str) -> None:
+def configure(form: LogFormat, level: LogLevel, process: str) -> None:
     """Configure every logger of this process, to standard error. `process` names it in every line."""
     logging.config.dictConfig(_configuration(form, level.upper(), process))
     logging.captureWarnings(capture=True)
 
 
-def write_for_vllm(form: "LogFormat", level: "LogLevel", process: str, vllm_level: str, file: Path) -> None:
+def write_for_vllm(form: LogFormat, level: LogLevel, process: str, vllm_level: str, file: Path) -> None:
     """Write the configuration to a file that vLLM reads, in this process and in those it starts."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as output:
@@ -88,11 +87,11 @@ def accepted_id(sent_id: str | None) -> str:
     return sent_id if sent_id is not None and _SANE_ID.fullmatch(sent_id) else uuid.uuid4().hex
 
 
-def is_json(form: "LogFormat") -> bool:
+def is_json(form: LogFormat) -> bool:
     return form == "json" or (form == "auto" and not sys.stderr.isatty())
 
 
-def _configuration(form: "LogFormat", level: str, process: str, **levels: str) -> dict[str, Any]:
+def _configuration(form: LogFormat, level: str, process: str, **levels: str) -> dict[str, Any]:
     line = {"()": "ragkv.observe.logs.formatter", "as_json": is_json(form), "process": process}
     quieter = level if level in ("DEBUG", "ERROR") else "WARNING"
     return {

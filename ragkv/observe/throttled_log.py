@@ -1,4 +1,7 @@
-"""Warnings that are logged only once in a while, for failures that may recur with every question or file."""
+"""Warnings that are logged only once in a while, for failures that may recur with every question or file.
+
+Apart from `ragkv.observe.logs`: what measures an engine alone uses it where structlog is not installed.
+"""
 
 import logging
 import time

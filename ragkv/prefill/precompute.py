@@ -1,20 +1,61 @@
-"""KV files for a document's chunks: existing ones are kept, missing ones computed in batches, which are announced."""
+"""KV files for a document's chunks: existing ones are kept, missing ones computed by the engine in batches, which are
+announced."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
 
+from ragkv.answer.prompt import PromptBuilder
 from ragkv.chunk import Chunk
+from ragkv.engine.protocol import KVEngine, Prefill, PrefillChunk
 from ragkv.kv import prefilling
 from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker, Making
 from ragkv.kv.prefilling import Prefilling
 from ragkv.kv.store import KVStore
-from ragkv.prefill.prefiller import Batch, KVMaker
+from ragkv.stitch.compression import CUE, METHODS
 
+Batch = Sequence[tuple[str, Chunk]]
+"""Chunks that run through the model together, each with the key of its KV."""
 TokenProgress = Callable[[int, int], None]
 BATCH_TOKENS = 4096
 """Tokens of chunks that are computed and committed together, at most."""
+
+
+class KVMaker(Protocol):
+    """Computes and stores KV."""
+
+    def prefill(self, batch: Batch, keys: KeyMaker) -> None:
+        """Store the KV of chunks, and of the prefix if it has none, as `keys` name it."""
+
+
+class Prefiller:
+    """Has an engine compute and store KV, while the caller waits."""
+
+    def __init__(
+        self, engine: KVEngine, prompts: PromptBuilder, run: Callable[[Coroutine[Any, Any, None]], None]
+    ) -> None:
+        """run: runs a coroutine on the engine's event loop, to its end."""
+        self._engine = engine
+        self._prompts = prompts
+        self._run = run
+
+    def prefill(self, batch: Batch, keys: KeyMaker) -> None:
+        """See KVMaker. Raises as KVEngine.prefill does."""
+        looks_ahead = keys.compression is not None and METHODS[keys.compression.method].behind
+        prefill = Prefill(
+            prefix_key=keys.prefix(),
+            prefix_ids=keys.prefix_ids,
+            chunks=tuple(PrefillChunk(key, tuple(chunk.token_ids)) for key, chunk in batch),
+            kv_format=keys.kv_format,
+            model=keys.model,
+            dtype=keys.dtype,
+            writer=keys.writer,
+            compression=keys.compression,
+            cue_ids=self._prompts.question_ids(CUE) if looks_ahead else (),
+        )
+        self._run(self._engine.prefill(prefill))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +129,10 @@ def precompute(
         while todo:
             if (tokens := batch_tokens()) != most_tokens:
                 most_tokens, batches = tokens, list(_batches(todo, len(keys.prefix_ids), tokens))
-            batch = batches.pop(0)
-            if not (fitting := _fitting(batch, hooks.has_room)):
+            batch = fitting = batches.pop(0)
+            while fitting and not hooks.has_room(_tokens(fitting)):  # a tenant's share may be less than a batch
+                fitting = fitting[: len(fitting) // 2]
+            if not fitting:
                 break
             hooks.under_way([fitting, *batches])
             prefiller().prefill(fitting, keys)
@@ -107,13 +150,6 @@ def precompute(
     sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
     return Precomputed(entries, is_whole=len(entries) == len(named))
-
-
-def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
-    """The beginning of a batch that there is room for, to within a half: a tenant's share may be less than a batch."""
-    while batch and not has_room(_tokens(batch)):
-        batch = batch[: len(batch) // 2]
-    return batch
 
 
 def _tokens(batch: Batch) -> int:

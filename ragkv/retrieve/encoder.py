@@ -1,29 +1,44 @@
-"""Text to unit vectors, with a sentence-transformers model from a local folder; vectors of chunks and questions.
+"""Text to unit vectors, with a sentence-transformers model from a local folder, in this process or in one of its own;
+vectors of chunks and questions.
 
 sentence-transformers takes seconds to import: only the process that loads an encoder pays.
 """
 
+import logging
+import multiprocessing
+import os
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, Unavailable
 from ragkv.ids import batched
+from ragkv.retrieve import sparse
+from ragkv.retrieve.index import Vectors
+from ragkv.threads import end_with_parent, share_cores
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-
-from collections.abc import Sequence
-
-from ragkv.retrieve import sparse
-from ragkv.retrieve.index import Vectors
-
 BATCH = 32
+TRIES = 2
+"""A text that ends the encoder's process twice is not encoded."""
+NICENESS = 10
+"""Who only asks for a list does not wait for the encoder."""
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 TextProgress = Callable[[int, int], None]
 
@@ -98,6 +113,68 @@ class Encoder:
 
     def close(self) -> None:
         """There is nothing to close."""
+
+
+class EncoderProcess:
+    """Encodes as `Encoder` does in a separate process, one call after the other, for callers that are busy with other
+    work. Safe to share between threads. A process that died is started again.
+
+    A text is hundreds of small operations, before each of which a thread waits for its turn at the interpreter. Beside
+    five busy threads that is 20 times the encoder's own time; beside none of them it is the encoder's own time
+    (docs/BENCHMARKS.md).
+
+    `close` ends it; so does the end of this process, however it ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Start the process and load the encoder in it. Raises what `Encoder.load` raises."""
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._pool = self._started()
+        self.dim = self._pool.submit(_with_encoder, folder, attrgetter("dim")).result()
+
+    def encode(self, texts: list[str]) -> NDArray[np.float32]:
+        """[len(texts), dim] float32 rows of unit length. Raises Unavailable if the process dies of it."""
+        return self._in_process(Encoder.encode, texts)
+
+    def count_tokens(self, texts: list[str]) -> int:
+        """Tokens that `encode` reads. Raises Unavailable likewise."""
+        return self._in_process(Encoder.count_tokens, texts)
+
+    def _in_process(self, work: Callable[[Encoder, list[str]], T], texts: list[str]) -> T:
+        for _ in range(TRIES):
+            pool = self._pool
+            with suppress(BrokenProcessPool):
+                return pool.submit(_with_encoder, self._folder, work, texts).result()
+            with self._lock:  # several threads may find the same pool broken; one of them replaces it
+                if self._pool is pool:
+                    log.error("the encoder's process died and will be started again")
+                    self._pool = self._started()
+        raise Unavailable("the encoder's process died while it read this text; ask again, or see the service's log")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _started(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
+
+
+def _prepare() -> None:
+    """Signals of the terminal and of a service manager are for the parent:
+    it stops this process when it is not needed any longer."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    end_with_parent()
+    share_cores()
+    os.nice(NICENESS)
+
+
+_load = cache(Encoder.load)
+"""In the encoder's process."""
+
+
+def _with_encoder(folder: Path, work: Callable[..., T], *arguments: object) -> T:
+    return work(_load(folder), *arguments)
 
 
 def embed_chunks(

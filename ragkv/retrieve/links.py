@@ -150,11 +150,16 @@ MOST_READ_ANEW = 5000
 
 
 class TitleSource(Protocol):
-    """The titles of a collection's chunks, or of those of some documents, in any order."""
+    """The database's titles."""
 
     def titles(
         self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
-    ) -> Iterable[TitledChunk]: ...
+    ) -> Iterable[TitledChunk]:
+        """The titles of a collection's searchable chunks, or of those of some documents; in any order.
+
+        Asked after the versions of the collection's documents changed, for the documents whose did.
+        """
+        ...
 
 
 class LinkCache:

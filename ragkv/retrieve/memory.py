@@ -50,7 +50,11 @@ class MemoryIndex:
     def replace(self, tenant_id: str, collection_id: str, document_ids: Sequence[str], points: Sequence[Point]) -> None:
         with self._lock:
             collection = self._collections.setdefault((tenant_id, collection_id), _Collection())
-        collection.replace(frozenset(document_ids), [_of_length(self._dim, point) for point in points])
+        zeros = np.zeros(self._dim, np.float32)  # the row of a point without a dense vector
+        collection.replace(
+            frozenset(document_ids),
+            [p if p.vectors.dense.size else replace(p, vectors=replace(p.vectors, dense=zeros)) for p in points],
+        )
 
     def delete_document(self, tenant_id: str, document_id: str) -> None:
         with self._lock:
@@ -76,7 +80,18 @@ class MemoryIndex:
         document_ids: DocumentIds | None = None,
     ) -> list[Hit]:
         collection = self._of(tenant_id, collection_id)
-        return [] if collection is None else _search(collection.segments, vectors, limit, mode, document_ids)
+        if collection is None:
+            return []
+        views = [(segment, segment.within(document_ids)) for segment in collection.segments]
+        if mode == "sparse":
+            ranked = _by_terms(views, vectors, limit)
+        elif mode == "dense" or not vectors.indices.size:
+            ranked = _by_dense(views, vectors, limit)
+        else:
+            depth = max(DEPTH, limit)
+            searches = _by_dense(views, vectors, depth), _by_terms(views, vectors, depth)
+            ranked = fused([place for place, _ in hits] for hits in searches)[:limit]
+        return [Hit(*views[number][0].ids(row), score) for (number, row), score in ranked]
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         collection = self._of(tenant_id, collection_id)
@@ -108,13 +123,6 @@ class _Collection:
             self.segments = _settled([segment.without_documents(document_ids) for segment in self.segments])
 
 
-def _of_length(dim: int, point: Point) -> Point:
-    """A row for a point without a dense vector: zeros."""
-    if point.vectors.dense.size:
-        return point
-    return replace(point, vectors=replace(point.vectors, dense=np.zeros(dim, np.float32)))
-
-
 def _settled(segments: Iterable[Segment]) -> tuple[Segment, ...]:
     """The segments without those that show nothing, small ones joined, and those that show less than half laid out
     anew."""
@@ -124,29 +132,13 @@ def _settled(segments: Iterable[Segment]) -> tuple[Segment, ...]:
         if not shown:
             continue
         last = segment if 2 * shown >= len(segment.chunk_ids) else Segment.joined([segment])
-        while settled and _belong_together(settled[-1].num_shown, last.num_shown):
+        while settled:
+            older, newer = settled[-1].num_shown, last.num_shown
+            if older >= GROWTH * newer or older + newer > SEGMENT_ROWS:
+                break
             last = Segment.joined([settled.pop(), last])
         settled.append(last)
     return tuple(settled)
-
-
-def _belong_together(older: int, newer: int) -> bool:
-    return older < GROWTH * newer and older + newer <= SEGMENT_ROWS
-
-
-def _search(
-    segments: Sequence[Segment], vectors: Vectors, limit: int, mode: SearchMode, within: DocumentIds | None
-) -> list[Hit]:
-    views = [(segment, segment.within(within)) for segment in segments]
-    if mode == "sparse":
-        ranked = _by_terms(views, vectors, limit)
-    elif mode == "dense" or not vectors.indices.size:
-        ranked = _by_dense(views, vectors, limit)
-    else:
-        depth = max(DEPTH, limit)
-        searches = _by_dense(views, vectors, depth), _by_terms(views, vectors, depth)
-        ranked = fused([place for place, _ in hits] for hits in searches)[:limit]
-    return [Hit(*segments[number].ids(row), score) for (number, row), score in ranked]
 
 
 def _by_dense(views: Views, vectors: Vectors, limit: int) -> Ranked:

@@ -18,7 +18,7 @@ A re-ranker, where there is one, reads the best passages of all hops again and h
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -27,8 +27,8 @@ import numpy as np
 from ragkv.chunk import Chunk, Passage
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
-from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused_hits
-from ragkv.retrieve.links import LinkCache, TitledChunk, TitleLinks
+from ragkv.retrieve.index import DEPTH, DocumentIds, Index, Vectors, fused_hits
+from ragkv.retrieve.links import LinkCache, TitleLinks, TitleSource
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.text import clean_question
@@ -62,7 +62,7 @@ class SearchScope(NamedTuple):
     document_ids: DocumentIds | None = None
 
 
-class CollectionSource(Protocol):
+class CollectionSource(TitleSource, Protocol):
     """The database's side of retrieval."""
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
@@ -82,15 +82,6 @@ class CollectionSource(Protocol):
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The chunks that exist and belong to the tenant, in the order asked for."""
-        ...
-
-    def titles(
-        self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
-    ) -> Iterable[TitledChunk]:
-        """The titles of the collection's searchable chunks, or of those of some documents; in any order.
-
-        Asked after `indexed_documents` changed, for the documents that did.
-        """
         ...
 
 
@@ -159,8 +150,9 @@ class Retriever:
         documents = self._documents(scope)
         if not documents:
             return []
-        if not self._finds_outdated:
-            scope = self._without_outdated(scope, documents)
+        if not self._finds_outdated and (outdated := self._chunks.outdated(scope.tenant_id, scope.collection_id)):
+            seen = frozenset(documents) if scope.document_ids is None else scope.document_ids
+            scope = scope._replace(document_ids=seen - outdated)
         comparable = self._comparable(scope, documents)
         walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
@@ -171,13 +163,6 @@ class Retriever:
                 found_in.setdefault(chunk_id, hop)
         best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
-
-    def _without_outdated(self, scope: SearchScope, documents: Mapping[str, int]) -> SearchScope:
-        outdated = self._chunks.outdated(scope.tenant_id, scope.collection_id)
-        if not outdated:
-            return scope
-        seen = frozenset(documents) if scope.document_ids is None else scope.document_ids
-        return scope._replace(document_ids=seen - outdated)
 
     def _comparable(self, scope: SearchScope, documents: Mapping[str, int]) -> DocumentIds | None:
         """The documents of a scope that have vectors of this encoder; None where all that it sees have."""
@@ -253,17 +238,16 @@ class _Walk:
         return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
-        for hit in self._search(vectors, limit):
-            self._searched[hit.chunk_id] += weight * hit.score
-
-    def _search(self, vectors: Vectors, limit: int) -> list[Hit]:
         scope, comparable = self._scope, self._comparable
         search = partial(self._index.search, scope.tenant_id, scope.collection_id, vectors)
         if comparable is None:
-            return search(limit, document_ids=scope.document_ids)
-        depth = max(DEPTH, limit)
-        near = search(depth, "dense", comparable) if comparable else []
-        return fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
+            hits = search(limit, document_ids=scope.document_ids)
+        else:
+            depth = max(DEPTH, limit)
+            near = search(depth, "dense", comparable) if comparable else []
+            hits = fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
+        for hit in hits:
+            self._searched[hit.chunk_id] += weight * hit.score
 
     def _identified(self) -> Scores:
         """The passages that have an identifier of the question which few have, each with 1 / their number; of several

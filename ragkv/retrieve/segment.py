@@ -111,26 +111,22 @@ class Signs:
     def nearest(self, query: NDArray[np.float32], count: int, shown: NDArray[np.bool_] | None) -> NDArray[np.intp]:
         """The `count` rows whose signs differ least from the query's, and those that differ as little as the last of
         them; ascending. Of those that are shown; None for all rows."""
-        differing = self._differing(query)
-        if shown is not None:
-            differing[~shown] = _HIDDEN
-        # How many rows differ by at most 0, 1, 2, ...: the first number that reaches `count` is the limit.
-        rows_up_to = np.cumsum(np.bincount(differing, minlength=1))
-        return np.flatnonzero(differing <= min(int(np.searchsorted(rows_up_to, count)), _HIDDEN - 1))
-
-    def _differing(self, query: NDArray[np.float32]) -> NDArray[np.uint16]:
-        """For each row the sum of the query's weights in the places where the signs differ."""
         most = (1 << _WEIGHT_BITS) - 1
         weights = np.rint(np.abs(query) * (most / max(float(np.abs(query).max()), 1e-30))).astype(np.uint8)
         signs, *planes = _packed(np.stack([query > 0, *((weights >> bit) & 1 for bit in range(_WEIGHT_BITS))]))
-        # A plane holds one bit of all weights: of the signs that differ, those in the plane count. Doubling the sum
-        # before the next lower bit gives every bit its value.
+        # For each row the sum of the query's weights in the places where the signs differ. A plane holds one bit of all
+        # weights: of the signs that differ, those in the plane count. Doubling the sum before the next lower bit gives
+        # every bit its value.
         differing = np.zeros(self._words.shape[1], np.uint16)
         for plane in reversed(planes):  # the highest bit of the weights first
             differing <<= 1
             for words, word, counted in zip(self._words, signs, plane, strict=True):
                 differing += np.bitwise_count((words ^ word) & counted)
-        return differing
+        if shown is not None:
+            differing[~shown] = _HIDDEN
+        # How many rows differ by at most 0, 1, 2, ...: the first number that reaches `count` is the limit.
+        rows_up_to = np.cumsum(np.bincount(differing, minlength=1))
+        return np.flatnonzero(differing <= min(int(np.searchsorted(rows_up_to, count)), _HIDDEN - 1))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -405,7 +405,7 @@ class Parts:
     def question_encoder(self) -> "TextEncoder":
         if not self._encoder_apart:
             return self.encoder
-        from ragkv.retrieve.encoder_process import EncoderProcess
+        from ragkv.retrieve.encoder import EncoderProcess
 
         return EncoderProcess(self.encoder_folder)
 
@@ -533,9 +533,9 @@ class Parts:
             return self._given_engine
         if self.settings.engine_url is not None:
             return self._engine_at(self.settings.engine_url)
+        from ragkv.engine.launch import check_version
         from ragkv.engine.local import LocalEngine
         from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
-        from ragkv.engine.versions import check_version
         from ragkv.kv.layout import Shard
 
         check_version()

@@ -93,16 +93,14 @@ def block_size_of(policy: str) -> int:
 def enriched_queries(question: torch.Tensor, chunks: Sequence[ChunkEvidence]) -> list[torch.Tensor]:
     """The question's vectors as each chunk sees them, [q_layers, q_heads, head_dim] each. Chunks without a Q-Cache add
     nothing."""
-    views = [_weighted_view(question, chunk.local) for chunk in chunks]
+    views = [
+        torch.zeros_like(question)
+        if chunk.local is None
+        else torch.cosine_similarity(question, chunk.local, dim=-1).abs().unsqueeze(-1) * chunk.local
+        for chunk in chunks
+    ]
     total = torch.stack(views).sum(0) if views else torch.zeros_like(question)
     return [question + (total - view) / max(len(chunks) - 1, 1) for view in views]
-
-
-def _weighted_view(question: torch.Tensor, local: torch.Tensor | None) -> torch.Tensor:
-    if local is None:
-        return torch.zeros_like(question)
-    likeness: torch.Tensor = torch.cosine_similarity(question, local, dim=-1)
-    return likeness.abs().unsqueeze(-1) * local
 
 
 def _by_attention(evidence: Evidence, queries: Sequence[torch.Tensor], budget: int) -> tuple[Span, ...]:

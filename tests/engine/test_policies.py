@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from bench.fidelity.methods import infoflow_layers
+from ragkv.answer.planner import behind_prefix
 from ragkv.answer.prompt import Prompt
-from ragkv.answer.question_vectors import behind_prefix
 from ragkv.chunk import Chunk
 from ragkv.connector.connector import _added
 from ragkv.connector.prefill import QCACHE_VIEW

@@ -10,8 +10,7 @@ import torch
 from transformers import LlamaConfig
 from vllm.engine.arg_utils import AsyncEngineArgs
 
-from ragkv.engine.launch import GUARD, serve_command
-from ragkv.engine.ray import serve_config
+from ragkv.engine.launch import GUARD, ray_serve_config, serve_command
 from ragkv.kv.layout import Layout
 from ragkv.settings import Settings
 
@@ -33,7 +32,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def config(**settings: Any) -> dict[str, Any]:
-    return serve_config(Settings(**settings), FOLDER, LAYOUT, 3, "127.0.0.1", 8001)
+    return ray_serve_config(Settings(**settings), FOLDER, LAYOUT, 3, "127.0.0.1", 8001)
 
 
 def llm_config(**settings: Any) -> dict[str, Any]:

@@ -16,8 +16,8 @@ import pytest
 from ragkv.engine import launch
 from ragkv.engine.launch import serve_command, server_variables
 from ragkv.engine.loop import run_in_background
+from ragkv.engine.protocol import Sampling
 from ragkv.engine.remote import RemoteEngine
-from ragkv.engine.sampling import Sampling
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import merge
 from ragkv.tokenizer import Tokenizer

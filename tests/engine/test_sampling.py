@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.chunk import Chunk
-from ragkv.engine.sampling import GREEDY, Sampling
+from ragkv.engine.protocol import GREEDY, Sampling
 from ragkv.errors import Rejected
 from ragkv.tokenizer import Tokenizer
 from tests.engine.world import World

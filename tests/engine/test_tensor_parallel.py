@@ -14,7 +14,7 @@ import torch
 from transformers import LlamaConfig
 
 from bench.fidelity.methods import INFOFLOW_CONNECTOR, infoflow_layers
-from ragkv.answer.question_vectors import behind_prefix
+from ragkv.answer.planner import behind_prefix
 from ragkv.chunk import Chunk
 from ragkv.connector.internals import refuse_parallel
 from ragkv.engine.local import LocalEngine

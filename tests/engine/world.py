@@ -21,8 +21,7 @@ from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout, layout_of, read_config
 from ragkv.kv.store import KVStore
 from ragkv.models import Fingerprints
-from ragkv.prefill.precompute import precompute
-from ragkv.prefill.prefiller import Prefiller
+from ragkv.prefill.precompute import Prefiller, precompute
 from ragkv.settings import Settings
 from ragkv.span import Span
 from ragkv.stitch.located import LocatedKV, locate

@@ -16,10 +16,10 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.errors import Unavailable
+from ragkv.files_io import is_resident, resident_bytes
 from ragkv.ids import utc_now
 from ragkv.kv.file import load_kv
 from ragkv.kv.layout import LAYOUT_VERSION
-from ragkv.kv.resident import is_resident, resident_bytes
 from ragkv.kv.store import KVStore
 from ragkv.service.base.tables import ChunkRow, JobRow, KVEntryRow
 from ragkv.service.checks.cleaning import collect_garbage

@@ -14,7 +14,7 @@ from api.openai.errors import PATHS
 from api.openai.file_batches import MAX_FILES
 from api.openai.files import FileForm
 from ingest.parts import IngestParts
-from ragkv.engine.sampling import Sampling
+from ragkv.engine.protocol import Sampling
 from tests.support.over_http import upload
 from tests.support.over_openai import OpenAIService, openai_service
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from api.command import _serve
-from ragkv.engine import versions
+from ragkv.engine import launch
 from ragkv.errors import Rejected, Unsupported
 from ragkv.settings import Settings
 
@@ -30,6 +30,6 @@ def test_serve_refuses_what_only_answers_need(
 
 
 def test_serve_refuses_a_vllm_that_was_not_tested(settings: Settings, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(versions, "TESTED", ("0.1",))
+    monkeypatch.setattr(launch, "TESTED", ("0.1",))
     with ExitStack() as stack, pytest.raises(Rejected, match="was not tested"):
         _serve(msgspec.structs.replace(settings, port=0), False, stack)

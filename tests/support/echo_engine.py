@@ -104,7 +104,8 @@ class EchoEngine:
                 rows[key] = left_of(kv, offsets, self._layout)
         if prefill.prefix_key not in store:
             store.put(prefill.prefix_key, random_kv(prefill.prefix_ids, self._layout))
-        store.put_all(rows, prefill.kv_format)
+        for key, kv in rows.items():
+            store.put(key, kv, prefill.kv_format)
 
     def _piece(self, request: Generate, text: str, index: int, report: Report | None) -> Output:
         reason = "length" if request.max_tokens < len(self.words) else "stop"

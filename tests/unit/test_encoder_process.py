@@ -13,8 +13,7 @@ import pytest
 
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
-from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.encoder_process import EncoderProcess
+from ragkv.retrieve.encoder import Encoder, EncoderProcess
 from ragkv.settings import Settings
 from tests.conftest import CACHE
 from tests.support.over_http import wait_until
@@ -57,7 +56,7 @@ def test_many_threads_may_use_it_and_a_process_that_was_killed_is_started_again(
 def test_it_ends_with_its_parent_however_that_ends():
     program = (
         "import multiprocessing, time; from ragkv.models import encoder_folder;"
-        "from ragkv.retrieve.encoder_process import EncoderProcess; from ragkv.settings import Settings;"
+        "from ragkv.retrieve.encoder import EncoderProcess; from ragkv.settings import Settings;"
         f"encoder = EncoderProcess(encoder_folder(Settings(data_dir={str(CACHE)!r})));"
         "print(multiprocessing.active_children()[0].pid, flush=True); time.sleep(60)"
     )

@@ -5,8 +5,7 @@ import asyncio
 import pytest
 from click.testing import CliRunner
 
-from ragkv.cli.engine import engine
-from ragkv.cli.ray_config import ray_config
+from ragkv.cli.engine import engine, ray_config
 from ragkv.connector.guard import RequireKey
 from ragkv.engine.launch import server_variables
 from ragkv.settings import Settings

@@ -2,10 +2,15 @@
 
 import pytest
 
-from ragkv.answer.history import ANSWER_CHARACTERS, PROMPT_CHARACTERS, question_in_prompt, search_query
+from ragkv.answer.history import (
+    ANSWER_CHARACTERS,
+    PROMPT_CHARACTERS,
+    question_and_room,
+    question_in_prompt,
+    search_query,
+)
 from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.answer.question import Question, Turn, check_question_text
-from ragkv.answer.service import question_and_room
 from ragkv.errors import Rejected
 from tests.unit.test_prompt import CHAT, byte_tokenizer
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ragkv.engine.versions import TESTED, check_version, refuse_untested
+from ragkv.engine.launch import TESTED, check_version, refuse_untested
 from ragkv.errors import Rejected
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ import numpy as np
 
 from ragkv.answer.question import NOTHING_RAN, Answer, CachedAnswer, Citation, Delta, Question, Timings
 from ragkv.chunk import Chunk, Passage
-from ragkv.engine.sampling import GREEDY
+from ragkv.engine.protocol import GREEDY
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
 from ragkv.retrieve.index import Vectors

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ragkv.errors import Conflict, NotFound
-from ragkv.kv.resident import resident_bytes
+from ragkv.files_io import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, advisory_lock
 from ragkv.service.base.kv_disk import REMOTE, tenants_with_remote

@@ -25,7 +25,7 @@ from ragkv.settings import Settings
 
 def ocr_limits(settings: Settings) -> OCRLimits | str:
     """Limits on documents that are read by OCR, or what to do where there is none."""
-    return no_ocr(settings) or OCRLimits(settings.ocr_pages, settings.ocr_seconds)
+    return no_ocr(wanted=settings.ocr) or OCRLimits(settings.ocr_pages, settings.ocr_seconds)
 
 
 @dataclass

@@ -5,10 +5,6 @@ An upload may have any name: its bytes decide.
 
 from importlib.util import find_spec
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ragkv.settings import Settings
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp", ".gif")
 _KINDS = {
@@ -49,8 +45,8 @@ NOT_INSTALLED = "install ragkv[ocr] on the server to read it by OCR, or recognis
 SWITCHED_OFF = "OCR is switched off (RAGKV_OCR): recognise its text first and upload that"
 
 
-def no_ocr(settings: "Settings") -> str:
-    """Advice about an image where there is no OCR; empty where there is."""
-    if not settings.ocr:
+def no_ocr(*, wanted: bool) -> str:
+    """Advice about an image where there is no OCR; empty where there is. wanted: as the settings say."""
+    if not wanted:
         return SWITCHED_OFF
     return NOT_INSTALLED if find_spec("rapidocr") is None or find_spec("onnxruntime") is None else ""

@@ -57,18 +57,29 @@ def measure_loading(shape: Shape, folder: Path, scale: Scale) -> list[LoadRow]:
             for key in named:
                 host.get(key, layout)
         host.settle()
-        files = HostCache(corpus.store, 0)
+        files, paths = HostCache(corpus.store, 0), [corpus.store.path(key) for key in named]
         seen: dict[str, list[tuple[float, float]]] = {}
         for _ in range(_RUNS):
-            if _let_all_go(corpus, named):
+            for path in paths:
+                let_go(path)
+            if not any(map(is_resident, paths)):
                 seen.setdefault("disk", []).append(_loaded(files, named, layout, out))
             seen.setdefault("page cache", []).append(_loaded(files, named, layout, out))
             seen.setdefault("host tier", []).append(_loaded(host, named, layout, out))
-        stored = sum(map(corpus.store.bytes_of, named))
-        rows += [
-            _row(kv_format, source, runs, len(chunks) * scale.chunk_tokens, stored, layout)
-            for source, runs in seen.items()
-        ]
+        stored, tokens = sum(map(corpus.store.bytes_of, named)), len(chunks) * scale.chunk_tokens
+        for source, runs in seen.items():
+            seconds, reading = (statistics.median(column) for column in zip(*runs, strict=True))
+            rows.append(
+                LoadRow(
+                    kv_format=kv_format,
+                    source=source,
+                    tokens=tokens,
+                    stored_gb_s=stored / seconds / _GB,
+                    bf16_gb_s=tokens * layout.bytes_per_token / seconds / _GB,
+                    ms=seconds * 1e3,
+                    read_ms=reading * 1e3,
+                )
+            )
     return rows
 
 
@@ -79,13 +90,6 @@ def let_go(path: Path) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
-
-
-def _let_all_go(corpus: Corpus, named: Sequence[str]) -> bool:
-    paths = [corpus.store.path(key) for key in named]
-    for path in paths:
-        let_go(path)
-    return not any(map(is_resident, paths))
 
 
 class _NoPrefiller:
@@ -109,18 +113,3 @@ def _loaded(tier: HostCache, named: Sequence[str], layout: Layout, out: Sequence
     if out[0].device.type != "cpu":
         torch.cuda.synchronize()
     return time.perf_counter() - began, reading
-
-
-def _row(
-    kv_format: KVFormat, source: str, runs: Sequence[tuple[float, float]], tokens: int, stored: int, layout: Layout
-) -> LoadRow:
-    seconds, reading = (statistics.median(column) for column in zip(*runs, strict=True))
-    return LoadRow(
-        kv_format=kv_format,
-        source=source,
-        tokens=tokens,
-        stored_gb_s=stored / seconds / _GB,
-        bf16_gb_s=tokens * layout.bytes_per_token / seconds / _GB,
-        ms=seconds * 1e3,
-        read_ms=reading * 1e3,
-    )

@@ -8,7 +8,6 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -51,19 +50,13 @@ def pack(folder: Path, no_vllm: bool) -> None:
     Python 3.12, CUDA 13 and a GPU of the Hopper generation are meant. Carry FOLDER there and start FOLDER/run.sh."""
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(folder / "kit.tar.xz", "w:xz") as kit:
-        for file in _code():
+        for file in (ROOT / "bench" / "gpu.sh", *(ROOT / "ragkv").rglob("*.py"), *(ROOT / "bench").rglob("*.py")):
             kit.add(file, f"code/{file.relative_to(ROOT)}")
         kit.add(ROOT / "bench" / "gpu" / "packed.sh", "run.sh")
         if not no_vllm:
             _add_vllm(kit)
     shutil.copy(ROOT / "bench" / "gpu" / "packed.sh", folder / "run.sh")
     click.echo(f"{folder}: {sum(file.stat().st_size for file in folder.iterdir()) / 2**20:.1f} MiB")
-
-
-def _code() -> Iterator[Path]:
-    yield ROOT / "bench" / "gpu.sh"
-    for package in ("ragkv", "bench"):
-        yield from (ROOT / package).rglob("*.py")
 
 
 def _add_vllm(kit: tarfile.TarFile) -> None:

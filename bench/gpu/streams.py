@@ -3,7 +3,7 @@
 import asyncio
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -59,7 +59,21 @@ class Streams:
                 if number:
                     gaps[mode] += between
                     seen[mode].add(arrived)
-        return [self._row(mode, gaps[mode], seen[mode]) for mode in MODES]
+        contexts = self.serving.contexts
+        return [
+            StreamRow(
+                arriving=mode or "nothing",
+                streams=self.streams,
+                prompts=len(seen[mode].first_s),
+                context_tokens=sum(context.prompts[0].question.start for context in contexts) // len(contexts),
+                itl_p50_s=percentile(gaps[mode], 50),
+                itl_p99_s=percentile(gaps[mode], 99),
+                itl_max_s=max(gaps[mode]),
+                ttft_p50_s=percentile(seen[mode].first_s, 50) if seen[mode].first_s else None,
+                errors=seen[mode].errors,
+            )
+            for mode in MODES
+        ]
 
     async def _beside(self, mode: Arriving, number: int) -> tuple[list[float], Seen]:
         """Gaps between tokens while prompts arrive, and what their askers saw."""
@@ -94,17 +108,3 @@ class Streams:
         request = Generate(self.prompt.token_ids, uuid.uuid4().hex, max_tokens=self.tokens, ignore_eos=True)
         async for _ in self.serving.engine.generate(request):
             moments.append(time.perf_counter())  # noqa: PERF401 - read while it grows
-
-    def _row(self, mode: Arriving, gaps: Sequence[float], seen: Seen) -> StreamRow:
-        contexts = self.serving.contexts
-        return StreamRow(
-            arriving=mode or "nothing",
-            streams=self.streams,
-            prompts=len(seen.first_s),
-            context_tokens=sum(context.prompts[0].question.start for context in contexts) // len(contexts),
-            itl_p50_s=percentile(gaps, 50),
-            itl_p99_s=percentile(gaps, 99),
-            itl_max_s=max(gaps),
-            ttft_p50_s=percentile(seen.first_s, 50) if seen.first_s else None,
-            errors=seen.errors,
-        )

@@ -189,17 +189,14 @@ class StitchConnector(KVConnectorBase_V1):
             self._reports |= meta.prefilled
             self._prefilling -= meta.prefilled.keys()
             for request_id, report in meta.by_request.items():
-                self._keep_selection(request_id, report)
+                for prompt, stitch in self._filling.items():
+                    selected = stitch.request_id == request_id and stitch.plan.selection and not report.failed_keys
+                    if selected and report.recomputed_spans is not None:
+                        self._selections.keep(prompt, [Span(*span) for span in report.recomputed_spans])
                 self._forget_filling(request_id)
                 if request_id in self._reports:
                     self._reports[request_id] = _added(self._reports[request_id], report)
             self._given_up |= meta.failed & self._planned.keys()
-
-    def _keep_selection(self, request_id: str, report: WireReport) -> None:
-        for prompt, stitch in self._filling.items():
-            selected = stitch.request_id == request_id and stitch.plan.selection and not report.failed_keys
-            if selected and report.recomputed_spans is not None:
-                self._selections.keep(prompt, [Span(*span) for span in report.recomputed_spans])
 
     def _forget_filling(self, request_id: str) -> None:
         self._filling = {region: stitch for region, stitch in self._filling.items() if stitch.request_id != request_id}

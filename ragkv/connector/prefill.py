@@ -26,7 +26,7 @@ from ragkv.ids import batched
 from ragkv.kv.file import KVContent, PlainKV, block_means, left_of, write_content
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Layout, Shard
-from ragkv.kv.store import WRITERS, KVStore
+from ragkv.kv.store import KVStore
 from ragkv.stitch.compression import METHODS, ChunkView, Method, kept_tokens
 from ragkv.threads import RecentlyUsed
 
@@ -38,6 +38,8 @@ PATIENCE_S = 0.005
 """Time that an idle step waits for files to be written, before the engine looks for new requests."""
 LAST_FILES_S = 0.05
 """Time that a step beside answers waits for the last files of a prefill: the next one may take much longer."""
+WRITERS = 4
+"""KV files that are written at the same time: each waits for the disk most of its time."""
 PREFIXES = 2
 """Prefixes whose KV is remembered: a change of instructions is in effect at once."""
 

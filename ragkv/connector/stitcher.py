@@ -16,7 +16,7 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.wire import WireReport
 from ragkv.errors import Unsupported
-from ragkv.kv.file import StoredKV, name_of_kept
+from ragkv.kv.file import name_of_kept
 from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, Shard
 from ragkv.span import Span, merge, split, total_tokens
@@ -138,7 +138,9 @@ class Stitcher:
                 continue
             in_memory = placed.key not in from_disk
             kv = self._store.get(placed.key, self._whole, in_memory=True) if in_memory else from_disk[placed.key]
-            if kv is None or (kv.num_tokens, _kept_by(kv)) != (placed.span.num_tokens, placed.kept):
+            # Another file may have taken the place of the planned one, with KV of other tokens of the chunk.
+            tokens_name = "" if kv is None or kv.kept is None else name_of_kept(kv.kept.tolist())
+            if kv is None or (kv.num_tokens, tokens_name) != (placed.span.num_tokens, placed.kept):
                 fetched.lost.append(span)
                 fetched.failed_keys.append(placed.key)
                 continue
@@ -253,20 +255,16 @@ class Stitcher:
         for first_layer in range(0, self._layout.layers, step):
             layers = slice(first_layer, min(first_layer + step, self._layout.layers))
             keys, values = (buffer[: layers.stop - first_layer] for buffer in scratch)
-            self._gather(slices, layers, keys, values)
+            row = 0
+            for kv_slice in slices:  # one behind the other
+                rows = slice(row, row + kv_slice.span.num_tokens)
+                kv_slice.kv.copy_into(keys[:, rows], values[:, rows], layers, kv_slice.offset)
+                row = rows.stop
             self._model.rotate(range(layers.start, layers.stop), batch.positions, keys)
             for index, layer in enumerate(self._model.layers[layers]):
                 self._model.write(layer, keys[index], values[index], batch.slots)
                 if first_layer + index in kept:
                     kept[first_layer + index][:tokens] = keys[index]
-
-    def _gather(self, slices: Sequence[KVSlice], layers: slice, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Write some layers of the slices, one behind the other, into two [layers, tokens, kv_heads, head_dim]."""
-        row = 0
-        for kv_slice in slices:
-            rows = slice(row, row + kv_slice.span.num_tokens)
-            kv_slice.kv.copy_into(keys[:, rows], values[:, rows], layers, kv_slice.offset)
-            row = rows.stop
 
     def _recompute(
         self,
@@ -290,8 +288,3 @@ class Stitcher:
             room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
-
-
-def _kept_by(kv: StoredKV) -> str:
-    """Names which of its chunk's tokens the KV is of: another file may have taken the planned one's place."""
-    return "" if kv.kept is None else name_of_kept(kv.kept.tolist())

@@ -38,9 +38,6 @@ T = TypeVar("T")
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 
-WRITERS = 4
-"""KV files that are written at the same time: each waits for the disk most of its time."""
-
 
 class KVFile(NamedTuple):
     """A file of the folder. used: when it was last read or, with an object store behind the folder, used; in

@@ -197,7 +197,7 @@ class _Sync:
     def _refuse(self, file: ListedFile) -> None:
         if file.refusal is not None:
             raise Rejected(file.refusal)
-        if is_image(file.key) and (instead := no_ocr(self._intake.settings)):
+        if is_image(file.key) and (instead := no_ocr(wanted=self._intake.settings.ocr)):
             raise Rejected(f"it is an image: {instead}")
         most = self._intake.settings.max_upload_bytes
         if file.num_bytes > most:

@@ -134,17 +134,23 @@ class Provider:
             discovered = await self._discover()
             tokens = await self._tokens(code, challenge, redirect_uri, discovered)
             claims = await self._claims(tokens, challenge.nonce, discovered)
-            name = self._sign_in.groups_claim
-            groups = _found(claims, name)
+            groups_claim = self._sign_in.groups_claim
+            groups = _found(claims, groups_claim)
             if groups is None and discovered.userinfo_endpoint is not None and tokens.access_token is not None:
                 bearer = {"authorization": f"Bearer {tokens.access_token}"}
                 user_info = await self._fetch("GET", discovered.userinfo_endpoint, dict[str, Any], headers=bearer)
                 if user_info.get("sub") != claims["sub"]:
                     raise Unauthorised("sign-in failed: the provider's user info is for another user")
                 claims = {**user_info, **claims}
-                groups = _found(claims, name)
+                groups = _found(claims, groups_claim)
+        subject = printable(claims["sub"])
+        email = claims.get("email") if claims.get("email_verified") is not False else None
+        names = (claims.get("name"), claims.get("preferred_username"), email)
+        name = next((candidate for candidate in names if isinstance(candidate, str) and candidate.strip()), subject)
+        shown_email = printable(email) if isinstance(email, str) else None
+        person = Person(subject=subject, name=printable(name), email=shown_email)
         hint = tokens.id_token if len(tokens.id_token) <= MAX_HINT_CHARS else None
-        return Identity(_person(claims), _names(groups, name, claims), hint)
+        return Identity(person, _names(groups, groups_claim, claims), hint)
 
     async def sign_out_url(self, id_token: str | None, back_to: str) -> str | None:
         """URL at which a person ends their session at the provider, which leads `back_to` then; None if it has no such
@@ -322,14 +328,6 @@ def _names(groups: object, claim: str, claims: Mapping[str, Any]) -> tuple[str, 
         )
     listed: Sequence[object] = groups if isinstance(groups, list) else [groups]
     return tuple(group for group in listed if isinstance(group, str))
-
-
-def _person(claims: Mapping[str, Any]) -> Person:
-    subject = printable(claims["sub"])
-    email = claims.get("email") if claims.get("email_verified") is not False else None
-    names = (claims.get("name"), claims.get("preferred_username"), email)
-    name = next((candidate for candidate in names if isinstance(candidate, str) and candidate.strip()), subject)
-    return Person(subject=subject, name=printable(name), email=printable(email) if isinstance(email, str) else None)
 
 
 def printable(text: str) -> str:

@@ -106,11 +106,20 @@ def read_grants(text: str) -> tuple[Grant, ...]:
 
     A group's name may hold anything but those two. Raises Rejected, naming the entry.
     """
-    entries = filter(None, (entry.strip() for entry in re.split(r"[;\n]", text)))
-    grants = tuple(map(_read_grant, entries))
+    grants = []
+    for entry in filter(None, map(str.strip, re.split(r"[;\n]", text))):
+        group, equals, right = map(str.strip, entry.rpartition("="))
+        tenant, colon, scope = map(str.strip, right.rpartition(":"))
+        if not (equals and colon and group and tenant):
+            raise Rejected(f"{_SYNTAX}; this is not: {entry[:80]!r}")
+        key_scope = next((candidate for candidate in KEY_SCOPES if candidate == scope), None)
+        if key_scope is None:
+            scopes = ", ".join(KEY_SCOPES)
+            raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is not a scope: use {scopes}")
+        grants.append(Grant(group, clean_name(tenant), key_scope))
     if not grants:
         raise Rejected(_SYNTAX)
-    return grants
+    return tuple(grants)
 
 
 class Rights:
@@ -171,18 +180,6 @@ class Rights:
                 tenant = TenantName(self._tenants[grant.tenant], grant.tenant)
                 scopes[tenant] = max(scopes.get(tenant, grant.scope), grant.scope, key=KEY_SCOPES.index)
         return scopes
-
-
-def _read_grant(entry: str) -> Grant:
-    group, equals, right = entry.rpartition("=")
-    tenant, colon, scope = right.rpartition(":")
-    group, tenant, scope = group.strip(), tenant.strip(), scope.strip()
-    if not (equals and colon and group and tenant):
-        raise Rejected(f"{_SYNTAX}; this is not: {entry[:80]!r}")
-    for key_scope in KEY_SCOPES:
-        if scope == key_scope:
-            return Grant(group, clean_name(tenant), key_scope)
-    raise Rejected(f"RAGKV_OIDC_GROUPS: {scope[:80]!r} in {entry[:80]!r} is not a scope: use {', '.join(KEY_SCOPES)}")
 
 
 def _checked_url(name: str, url: str) -> SplitResult:

@@ -84,20 +84,21 @@ def delete_points(document_ids: Sequence[str], server_index: "QdrantIndex | None
 
 
 def write_points(places: Iterable[Held], server_index: "QdrantIndex | None", source: DatabaseSource) -> int:
-    """Write the points of these documents anew, none of those that are gone. Returns how many."""
-    return sum(_write(place, server_index, source) for place in places)
+    """Write the points of these documents anew, none of those that are gone. Returns how many.
 
-
-def _write(place: Held, server_index: "QdrantIndex | None", source: DatabaseSource) -> int:
-    """Once more if other chunks were stored meanwhile: their own points may have been written before these."""
-    assert server_index is not None, "points lie on a server"
-    tenant_id, collection_id, document_id = place
-    while True:
-        version = source.indexed_documents(tenant_id, collection_id).get(document_id)
-        points = source.points([document_id])
-        server_index.replace(tenant_id, collection_id, [document_id], points)
-        if source.indexed_documents(tenant_id, collection_id).get(document_id) == version:
-            return len(points)
+    Once more if other chunks were stored meanwhile: their own points may have been written before these.
+    """
+    num_points = 0
+    for tenant_id, collection_id, document_id in places:
+        assert server_index is not None, "points lie on a server"
+        is_settled = False
+        while not is_settled:
+            version = source.indexed_documents(tenant_id, collection_id).get(document_id)
+            points = source.points([document_id])
+            server_index.replace(tenant_id, collection_id, [document_id], points)
+            is_settled = source.indexed_documents(tenant_id, collection_id).get(document_id) == version
+        num_points += len(points)
+    return num_points
 
 
 def renew_points(database: Database, server_index: "QdrantIndex | None", source: DatabaseSource) -> int | None:

@@ -149,7 +149,11 @@ class _Sync:
         tally = self.tally
         read = [file for file in batch if is_read(file.key)]
         rows = self._lease.known([file.key for file in read])
-        changed = [file for file in read if not _is_same(file, rows.get(file.key))]
+        # Of files with a document, or an error: one whose document was deleted is read again.
+        versions = {
+            key: row.version for key, row in rows.items() if row.document_id is not None or row.error is not None
+        }
+        changed = [file for file in read if file.version == UNSETTLED or file.version != versions.get(file.key)]
         same = {file.key for file in read} - {file.key for file in changed}
         tally.listed += len(batch)
         tally.skipped += len(batch) - len(read)
@@ -276,13 +280,6 @@ class _Sync:
             record_change(change, self._intake.database)
         except RagKVError as error:
             log.error("a change was not recorded (%s): %s", error, change)  # noqa: TRY400 - the message says what to do
-
-
-def _is_same(file: ListedFile, row: DataSourceFileRow | None) -> bool:
-    """Whether nothing is to be done for a file. One whose document was deleted is read again."""
-    if row is None or file.version == UNSETTLED or file.version != row.version:
-        return False
-    return row.document_id is not None or row.error is not None
 
 
 def _was_away(row: DataSourceFileRow | None) -> bool:

@@ -2,6 +2,7 @@
 
 import zlib
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -15,10 +16,7 @@ from ragkv.service.documents.documents import find_document
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy.orm import Session
-
     from ragkv.chunk import Chunk
-    from ragkv.service.base.tables import ChunkRow
 
 Outdated = Annotated[
     str | None,
@@ -128,10 +126,17 @@ def cited_text(
         if first_page is None:
             raise Rejected(f"the document has no text on pages at characters {start:,} to {end:,}")
         behind = session.scalars(chunk_at(document_id, rows[-1].ordinal + 1)).one_or_none()
-        lead = _before(session, rows[0], first_page)
-    pieces = tuple(_piece(row, start, end) for row in rows)
+        # As much of the page before the chunks as fits: words that occur twice are told apart by it.
+        texts = [chunk.text for chunk in session.scalars(chunks_on_page(document_id, first_page, rows[0].ordinal))]
+        sums = accumulate(map(len, texts))
+        lead = [Piece(text, 0, 0) for text, total in zip(texts, sums, strict=True) if total <= _BEFORE]
+    pieces = []
+    for row in rows:
+        left, right = max(start - row.start, 0), min(end - row.start, len(row.text))
+        shown_from = max(left - _AROUND, 0)  # with the neighbourhood of what is cited
+        pieces.append(Piece(row.text[shown_from : right + _AROUND], left - shown_from, right - shown_from))
     _check_words("".join(piece.text[piece.start : piece.end] for piece in pieces), checksum)
-    return Cited(first_page, behind.page if behind else None, (*lead, *pieces))
+    return Cited(first_page, behind.page if behind else None, (*reversed(lead), *pieces))
 
 
 def _check_range(start: int, end: int) -> None:
@@ -142,22 +147,3 @@ def _check_range(start: int, end: int) -> None:
 def _check_words(words: str, checksum: str | None) -> None:
     if checksum is not None and checksum != checksum_of(words):
         raise Rejected("the document was read again since then, and has other words at this place")
-
-
-def _before(session: "Session", row: "ChunkRow", page: int) -> list[Piece]:
-    """The text of the same page before a chunk, as much as fits: words that occur twice are told apart by it."""
-    pieces: list[Piece] = []
-    room = _BEFORE
-    for earlier in session.scalars(chunks_on_page(row.document_id, page, row.ordinal)):
-        room -= len(earlier.text)
-        if room < 0:
-            break
-        pieces.insert(0, Piece(earlier.text, 0, 0))
-    return pieces
-
-
-def _piece(row: "ChunkRow", start: int, end: int) -> Piece:
-    """A chunk, cut down to what is cited and its neighbourhood."""
-    start, end = max(start - row.start, 0), min(end - row.start, len(row.text))
-    left, right = max(start - _AROUND, 0), end + _AROUND
-    return Piece(row.text[left:right], start - left, end - left)

@@ -33,14 +33,10 @@ def exact_match(answer: str, accepted: Sequence[str]) -> float:
 
 def best_f1(answer: str, accepted: Sequence[str]) -> float:
     """F1 over the multisets of words, against the accepted answer it is nearest to. In [0, 1]."""
-    return max(_f1(normalised(answer).split(), normalised(text).split()) for text in accepted)
-
-
-def _f1(answer: Sequence[str], accepted: Sequence[str]) -> float:
-    if not answer or not accepted:
-        return float(answer == accepted)
-    shared = sum((Counter(answer) & Counter(accepted)).values())
-    return 2 * shared / (len(answer) + len(accepted))
+    words = Counter(normalised(answer).split())
+    accepted_words = [Counter(normalised(text).split()) for text in accepted]
+    sums = [(2 * (words & other).total(), words.total() + other.total()) for other in accepted_words]
+    return max(shared / total if total else 1.0 for shared, total in sums)  # no words are the same as no words
 
 
 def mean_nll(log_probs: Floats, token_ids: Sequence[int]) -> float:

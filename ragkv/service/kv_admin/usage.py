@@ -172,6 +172,9 @@ def overview(
         has_remote = settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
         entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
+    if entries is not None and has_remote:  # count the files on this host's disk
+        here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
+        files, size, tokens = len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here)
     capacity = used = None
     if settings.engine_url is None:
         capacity, share = int(settings.kv_cache_gib * GIB), engine_cache_use()
@@ -179,7 +182,7 @@ def overview(
     tiers = KVTiers(
         DeviceTier(capacity, used),
         HostTier(None if entries is None else _resident([key for key, *_ in entries], kv_store)),
-        KVAmount(files, size, tokens) if entries is None or not has_remote else _on_disk(entries, kv_store),
+        KVAmount(files, size, tokens),
         remote,
     )
     hit_rate, loads = tier_use(tenant_id, "24h", database)
@@ -314,9 +317,3 @@ def _resident(keys: Sequence[str], kv_store: "KVStore") -> int | None:
         return sum(resident_bytes(kv_store.path(key)) for key in keys)
     except OSError:
         return None
-
-
-def _on_disk(entries: Sequence[tuple[str, int, int]], kv_store: "KVStore") -> KVAmount:
-    """Sum of these (key, bytes, tokens) over the files on this host's disk."""
-    here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
-    return KVAmount(len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here))

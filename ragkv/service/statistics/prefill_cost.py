@@ -89,23 +89,17 @@ def fit(runs: Sequence[PrefillRun]) -> CostModel | None:
     lengths = sorted({run.computed for run in timed})
     is_spread = lengths[-1] >= MIN_SPREAD * lengths[0]
     all_terms = [terms for terms in _TERMS if sum(terms) <= len(lengths)] if is_spread else _TERMS[:1]
-    fits = [fitted for terms in all_terms if (fitted := _fit(relative, terms)) is not None]
+    fits = []
+    for terms in all_terms:
+        columns = list(compress(range(3), terms))
+        scale = np.linalg.norm(relative[:, columns], axis=0)
+        scaled, *_ = np.linalg.lstsq(relative[:, columns] / scale, np.ones(len(relative)))
+        coefficients = np.zeros(3)
+        coefficients[columns] = scaled / scale
+        if not (coefficients < 0).any():
+            error = float(np.square(relative @ coefficients - 1).sum())
+            fits.append((error, CostModel(*coefficients.tolist())))
     return min(fits, key=lambda fitted: fitted[0])[1]
-
-
-def _fit(
-    relative: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", terms: tuple[bool, ...]
-) -> tuple[float, CostModel] | None:
-    """(error, cost model) of the least squares with these terms; None if a coefficient comes out below 0."""
-    columns = list(compress(range(3), terms))
-    scale = np.linalg.norm(relative[:, columns], axis=0)
-    scaled, *_ = np.linalg.lstsq(relative[:, columns] / scale, np.ones(len(relative)))
-    coefficients = np.zeros(3)
-    coefficients[columns] = scaled / scale
-    if (coefficients < 0).any():
-        return None
-    error = float(np.square(relative @ coefficients - 1).sum())
-    return error, CostModel(*coefficients.tolist())
 
 
 def _features(computed: int, cached: int) -> tuple[float, float, float]:

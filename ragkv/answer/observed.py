@@ -54,7 +54,23 @@ def generation(request: Generate, model: str) -> Iterator[Callable[[Output], Non
         first_s = first_s or time.perf_counter() - began
         tokens += len(output.token_ids)
         if output.finish_reason:
-            span.set_attributes(_got(request, output, tokens, first_s))
+            report = output.report or Report()
+            span.set_attributes(
+                {
+                    "gen_ai.usage.input_tokens": len(request.token_ids),
+                    "gen_ai.usage.output_tokens": tokens,
+                    "gen_ai.usage.cache_read.input_tokens": report.cached + report.stitched,
+                    "gen_ai.response.finish_reasons": [output.finish_reason],
+                    "gen_ai.response.time_to_first_chunk": first_s,
+                    "ragkv.tokens.cached": report.cached,
+                    "ragkv.tokens.stitched": report.stitched,
+                    "ragkv.tokens.recomputed": report.recomputed,
+                    "ragkv.tokens.computed": report.computed,
+                    "ragkv.kv_load_ms": report.kv_load_ms,
+                    "ragkv.recompute_ms": report.recompute_ms,
+                    "ragkv.failed_chunks": len(report.failed_keys),
+                }
+            )
 
     try:
         yield generated
@@ -97,21 +113,3 @@ def _count(question: Question, answer: Answer) -> None:
         recomputed=usage.recomputed,
         computed=usage.computed,
     )
-
-
-def _got(request: Generate, last: Output, tokens: int, first_s: float) -> traces.Attributes:
-    report = last.report or Report()
-    return {
-        "gen_ai.usage.input_tokens": len(request.token_ids),
-        "gen_ai.usage.output_tokens": tokens,
-        "gen_ai.usage.cache_read.input_tokens": report.cached + report.stitched,
-        "gen_ai.response.finish_reasons": [last.finish_reason or ""],
-        "gen_ai.response.time_to_first_chunk": first_s,
-        "ragkv.tokens.cached": report.cached,
-        "ragkv.tokens.stitched": report.stitched,
-        "ragkv.tokens.recomputed": report.recomputed,
-        "ragkv.tokens.computed": report.computed,
-        "ragkv.kv_load_ms": report.kv_load_ms,
-        "ragkv.recompute_ms": report.recompute_ms,
-        "ragkv.failed_chunks": len(report.failed_keys),
-    }

@@ -189,7 +189,14 @@ class KVContent:
             tensors |= {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE}
         if kv.kept is not None:
             tensors[_KEPT] = kv.kept
-        return cls({name: _on_host(tensor) for name, tensor in tensors.items()}, kv_format)
+        # A GPU writes into pinned memory by itself; into any other the driver copies in small pieces.
+        on_host = {
+            name: torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
+            if tensor.is_cuda
+            else tensor.contiguous().cpu()
+            for name, tensor in tensors.items()
+        }
+        return cls(on_host, kv_format)
 
 
 def write_kv(path: Path, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
@@ -241,14 +248,6 @@ def _placed(path: Path) -> Iterator[Path]:
         partial.rename(path)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, contiguous in host memory."""
-    if not tensor.is_cuda:
-        return tensor.contiguous().cpu()
-    # A GPU writes into pinned memory by itself; into any other the driver copies in small pieces.
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
 
 
 def _parts_of(kv_format: KVFormat) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ announced."""
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Protocol
 
 from ragkv.answer.prompt import PromptBuilder
@@ -210,22 +211,15 @@ class Announcer:
             self._token_s = (
                 token_s if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * token_s
             )
-        earlier, self._announced = self._announced, self._prefilling.announce(self._estimated(batches, now_s))
+        totals = accumulate(map(self._tokens, batches))  # each counts from now: batches come one after the other
+        announced = [
+            prefilling.AnnouncedBatch(tuple(key for key, _ in batch), now_s, tokens * self._token_s)
+            for index, (batch, tokens) in enumerate(zip(batches, totals, strict=True))
+            if self._token_s is not None and (index == 0 or tokens <= AHEAD_TOKENS)
+        ]
+        earlier, self._announced = self._announced, self._prefilling.announce(announced)
         earlier.withdraw()
         self._batches, self._began = batches, time.perf_counter()
-
-    def _estimated(self, batches: Sequence[Batch], began_s: float) -> list[prefilling.AnnouncedBatch]:
-        """takes_s counts from now for each: batches come one after the other."""
-        announced: list[prefilling.AnnouncedBatch] = []
-        tokens = 0
-        if self._token_s is None:
-            return announced
-        for batch in batches:
-            tokens += self._tokens(batch)
-            if announced and tokens > AHEAD_TOKENS:
-                break
-            announced.append(prefilling.AnnouncedBatch(tuple(key for key, _ in batch), began_s, tokens * self._token_s))
-        return announced
 
     def _tokens(self, batch: Batch) -> int:
         """Tokens that run through the model, padding included."""

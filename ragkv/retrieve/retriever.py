@@ -205,7 +205,16 @@ class _Walk:
     def first_hop(self, top_k: int) -> list[str]:
         """The best of a search for the question."""
         self._add_search(self._vectors, max(DEPTH, top_k), weight=1.0)
-        for chunk_id, share in self._identified().items():
+        # Then the passages with an identifier of the question that few have, by 1 / their number each; of several
+        # identifiers the one that the fewest have.
+        shares: Scores = {}
+        search = partial(self._index.search, self._scope.tenant_id, self._scope.collection_id)
+        for term in sparse.identifiers(self._question)[:IDENTIFIERS]:
+            vectors = Vectors(_NO_DENSE, np.array([term], np.uint32), np.ones(1, np.float32))
+            holders = search(vectors, HOLDERS + 1, "sparse", self._scope.document_ids)
+            if len(holders) <= HOLDERS:
+                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(holders)) for hit in holders}
+        for chunk_id, share in shares.items():
             self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
         self.scores = dict(self._searched)
         return self.best(top_k)
@@ -248,24 +257,6 @@ class _Walk:
             hits = fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
         for hit in hits:
             self._searched[hit.chunk_id] += weight * hit.score
-
-    def _identified(self) -> Scores:
-        """The passages that have an identifier of the question which few have, each with 1 / their number; of several
-        identifiers the one that the fewest have."""
-        shares: Scores = {}
-        for term in sparse.identifiers(self._question)[:IDENTIFIERS]:
-            vectors = Vectors(_NO_DENSE, np.array([term], np.uint32), np.ones(1, np.float32))
-            holders = self._index.search(
-                self._scope.tenant_id,
-                self._scope.collection_id,
-                vectors,
-                HOLDERS + 1,
-                "sparse",
-                self._scope.document_ids,
-            )
-            if len(holders) <= HOLDERS:
-                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(holders)) for hit in holders}
-        return shares
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title,

@@ -161,7 +161,11 @@ def query_vector(text: str) -> SparseVector:
     dates = list(dates_in(text))
     weights = dict.fromkeys((*codes(text), *(form for day in dates for form in date_numbers(day))), 1.0)
     weights |= dict.fromkeys((stem(word) for day in dates for word in date_words(day)), 1.0)
-    for word in dict.fromkeys((*text_words, *_turkish_forms(text, text_words, languages))):
+    # In Turkish the capital I is that of a letter without a dot. A chunk's words are made lower-case as in English.
+    turkish_forms = [word.replace(_DOTLESS, "i") for word in text_words if _DOTLESS in word]
+    if languages.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
+        turkish_forms += words(normalised("NFC", text).replace("I", _DOTLESS).replace("İ", "i"))
+    for word in dict.fromkeys((*text_words, *turkish_forms)):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
             continue
@@ -173,16 +177,6 @@ def query_vector(text: str) -> SparseVector:
             for language in LANGUAGES.get(script, ()):
                 weights |= dict.fromkeys(_own_terms(word, language), GUESS_WEIGHT)
     return _ascending({term_id(term): weight for term, weight in weights.items()})
-
-
-def _turkish_forms(text: str, text_words: Sequence[str], languages: Mapping[Script, Language]) -> Iterator[str]:
-    """Other lower-case forms of a question's words in Turkish, where the capital I is that of a letter without a dot.
-
-    The words of a chunk are made lower-case as in English, whatever its language.
-    """
-    yield from (word.replace(_DOTLESS, "i") for word in text_words if _DOTLESS in word)
-    if languages.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
-        yield from words(normalised("NFC", text).replace("I", _DOTLESS).replace("İ", "i"))
 
 
 def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:

@@ -224,7 +224,20 @@ def remote(
         parts.kv_remote = cast("ObjectStore", _SlowStore(parts.kv_remote, latency_ms / 1e3, errors))
         tokens, rows = asyncio.run(_measured(parts, context, questions, at_once, answer))
     report = RemoteReport(Path(parts.model_folder).name, machine(), tokens, latency_ms, errors, rows)
-    Console().print(_table(report))
+    store = f"object store with {latency_ms:g} ms, {errors:.0%} errors"
+    title = f"{report.model} on {report.machine}: {tokens:,} tokens of context, {store}"
+    table = Table("mode", "first token s: p50, p95", "loads", "chunks late", "same answer", "failed", title=title)
+    for row in rows:
+        seconds = (row.ttft_p50_s, row.ttft_p95_s)
+        table.add_row(
+            row.mode,
+            ", ".join("-" if value is None else f"{value:.2f}" for value in seconds),
+            str(row.loads),
+            f"{row.late} of {row.chunks}",
+            "-" if row.same is None else f"{row.same} of {row.questions}",
+            str(row.failed),
+        )
+    Console().print(table)
     write_report(report, json_file)
 
 
@@ -277,20 +290,3 @@ async def _measured(
 def _loads() -> int:
     """Files that came from the object store in this process."""
     return int(OURS.get_sample_value("ragkv_kv_remote_load_seconds_count") or 0)
-
-
-def _table(report: RemoteReport) -> Table:
-    store = f"object store with {report.latency_ms:g} ms, {report.errors:.0%} errors"
-    title = f"{report.model} on {report.machine}: {report.context_tokens:,} tokens of context, {store}"
-    table = Table("mode", "first token s: p50, p95", "loads", "chunks late", "same answer", "failed", title=title)
-    for row in report.rows:
-        seconds = (row.ttft_p50_s, row.ttft_p95_s)
-        table.add_row(
-            row.mode,
-            ", ".join("-" if value is None else f"{value:.2f}" for value in seconds),
-            str(row.loads),
-            f"{row.late} of {row.chunks}",
-            "-" if row.same is None else f"{row.same} of {row.questions}",
-            str(row.failed),
-        )
-    return table

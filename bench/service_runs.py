@@ -78,8 +78,18 @@ def run_evaluation(
         report = read(client.get(f"{PATH}/{run.id}"), EvaluationReport)
     Console().print(table_of([report.run]), markup=False)
     write_report(report, json_file)
-    if (reason := _failure(report.run, fail_under)) is not None:
-        raise Rejected(reason)
+    run = report.run
+    if run.state != "done":  # what was not measured to its end opens no gate
+        raise Rejected(f"the evaluation was not finished: {run.error or run.state}")
+    if fail_under is None:
+        return
+    figure, name = run.fidelity.gain_kept if run.fidelity else None, "gain kept"
+    if run.retrieval is not None:
+        figure, name = run.retrieval.recall_at_5 / 100, "recall at 5"
+    if figure is None:
+        raise Rejected(f"--fail-under {fail_under:g}: no question could be measured, or there is no gain to keep")
+    if figure < fail_under:
+        raise Rejected(f"{name} {figure:.3f} is under {fail_under:g}")
 
 
 @click.command("runs")
@@ -159,20 +169,6 @@ def table_of(runs: list[EvaluationRun]) -> Table:
             f"{searched.recall_at_5:.0f}" if searched else "-",
         )
     return table
-
-
-def _failure(run: EvaluationRun, least: float | None) -> str | None:
-    """The reason why the gate is closed, if it is. What was not measured to its end opens none."""
-    if run.state != "done":
-        return f"the evaluation was not finished: {run.error or run.state}"
-    if least is None:
-        return None
-    figure, name = run.fidelity.gain_kept if run.fidelity else None, "gain kept"
-    if run.retrieval is not None:
-        figure, name = run.retrieval.recall_at_5 / 100, "recall at 5"
-    if figure is None:
-        return f"--fail-under {least:g}: no question could be measured, or there is no gain to keep"
-    return f"{name} {figure:.3f} is under {least:g}" if figure < least else None
 
 
 def _refused(response: httpx.Response) -> None:

@@ -91,14 +91,10 @@ class Words:
         lowest = max(left - budget, ideal * 3 // 4) if left <= 2 * budget else budget * 5 // 8
         earliest = int(np.searchsorted(sums, sums[word] + lowest))
         target = min(limit, int(np.searchsorted(sums, sums[word] + ideal)))
-        return self._best_break(word, min(max(earliest, word + 1), limit), target, limit)
-
-    def _best_break(self, word: int, earliest: int, target: int, limit: int) -> int:
-        """The word in [earliest, limit] after the strongest break; among equal breaks, the one nearest to
-        target."""
+        earliest = min(max(earliest, word + 1), limit)
         offset = int(self._starts[word])
         window = self._text[offset : int(self._starts[limit]) + 1]
-        for pattern in _BREAKS:
+        for pattern in _BREAKS:  # the strongest break of [earliest, limit], and of those the one nearest to the target
             places = [offset + match.end() for match in pattern.finditer(window)]
             matches = np.searchsorted(self._starts, places)
             matches = matches[(matches >= earliest) & (matches <= limit)]

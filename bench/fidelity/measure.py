@@ -149,7 +149,7 @@ class Measure:
         return batched(ordered, size)
 
     async def _begin(self, case: Case, method: Method) -> _Begun:
-        """The first token, timed, with nothing else running."""
+        """The first token, timed, with nothing else running. Raises Unavailable where that is no measure."""
         began = time.perf_counter()
         prepared = method.prepare(self.kit, case)
         salt = uuid.uuid4().hex
@@ -160,7 +160,16 @@ class Measure:
             first_s = first_s or time.perf_counter() - began
             report = output.report
         assert first_s is not None and report is not None, "an engine's answer has a first output and a last"
-        _check(method, prepared, report)
+        lost = len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0)
+        if lost:
+            raise Unavailable(f"{method.key}: the KV of {lost} chunks was evicted before it was used: run it again")
+        if prepared.plan and report.stitched + report.recomputed != prepared.plan.end - report.cached:
+            raise Unavailable(
+                f"{method.key}: the engine placed {report.stitched + report.recomputed} tokens where {prepared.plan.end} were "
+                "planned: is it another version?"
+            )
+        if report.cached:
+            raise Unavailable(f"{method.key}: {report.cached} tokens were already cached, so its time is meaningless")
         return _Begun(prepared, salt, first_s + case.vectors_s * method.needs_question, report)
 
     async def _finish(self, case: Case, begun: _Begun) -> _Answered:
@@ -179,19 +188,6 @@ class Measure:
         request = Generate(ids, begun.salt, begun.plan, max_tokens=ANSWER_TOKENS, sampling=Sampling(stop=("\n",)))
         answer = "".join([output.text async for output in self.engine.generate(request)]).strip()
         return _Answered(begun, answer, np.stack(await rows))
-
-
-def _check(method: Method, prepared: Prepared, report: Report) -> None:
-    lost = len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0)
-    if lost:
-        raise Unavailable(f"{method.key}: the KV of {lost} chunks was evicted before it was used: run it again")
-    if prepared.plan and report.stitched + report.recomputed != prepared.plan.end - report.cached:
-        raise Unavailable(
-            f"{method.key}: the engine placed {report.stitched + report.recomputed} tokens where {prepared.plan.end} were "
-            "planned: is it another version?"
-        )
-    if report.cached:
-        raise Unavailable(f"{method.key}: {report.cached} tokens were already cached, so its time is meaningless")
 
 
 def _outcome(case: Case, seen: _Answered, reference: _Answered, plain: _Answered | None = None) -> MethodOutcome:

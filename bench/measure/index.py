@@ -79,11 +79,18 @@ class Corpus:
 
     def points(self) -> Iterator[list[Point]]:
         for first, dense in self.batches():
-            terms = _terms(np.random.default_rng([3, first]), len(dense), TERMS_A_CHUNK)
+            drawn = np.sort(_terms(np.random.default_rng([3, first]), len(dense), TERMS_A_CHUNK), axis=1)
+            # The distinct terms of each row, weighted by how often they were drawn.
+            is_new = np.ones(drawn.shape, np.bool_)
+            is_new[:, 1:] = drawn[:, 1:] != drawn[:, :-1]
+            starts = np.flatnonzero(is_new)
+            counts = np.diff(np.append(starts, drawn.size))
+            terms, weights = drawn.ravel()[starts], (counts * 2.2 / (counts + 1.2)).astype(np.float32)
+            bounds = np.append(0, np.cumsum(is_new.sum(axis=1))).tolist()
             ids = [(_chunk(first + i), _document((first + i) // CHUNKS_A_DOCUMENT)) for i in range(len(dense))]
             yield [
-                Point(chunk_id, document_id, "", Vectors(row, *weights))
-                for (chunk_id, document_id), row, weights in zip(ids, dense, _weighted(terms), strict=True)
+                Point(chunk_id, document_id, "", Vectors(row, terms[a:b], weights[a:b]))
+                for (chunk_id, document_id), row, (a, b) in zip(ids, dense, pairwise(bounds), strict=True)
             ]
 
     def _questions(self, count: int, real: Path | None) -> list[Vectors]:
@@ -195,18 +202,6 @@ def measure(names: list[str], corpus: Corpus, rounds: int) -> list[dict[str, flo
     for process in processes:
         process.join()
     return list(rows.values())
-
-
-def _weighted(drawn: NDArray[np.uint32]) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.float32]]]:
-    """The distinct terms of each row with their weights, by how often they were drawn."""
-    ordered = np.sort(drawn, axis=1)
-    first = np.ones(ordered.shape, np.bool_)
-    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    starts = np.flatnonzero(first)
-    counts = np.diff(np.append(starts, ordered.size))
-    terms, weights = ordered.ravel()[starts], (counts * 2.2 / (counts + 1.2)).astype(np.float32)
-    bounds = np.append(0, np.cumsum(first.sum(axis=1))).tolist()
-    return ((terms[a:b], weights[a:b]) for a, b in pairwise(bounds))
 
 
 def _terms(rng: np.random.Generator, chunks: int, each: int) -> NDArray[np.uint32]:

@@ -71,9 +71,13 @@ class Recogniser:
         width, height = picture.size
         scale = min(math.sqrt(READ_PIXELS / (width * height)), _MAX_ENLARGED)
         pixels = _resized(np.asarray(picture.convert("RGB"))[:, :, ::-1], scale)
-        boxes = self._boxes(pixels)
-        if not len(boxes):
+        small = _resized(pixels, min(1.0, math.sqrt(_FIND_PIXELS / math.prod(pixels.shape[:2]))))
+        detected = self._engine(small, use_det=True, use_cls=False, use_rec=False)  # boxes around lines of text
+        assert isinstance(detected, TextDetOutput | RapidOCROutput)
+        if detected.boxes is None or not len(detected.boxes):
             return Recognised("", ())
+        enlarged = pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]
+        boxes = np.asarray(detected.boxes * enlarged, np.float32)
         shown = boxes * (width / pixels.shape[1], height / pixels.shape[0])
         lengths = np.ptp(boxes, axis=1).max(axis=1)
         quarters = int(lengths[_tall(boxes)].sum() * 2 > lengths.sum())  # most of the text runs from above or below
@@ -83,16 +87,6 @@ class Recogniser:
             pixels = np.ascontiguousarray(np.rot90(pixels))
         words, upside_down = self._words(pixels, boxes, quarters)
         return _composed(words, shown, -boxes[:, [2, 3, 0, 1]] if upside_down else boxes)
-
-    def _boxes(self, pixels: _Pixels) -> _Corners:
-        """Boxes around lines of text, found in a smaller picture."""
-        height, width = pixels.shape[:2]
-        small = _resized(pixels, min(1.0, math.sqrt(_FIND_PIXELS / (width * height))))
-        detected = self._engine(small, use_det=True, use_cls=False, use_rec=False)
-        assert isinstance(detected, TextDetOutput | RapidOCROutput)
-        if detected.boxes is None:
-            return np.zeros((0, 4, 2), np.float32)
-        return np.asarray(detected.boxes * (width / small.shape[1], height / small.shape[0]), np.float32)
 
     def _words(self, pixels: _Pixels, corners: _Corners, quarters: int) -> tuple[list[_Words], bool]:
         """The text of each box, and whether the picture stands on its head.

@@ -60,10 +60,24 @@ def decode(body: bytes, declared: str | None = None) -> str:
         return body.decode(encoding, errors="replace")
     if (text := _decode_seven_bit(body, declared)) is not None:
         return text
-    try:
+    with suppress(UnicodeDecodeError):
         return body.decode("utf-8")
+    if text := _decode_declared(body, declared):
+        return text
+    # UTF-8 with a few broken places, such as a cut in the middle of a character, goes before a guess.
+    text = body.decode("utf-8", errors="replace")
+    broken = text.count("\ufffd")
+    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
+    if broken * 10 <= wide or (broken == 1 and wide):
+        return text
+    encoding = guessed_encoding(body)
+    try:
+        return body.decode(encoding)
     except UnicodeDecodeError:
-        return _decode_declared(body, declared) or _guessed(body)
+        reason = f"its text starts in {encoding} but does not continue in that encoding"
+        if encoding == _WESTERN:
+            reason = "it is neither UTF-8 nor Windows-1252 text"
+        raise Rejected(f"{reason}: {_SAVE_AS_UTF8}") from None
 
 
 def sure_encoding(body: bytes) -> str | None:
@@ -110,23 +124,6 @@ def guessed_encoding(body: bytes) -> str:
     if encoding is None and not is_western:
         raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
     return encoding or _WESTERN
-
-
-def _guessed(body: bytes) -> str:
-    """Decode UTF-8 with a few broken places, such as a cut in the middle of a character, or else by a guess."""
-    text = body.decode("utf-8", errors="replace")
-    broken = text.count("\ufffd")
-    wide = sum(1 for c in text[:_SAMPLE_BYTES] if c > "\x7f" and c != "\ufffd")
-    if broken * 10 <= wide or (broken == 1 and wide):
-        return text
-    encoding = guessed_encoding(body)
-    try:
-        return body.decode(encoding)
-    except UnicodeDecodeError:
-        reason = f"its text starts in {encoding} but does not continue in that encoding"
-        if encoding == _WESTERN:
-            reason = "it is neither UTF-8 nor Windows-1252 text"
-        raise Rejected(f"{reason}: {_SAVE_AS_UTF8}") from None
 
 
 def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:

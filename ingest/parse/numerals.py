@@ -114,9 +114,18 @@ def number_items(tree: _Element) -> None:
             item.set(_LABEL, type_[1:])
         if _integer(item, "value") is None:
             item.attrib.pop("value", None)  # the renderer would fail on one that is no number
-    for list_ in tree.iter("ol", "ul"):
-        if list_.tag == "ol" or _type(list_) in OF_HTML:
-            _number_items(list_)
+    for list_ in (list_ for list_ in tree.iter("ol", "ul") if list_.tag == "ol" or _type(list_) in OF_HTML):
+        items = [child for child in list_ if child.tag == "li"]
+        is_reversed = "reversed" in list_.attrib
+        start = _integer(list_, "start")
+        number = start if start is not None else len(items) if is_reversed else 1
+        for item in items:
+            value = _integer(item, "value")
+            number = number if value is None else value
+            type_ = _type(item) or _type(list_)
+            if _LABEL not in item.attrib:
+                item.set(_LABEL, "*" if type_ in _BULLETS else f"{OF_HTML.get(type_, str)(number)}.")
+            number += -1 if is_reversed else 1
 
 
 def start_item(state: HtmlDocumentState, attributes: Mapping[str, str]) -> None:
@@ -124,20 +133,6 @@ def start_item(state: HtmlDocumentState, attributes: Mapping[str, str]) -> None:
     li_start_handler(state, attributes)
     if (label := attributes.get(_LABEL)) is not None:
         state.tags[-1].list_bullet = f"{label} " if label else ""
-
-
-def _number_items(list_: _Element) -> None:
-    items = [child for child in list_ if child.tag == "li"]
-    is_reversed = "reversed" in list_.attrib
-    start = _integer(list_, "start")
-    number = start if start is not None else len(items) if is_reversed else 1
-    for item in items:
-        value = _integer(item, "value")
-        number = number if value is None else value
-        type_ = _type(item) or _type(list_)
-        if _LABEL not in item.attrib:
-            item.set(_LABEL, "*" if type_ in _BULLETS else f"{OF_HTML.get(type_, str)(number)}.")
-        number += -1 if is_reversed else 1
 
 
 def _type(element: _Element) -> str:

@@ -121,7 +121,13 @@ def _once(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def _names_columns(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
     """Whether a row names the columns below cells that span several, and all others are named above it."""
-    spans = _spans(above[-1])
+    spans: dict[int, int] = {}  # the columns of cells that span several, with the first column of each cell
+    start = 0
+    for column, words in enumerate(above[-1]):
+        if type(words) is not Beside:
+            start = column
+        elif words:
+            spans[start] = spans[column] = start
     own = [column for column, words in enumerate(row) if words and type(words) not in (Below, Beside)]
     below = {span for column in own if (span := spans.get(column)) is not None}
     are_split = any(sum(spans.get(column) == span for column in own) > 1 for span in below)
@@ -134,18 +140,6 @@ def _names_columns(row: Sequence[str], above: Sequence[Sequence[str]]) -> bool:
             column < len(header) and header[column] for column in own if column not in spans for header in above
         )
     )
-
-
-def _spans(row: Sequence[str]) -> dict[int, int]:
-    """The columns of cells that span several, with the first column of each cell."""
-    spans: dict[int, int] = {}
-    start = 0
-    for column, words in enumerate(row):
-        if type(words) is not Beside:
-            start = column
-        elif words:
-            spans[start] = spans[column] = start
-    return spans
 
 
 def _num_cells(row: Sequence[str]) -> int:

@@ -74,7 +74,12 @@ class Sheet:
         self.possible: dict[str, Rules] = {}
         for number, (selector, declared, holds) in enumerate(islice(_selectors(source), _MAX_SELECTORS), start=order):
             match = _SIMPLE.fullmatch(selector)
-            subjects = [f"{match[1].lower()}{match[2]}"] if match else _subjects(selector)
+            subjects: list[str] = []  # names of the elements that it is of, if it is of whole ones
+            if match:
+                subjects = [f"{match[1].lower()}{match[2]}"]
+            elif len(selector) <= _MAX_SELECTOR_CHARS and not _OF_A_PART.search(selector):
+                subject = _BETWEEN.split(_CONDITION.sub("", selector))[-1]
+                subjects = _NAME.findall(subject) or [subject.lower()]
             weight = selector.count("#"), len(_QUALIFIER.findall(selector)), len(selector.split()), number
             rules = self.certain if match and holds else self.possible
             for subject, (name, (is_important, value)) in product(subjects, declared.items()):
@@ -155,14 +160,6 @@ def _selectors(source: str) -> Iterator[tuple[str, Declared, bool]]:
 
 def _is_for_screens(condition: str) -> bool:
     return len(condition) <= _MAX_SELECTOR_CHARS and _ON_SCREEN.fullmatch(condition) is not None
-
-
-def _subjects(selector: str) -> list[str]:
-    """The names that a selector has for the elements it is of, if it is of whole ones."""
-    if len(selector) > _MAX_SELECTOR_CHARS or _OF_A_PART.search(selector):
-        return []
-    subject = _BETWEEN.split(_CONDITION.sub("", selector))[-1]
-    return _NAME.findall(subject) or [subject.lower()]
 
 
 def _declared(block: str) -> Declared:

@@ -78,17 +78,12 @@ class _Reader:
             for title in element.iterchildren(*_TABLE_TITLES):
                 self._composer.block(_words(title))
             self._composer.table(_rows(element))
-        elif not children or (_has_words(element) and next(element.iterdescendants(*_BLOCKS), None) is None):
-            self._add_words(element, name, level, is_running=bool(children))
-        else:
+        elif children and (not _has_words(element) or next(element.iterdescendants(*_BLOCKS), None) is not None):
             self._add_inside(element, level)
-
-    def _add_words(self, element: _Element, name: str, level: int, *, is_running: bool) -> None:
-        words = _words(element)
-        if name in _TITLES and words:
+        elif (words := _words(element)) and name in _TITLES:
             self.flush()
             self._composer.heading(words, level)
-        elif is_running or name in _PARAGRAPHS:
+        elif children or name in _PARAGRAPHS:
             self.flush()
             self._composer.block(words)
         elif described := ", ".join(filter(None, [*_attributes(element), words])):

@@ -204,7 +204,7 @@ def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
 
     try:
         yield
-    except (VLLMValidationError, ValueError) as error:  # of a schema that it cannot follow, say; the latter by vLLM 0.25
+    except (VLLMValidationError, ValueError) as error:  # of a schema that cannot be followed; ValueError: vLLM 0.25
         raise Rejected(f"the engine refused the request: {error}") from error
     except EngineDeadError as error:
         raise EngineLost("the engine stopped while answering: ask again") from error

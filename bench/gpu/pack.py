@@ -39,7 +39,9 @@ _LEFT_OUT = (
 """Parts of vLLM that dense models on a Hopper GPU do not use."""
 _NOT_RUN = (".css", ".cu", ".cuh", ".h", ".hpp", ".html", ".jpg", ".js", ".md", ".png", ".rst")
 _GPU_CODE = "_C_stable_libtorch.abi3.so"
-_PLATFORMS = ("28", "27", "17")
+_PLATFORMS = (
+    "manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64",
+)  # fmt: skip
 
 
 @click.command()
@@ -74,12 +76,8 @@ def _add_vllm(kit: tarfile.TarFile) -> None:
 
 def _fetch(folder: Path) -> None:
     """Download wheels for the machine's Python and platform. Raises Rejected where that fails."""
-    platforms = [f"manylinux_2_{version}_x86_64" for version in _PLATFORMS] + [
-        "manylinux2014_x86_64",
-        "manylinux1_x86_64",
-    ]
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.12",
-               "--implementation=cp", *(f"--platform={name}" for name in platforms), f"--dest={folder}", VLLM, *_PACKAGES]  # fmt: skip
+               "--implementation=cp", *(f"--platform={name}" for name in _PLATFORMS), f"--dest={folder}", VLLM, *_PACKAGES]  # fmt: skip
     if subprocess.run(command, check=False).returncode:  # noqa: S603 - no input of a user
         raise Rejected("pip could not download vLLM: is there a network?")
 

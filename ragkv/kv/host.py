@@ -70,14 +70,14 @@ class HostCache:
         """
         if (kv := self._copy_of(key)) is not None:
             return kv
-        file = self._store.identity(key)
-        checked = self._checked.get(key) if in_memory else None
-        kv = self._store.open(key, layout, checked)
-        if kv is not None and self._heads is not None:
+        kv = self._store.open(key, layout, self._checked.get(key) if in_memory else None)
+        if kv is None:
+            return None
+        part = kv.keys.codes if isinstance(kv.keys, Packed) else kv.keys
+        assert isinstance(part, FilePart), "what is opened is not in memory"
+        file = part.file.identity
+        if self._heads is not None:
             kv = kv.of_heads(self._heads)
-        # The file may have been replaced between the two looks at it: then it is not known which one was checked.
-        if kv is None or file is None or file != self._store.identity(key):
-            return kv
         with self._lock:
             _remember(self._checked, key, file)
         if self._is_used_again(key):

@@ -15,6 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from functools import cache, partial
+from multiprocessing.process import BaseProcess
 from typing import Any, Generic, ParamSpec, TypeVar
 
 T = TypeVar("T")
@@ -249,11 +250,11 @@ def end_with_parent() -> None:
     """
     parent = multiprocessing.parent_process()
     if parent is not None:
-        alive = parent.is_alive()
-        threading.Thread(target=_watch, args=(os.getppid() if alive else None,), name="parent", daemon=True).start()
+        threading.Thread(target=_watch, args=(parent, os.getppid()), name="parent", daemon=True).start()
 
 
-def _watch(parent_pid: int | None) -> None:
-    while os.getppid() == parent_pid:
+def _watch(parent: BaseProcess, forked_by: int) -> None:
+    """Both are looked at: a fork server outlives its client, and a pipe whose end another process holds looks alive."""
+    while parent.is_alive() and os.getppid() == forked_by:
         time.sleep(_LOOK_EVERY_S)
     os.kill(os.getpid(), signal.SIGKILL)

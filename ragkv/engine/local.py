@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
+from ragkv.engine.fork import core_context, end_server
 from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill, looked_ahead
 from ragkv.engine.wire import (
@@ -76,7 +77,7 @@ class LocalEngine:
             await asyncio.to_thread(self._load)
             async with asyncio.timeout(self._settings.engine_silence_s):
                 await self._warm_up()
-        except (RuntimeError, ValueError, OSError) as error:
+        except (RuntimeError, ValueError, OSError, EOFError) as error:  # EOFError: the fork server died
             raise Unavailable(f"vLLM did not start: {str(error) or 'it stopped responding'}") from error
 
     def _load(self) -> None:
@@ -87,8 +88,12 @@ class LocalEngine:
         # vLLM takes seconds to import and configures logging of its own: only the process that runs it pays.
         from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above
         from vllm.engine.arg_utils import AsyncEngineArgs  # noqa: PLC0415 - see above
+        from vllm.platforms import current_platform  # noqa: PLC0415 - see above
+        from vllm.v1.engine import utils  # noqa: PLC0415 - see above
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415 - see above
 
+        if current_platform.is_cpu():
+            utils.get_mp_context = core_context
         arguments = AsyncEngineArgs(
             **engine_arguments(self._settings, self._folder, self._layout) | self._overrides,
             kv_transfer_config=KVTransferConfig(
@@ -149,6 +154,7 @@ class LocalEngine:
         """Kill a starting engine: until ready, vLLM's core ignores other signals."""
         self._stopped = True
         while self._loading:  # a process may come only after the first look
+            end_server()
             await asyncio.to_thread(Family.of(self._new_processes()).kill)
             await asyncio.sleep(_LOOK_EVERY_S)
 

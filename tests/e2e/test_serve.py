@@ -284,7 +284,7 @@ class TestKilled:
     ):
         whole = service.ask(QUESTION, mode="full")["answer"]
         core = _engine_of(service)
-        old, left = [core, *core.children(recursive=True)], shared_memory_of(core)
+        old, left, server = [core, *core.children(recursive=True)], shared_memory_of(core), core.ppid()
 
         body = {"question": QUESTION, "mode": "full"}
         with ThreadPoolExecutor() as pool, service.client.stream("POST", "/v1/ask", json=LONG_STREAM) as begun:
@@ -306,6 +306,8 @@ class TestKilled:
 
         assert service.ask(QUESTION, mode="full")["answer"] == whole
         assert "ragkv_engine_restarts_total 1.0" in service.client.get("/metrics").text
+        assert server != service.family()[0].pid
+        assert _engine_of(service).ppid() == server, "both are forks of one process"
         assert [process for process in old if process.is_running()] == []
         assert [name for name in left if Path(name).exists()] == []
 

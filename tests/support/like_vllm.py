@@ -1,5 +1,6 @@
 """A process like vLLM's core: with a child, shared memory and a socket, all of which outlive it if it is killed."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -23,3 +24,8 @@ def core(told: Connection) -> None:
     child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
     told.send((child.pid, f"/dev/shm/{memory.name}", str(address)))
     time.sleep(60)
+
+
+def tell(told: Connection, module: str, *variables: str) -> None:
+    """Tell the pid of the process that this is a fork of, whether it had a module at once, and variables."""
+    told.send((os.getppid(), module in sys.modules, *map(os.environ.get, variables)))

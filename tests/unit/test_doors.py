@@ -61,6 +61,7 @@ DOORS = {
 # Composition roots: the only places that read the process's environment.
 ENVIRONMENT = (
     "ragkv/cli/",
+    "ragkv/engine/fork.py",  # gives vLLM's processes that of this one
     "ragkv/engine/local.py",  # tells vLLM how to start its processes, for which it has no other way
     "ragkv/settings.py",
     "bench/writer/command.py",

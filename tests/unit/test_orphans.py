@@ -27,9 +27,9 @@ print(os.getpid(), flush=True)
 time.sleep(60)
 """
 WITH_CORE = """
-import multiprocessing, time
+import multiprocessing, sys, time
 from tests.support.like_vllm import core
-context = multiprocessing.get_context("spawn")
+context = multiprocessing.get_context(sys.argv[1])
 ours, theirs = context.Pipe()
 process = context.Process(target=core, args=(theirs,))
 process.start()
@@ -53,8 +53,9 @@ def test_a_worker_ends_with_the_service_that_is_killed(restarts: int) -> None:
     assert_ends_with(service, worker)
 
 
-def test_a_core_ends_with_the_service_that_is_killed() -> None:
-    service = subprocess.Popen([sys.executable, "-c", WITH_CORE], stdout=subprocess.PIPE)
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_a_core_ends_with_the_service_that_is_killed(method: str) -> None:
+    service = subprocess.Popen([sys.executable, "-c", WITH_CORE, method], stdout=subprocess.PIPE)
     core, child = map(int, service.stdout.readline().split())
     try:
         assert_ends_with(service, core)

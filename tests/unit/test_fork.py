@@ -1,0 +1,65 @@
+"""Cores are forks of a server, with the environment that spawned ones would have."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+ASK = """
+import json, os
+from ragkv.engine import fork
+from tests.support.like_vllm import tell
+
+fork.PRELOAD = "wave"
+
+def core():
+    context = fork.core_context()
+    ours, theirs = context.Pipe()
+    process = context.Process(target=tell, args=(theirs, "wave", "VLLM_SET", "RAGKV_SET"))
+    process.start()
+    told = ours.recv()
+    process.join()
+    return told
+
+os.environ["VLLM_SET"] = "before"
+cores = {"first": core()}
+os.environ["RAGKV_SET"] = "later"
+cores["second"] = core()
+del os.environ["RAGKV_SET"]
+cores["third"] = core()
+fork.end_server()
+cores["after the server's death"] = core()
+os.environ["VLLM_SET"] = "after"
+cores["of other libraries"] = core()
+print(json.dumps({"service": os.getpid(), **cores}))
+"""
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, list]:
+    """Of each core: the process that it is a fork of, whether the preloaded module was there, two variables."""
+    output = subprocess.run([sys.executable, "-c", ASK], capture_output=True, check=True).stdout
+    return json.loads(output)
+
+
+def test_a_core_is_a_fork_of_a_process_that_has_imported(told: dict[str, list]):
+    server, *seen = told["first"]
+    assert server != told["service"]
+    assert seen == [True, "before", None]
+
+
+def test_the_next_core_is_a_fork_of_the_same_process_with_the_environment_of_its_own_start(told: dict[str, list]):
+    server = told["first"][0]
+    assert told["second"] == [server, True, "before", "later"]
+    assert told["third"] == [server, True, "before", None]
+
+
+def test_a_server_that_died_is_replaced(told: dict[str, list]):
+    server, *seen = told["after the server's death"]
+    assert server not in (told["first"][0], told["service"])
+    assert seen == [True, "before", None]
+
+
+def test_a_core_whose_libraries_would_read_other_variables_is_spawned(told: dict[str, list]):
+    assert told["of other libraries"] == [told["service"], False, "after", None]

@@ -4,7 +4,7 @@ Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Protocol, cast
@@ -16,7 +16,7 @@ from vllm.forward_context import set_forward_context
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
 
 from ragkv.connector.ranks import Ranks
-from ragkv.connector.rotation import Rotary, rotary_embeddings, rotate, unrotate, watched
+from ragkv.connector.rotation import Rotary, replaced, rotate, unrotate, watched
 from ragkv.errors import Unsupported
 from ragkv.span import Span
 
@@ -80,7 +80,6 @@ class ModelInternals:
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
-        self._rotary_embeddings = rotary_embeddings(self._model)
         self._rotary_by_layer = self._find_rotary_by_layer()
 
     @property
@@ -183,7 +182,7 @@ class ModelInternals:
 
         with (
             self._cached_in_scratch(table.numel()),
-            watched(self._rotary_embeddings, on_rotation),
+            watched(self._model, on_rotation),
             self.attention_hook(on_attention, stop_at=last),
         ):
             self.forward(token_ids, batch, table)
@@ -306,17 +305,19 @@ class ModelInternals:
             if index == stop_at:
                 raise _StopForward
 
-        handles = [
-            layer.register_forward_pre_hook(lambda _, inputs, index=index: see(index, inputs))
-            for index, layer in enumerate(self.layers)
-        ]
-        try:
-            yield
-        except _StopForward:
-            pass
-        finally:
-            for handle in handles:
-                handle.remove()
+        def seen_by(index: int, forward: Any) -> Any:
+            def see_and_go_on(*inputs: Any, **named: Any) -> Any:
+                see(index, inputs)
+                return forward(*inputs, **named)
+
+            return see_and_go_on
+
+        # Not hooks: Transformers' code calls `forward` itself, past them.
+        with ExitStack() as until_end:
+            for index, layer in enumerate(self.layers):
+                until_end.enter_context(replaced(layer, "forward", seen_by(index, layer.forward)))
+            with suppress(_StopForward):
+                yield
         with self.ranks.together():
             if failed:
                 raise failed[0]

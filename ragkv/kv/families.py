@@ -11,20 +11,20 @@ from typing import Any
 from transformers import PretrainedConfig
 
 FAMILIES = frozenset({
-    "apertus", "cohere", "cohere2", "ernie4_5", "exaone4", "gemma", "gemma2", "gemma3_text", "glm4", "glm4_moe", "gpt_oss",
-    "granite", "granitemoe", "granitemoeshared", "llama", "minimax_m2", "ministral3", "mistral", "mixtral", "nemotron", "olmoe",
-    "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "stablelm",
+    "afmoe", "apertus", "arcee", "cohere", "cohere2", "cohere2_moe", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4",
+    "exaone_moe", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "granite", "granitemoe",
+    "granitemoeshared", "hy_v3", "hyperclovax", "jais2", "llama", "minimax_m2", "ministral3", "mistral", "mixtral",
+    "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss",
+    "smollm3", "stablelm", "starcoder2",
 })  # fmt: skip
 """Held to full prefill."""
 SEEING = frozenset({"gemma3", "mistral3"})
 """Kinds of checkpoints that see images too: of them the language model is served, if its family is."""
-_BY_TRANSFORMERS = frozenset({
-    "arcee", "flex_olmo", "glm", "gpt_neox", "hunyuan_v1_dense", "hunyuan_v1_moe", "olmo", "olmo2", "olmo3", "phi", "phimoe", "seed_oss",
-    "smollm3", "starcoder2",
-})  # fmt: skip
-"""Families for which vLLM has no code of its own."""
+_ROTATED_OTHERWISE = frozenset({"hunyuan_v1_dense", "hunyuan_v1_moe", "phi"})
+"""Families that vLLM runs through Transformers' code, and whose layers rotate in a way of their own there."""
 _WINDOWED = frozenset({
-    "cohere2", "exaone4", "gemma2", "gemma3_text", "gpt_oss", "mistral", "phi3",
+    "afmoe", "cohere2", "cohere2_moe", "cwm", "exaone4", "exaone_moe", "gemma2", "gemma3_text", "gpt_oss", "mistral",
+    "olmo3", "phi3", "starcoder2",
 })  # fmt: skip
 """Families that were held to it with layers of a sliding window too."""
 _CAPPED = frozenset({"gemma2"})
@@ -125,8 +125,8 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
         "vLLM does not tie its embeddings, although its configuration asks for it",
     ),
     (
-        lambda c: c.model_type in _BY_TRANSFORMERS,
-        "vLLM runs it through Transformers' code, whose keys the engine cannot rotate",
+        lambda c: c.model_type in _ROTATED_OTHERWISE,
+        "vLLM runs it through Transformers' code, which rotates its keys in a way of its own",
     ),
     (lambda c: c.model_type not in FAMILIES, "its family has not been tested against full prefill"),
 )

@@ -33,9 +33,11 @@ def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk
 
 
 def _angles(reader: torch.nn.Module, layer: int, key: torch.Tensor, positions: torch.Tensor) -> list[torch.Tensor]:
-    """Cosine and sine for every dimension: Gemma 3 has those of each kind of layer, gpt-oss gives them for one half."""
-    kind = (reader.config.layer_types[layer],) if reader.config.model_type == "gemma3_text" else ()
-    angles = reader.model.rotary_emb(key, positions, *kind)
+    """Cosine and sine for every dimension: some models have those of each kind of layer, gpt-oss gives them for one
+    half."""
+    kinds = getattr(reader.config, "layer_types", None) or [""] * (layer + 1)
+    by_kind = (kinds[layer],) if kinds[layer] in reader.config.rope_parameters else ()
+    angles = reader.model.rotary_emb(key, positions, *by_kind)
     return [part.repeat(1, 1, key.shape[-1] // part.shape[-1]) for part in angles]
 
 

@@ -32,6 +32,9 @@ def _partial(share: float) -> dict[str, Any]:
 
 
 _EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
+_SHARED = {"num_experts": 4, "num_experts_per_tok": 2, "num_shared_experts": 1, "moe_intermediate_size": 64}
+_ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 64}
+_FIRST_DENSE = ["dense", "sparse", "sparse", "sparse"]
 _LOCAL_EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 _GRANITE = {
     "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0625, "logits_scaling": 4.0,
@@ -43,6 +46,7 @@ _LONGROPE = {
     "original_max_position_embeddings": 2048,
     "rope_parameters": PLAIN | {"rope_type": "longrope", "short_factor": [1.1] * 16, "long_factor": [4.0] * 16},
 }
+_FULL_YARN = {"full_attention": YARN, "sliding_attention": PLAIN}
 _OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
 _GEMMA3 = TINY | {"sliding_window": _WINDOW, "query_pre_attn_scalar": 32, "layer_types": _LOCAL}
 _MINISTRAL = YARN | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 2048}
@@ -86,9 +90,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "GLM-4": ("Glm4", TINY | {"rope_parameters": _partial(0.5)}),
     "GLM-4 MoE": (
         "Glm4Moe",
-        TINY | {
-            "rope_parameters": _partial(0.5), "n_routed_experts": 4, "num_experts_per_tok": 2, "n_shared_experts": 1,
-            "moe_intermediate_size": 64, "first_k_dense_replace": 1, "use_qk_norm": True, "n_group": 1, "topk_group": 1,
+        TINY | _ROUTED | {
+            "rope_parameters": _partial(0.5), "first_k_dense_replace": 1, "use_qk_norm": True, "n_group": 1, "topk_group": 1,
         } | UNTIED,
     ),
     "StableLM": ("StableLm", WIDE | {"head_dim": None, "rope_parameters": _partial(0.25)}),
@@ -112,13 +115,63 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "MiniMax M2": (
         "MiniMaxM2", TINY | _LOCAL_EXPERTS | {"rope_parameters": _partial(0.5), "rotary_dim": 16, "use_routing_bias": True, "scoring_func": "softmax"} | UNTIED,
     ),
+    "SmolLM3": ("SmolLM3", WIDE | {"head_dim": None, "no_rope_layer_interval": 2}),
+    "OLMo": ("Olmo", WIDE | {"head_dim": None}),
+    "OLMo 2": ("Olmo2", WIDE | {"head_dim": None}),
+    "OLMo 3": (
+        "Olmo3",
+        WIDE | {"head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL, "rope_parameters": _FULL_YARN},
+    ),
+    "StarCoder 2": ("Starcoder2", WIDE | {"head_dim": None, "sliding_window": None}),
+    "StarCoder 2, window": ("Starcoder2", WIDE | {"head_dim": None, "sliding_window": _WINDOW}),
+    "Seed-OSS": ("SeedOss", TINY),
+    "AFM": ("Arcee", TINY | {"rope_parameters": YARN}),
+    "GLM-4 9B": ("Glm", TINY | {"rope_parameters": _partial(0.5)}),
+    "Jais 2": ("Jais2", WIDE | {"num_key_value_heads": 4}),
+    "dots.llm1": (
+        "Dots1",
+        WIDE | _ROUTED | {"head_dim": None, "first_k_dense_replace": 1, "norm_topk_prob": True, "sliding_window": None} | UNTIED,
+    ),
+    "CWM": ("Cwm", TINY | {"sliding_window": _WINDOW, "layer_types": _LOCAL}),
+    "HyperCLOVA X": ("HyperCLOVAX", TINY | {"embedding_multiplier": 2.0, "attention_multiplier": 0.1}),
+    "Command A+": (
+        "Cohere2Moe",
+        TINY | _SHARED | {"sliding_window": _WINDOW, "layer_types": _LOCAL, "logit_scale": 1.0, "mlp_layer_types": _FIRST_DENSE},
+    ),
+    "Ernie 4.5 MoE": (
+        "Ernie4_5_Moe",
+        WIDE | {
+            "head_dim": None, "moe_num_experts": 4, "moe_k": 2, "moe_num_shared_experts": 1, "moe_intermediate_size": 64,
+            "moe_layer_end_index": 3,
+        },
+    ),
+    "Trinity": (
+        "Afmoe",
+        TINY | _SHARED | {
+            "sliding_window": _WINDOW, "layer_types": _LOCAL, "num_dense_layers": 1, "score_func": "sigmoid", "route_norm": True,
+            "n_group": 1, "topk_group": 1, "rope_scaling": None,
+        } | UNTIED,
+    ),
+    "Hunyuan 3": (
+        "HYV3",
+        TINY | _SHARED | {
+            "mlp_layer_types": _FIRST_DENSE, "first_k_dense_replace": 1, "expert_hidden_dim": 64, "qk_norm": True, "route_norm": True,
+        } | UNTIED,
+    ),
+    "K-EXAONE": (
+        "ExaoneMoe",
+        WIDE | _SHARED | {
+            "head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL, "mlp_layer_types": _FIRST_DENSE,
+            "first_k_dense_replace": 1,
+        } | UNTIED,
+    ),
     "EXAONE 4": ("Exaone4", WIDE | {"head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL}),
 }  # fmt: skip
 """By name: the class of the family's configuration, without `Config`, and what it is made with."""
-OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0}
+OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0, "SmolLM3": 0}
 """Families among the ordinary tests, and how many tokens are guessed at once: everything holds with n-gram speculative
 decoding too."""
-IN_SMALL_STEPS = OFTEN | {"Gemma 3": 0, "gpt-oss": 0, "Mistral, window": 0}
+IN_SMALL_STEPS = OFTEN | {"Gemma 3": 0, "gpt-oss": 0, "Mistral, window": 0, "OLMo 3": 0}
 """Families whose engine has a small cache and small steps (tests/engine/test_architectures.py), and how many tokens are
 guessed at once."""
 QUANTISED = "Qwen3"

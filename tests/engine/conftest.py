@@ -12,7 +12,7 @@ from ragkv.engine.local import LocalEngine
 from ragkv.kv.layout import computed_in
 from ragkv.settings import Settings
 from tests.engine.quantised import FORMS, quantise
-from tests.engine.tiny import IN_SMALL_STEPS, QUANTISED, config_of, save_tiny
+from tests.engine.tiny import IN_SMALL_STEPS, QUANTISED, WAYS, config_of, save_tiny
 from tests.engine.world import Model, World
 
 NUM_CHUNKS = 24
@@ -52,9 +52,11 @@ def served(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 def tiny(
     request: pytest.FixtureRequest, language_model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
-    """A tiny model of the family, or quantised in the form, that `request.param` names. The cache and the steps of
-    those that are asked often are small: requests are preempted, and questions are prefilled in several steps."""
-    family, home = request.param, tmp_path_factory.mktemp("family")
+    """A tiny model of the family, or quantised in the form, that `request.param` names, alone or with a way of WAYS.
+    The cache and the steps of those that are asked often are small: requests are preempted, and questions are prefilled
+    in several steps."""
+    family, _, way = request.param.partition(" as ")
+    home = tmp_path_factory.mktemp("family")
     is_quantised = family in FORMS
     config = config_of(QUANTISED if is_quantised else family)
     settings = Settings(
@@ -69,6 +71,8 @@ def tiny(
         settings = msgspec.structs.replace(
             settings, kv_cache_gib=0.006, max_batched_tokens=STEP_TOKENS, speculative_tokens=IN_SMALL_STEPS[family]
         )
-    world = started(settings, 12, worker_extension_cls="tests.engine.peek.Peek")
+    if way:
+        settings = msgspec.structs.replace(settings, **WAYS[way].settings)
+    world = started(settings, 12, worker_extension_cls="tests.engine.peek.Peek", **(WAYS[way].arguments if way else {}))
     yield world
     world.stop()

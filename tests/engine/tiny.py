@@ -1,5 +1,6 @@
 """Tiny models with random weights, one or more for each family that is served (ragkv/kv/families.py)."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import transformers
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer, PretrainedConfig
 
 from ragkv.kv.families import SEEING
+from ragkv.kv.format import KVFormat
 
 TINY: dict[str, Any] = {
     "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -174,6 +176,22 @@ decoding too."""
 IN_SMALL_STEPS = OFTEN | {"Gemma 3": 0, "gpt-oss": 0, "Mistral, window": 0, "OLMo 3": 0}
 """Families whose engine has a small cache and small steps (tests/engine/test_architectures.py), and how many tokens are
 guessed at once."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """Settings, and arguments of vLLM, that every family works with too. bound: of the KL of one stitched chunk."""
+
+    settings: dict[str, Any]
+    arguments: dict[str, Any]
+    bound: float
+
+
+WAYS = {
+    "bfloat16": Way({"dtype": "bfloat16"}, {"block_size": 32}, 0.005),
+    "int8": Way({"kv_format": KVFormat.INT8}, {"block_size": 64}, 0.1),
+    "two ranks": Way({"tensor_parallel_size": 2, "kv_cache_gib": 0.02}, {}, 0.005),
+}
 QUANTISED = "Qwen3"
 """The family whose weights are quantised (tests/engine/quantised.py)."""
 

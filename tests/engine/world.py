@@ -58,7 +58,11 @@ class Model:
         tokenizer = Tokenizer.load(folder)
         prompts = PromptBuilder(tokenizer, Wording(settings.instructions), settings.max_model_len)
         keys = KeyMaker(
-            b"a secret of 32 bytes, more or less", Fingerprints().weights(folder), str(layout.dtype), prompts.prefix_ids
+            b"a secret of 32 bytes, more or less",
+            Fingerprints().weights(folder),
+            str(layout.dtype),
+            prompts.prefix_ids,
+            kv_format=settings.kv_format,
         )
         chunks = list(itertools.islice(sample_chunks(tokenizer, settings.chunk_tokens), num_chunks))
         return cls(settings, chunks, layout, prompts, keys, KVStore(settings.kv_dir))

@@ -5,11 +5,13 @@ Here `multiprocessing`'s fork server does it once. It is started like a spawned 
 no threads, sockets or locks of the service.
 """
 
+import atexit
 import os
 import signal
 from contextlib import suppress
 from multiprocessing import forkserver
 from multiprocessing.context import BaseContext, ForkServerContext, ForkServerProcess, SpawnContext
+from pathlib import Path
 
 PRELOAD = "ragkv.connector.preload"
 _READ_AT_IMPORT = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH", "PYTORCH_", "VLLM_", "HF_", "TRANSFORMERS_")
@@ -56,3 +58,15 @@ def end_server() -> None:
         with suppress(ProcessLookupError, ChildProcessError):
             os.kill(pid, signal.SIGKILL)
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # or the next core would be asked of what still dies
+
+
+def leave_nothing() -> None:
+    """In the fork server: remove its socket when it ends. A service that is killed does not."""
+    atexit.register(_remove_socket)
+
+
+def _remove_socket() -> None:
+    path = Path(getattr(forkserver._forkserver, "_forkserver_address", ""))  # noqa: SLF001 - as above
+    with suppress(OSError):
+        path.unlink()
+        path.parent.rmdir()

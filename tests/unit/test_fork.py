@@ -3,6 +3,8 @@
 import json
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +37,21 @@ cores["of other libraries"] = core()
 print(json.dumps({"service": os.getpid(), **cores}))
 """
 
+KILLED = """
+import os, signal
+from multiprocessing import forkserver
+from ragkv.engine import fork
+from tests.support.like_vllm import tell
+
+fork.PRELOAD = "tests.support.leaving_nothing"
+context = fork.core_context()
+ours, theirs = context.Pipe()
+context.Process(target=tell, args=(theirs, "")).start()
+ours.recv()
+print(forkserver._forkserver._forkserver_address, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
 
 @pytest.fixture(scope="module")
 def told() -> dict[str, list]:
@@ -63,3 +80,14 @@ def test_a_server_that_died_is_replaced(told: dict[str, list]):
 
 def test_a_core_whose_libraries_would_read_other_variables_is_spawned(told: dict[str, list]):
     assert told["of other libraries"] == [told["service"], False, "after", None]
+
+
+def test_a_service_that_is_killed_leaves_no_socket_of_its_server():
+    address = Path(
+        subprocess.run([sys.executable, "-c", KILLED], capture_output=True, check=False).stdout.decode().strip()
+    )
+    deadline = time.monotonic() + 20
+    while address.parent.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert address.name.startswith("listener-")

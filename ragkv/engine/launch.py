@@ -22,7 +22,7 @@ from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.settings import Settings
 from ragkv.urls import is_loopback
 
-TESTED = ("0.25", "0.31", "0.32")
+TESTED = ("0.25", "0.31", "0.32", "0.33")
 """Versions of vLLM that the engine tests, the oracle first, were run with (docs/MODELS.md, "vLLM versions")."""
 WORKER = "ragkv.connector.worker.StitchWorker"
 CONNECTOR = "StitchConnector"

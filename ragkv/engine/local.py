@@ -182,8 +182,11 @@ class LocalEngine:
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
         with _failures_of(llm):
             async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
-                async for output in outputs:
+                with _refusals():
+                    output = await anext(outputs, None)
+                while output is not None:
                     yield _output(output)
+                    output = await anext(outputs, None)
 
     async def prefill(self, prefill: Prefill) -> None:
         """See Engine.prefill."""
@@ -204,20 +207,28 @@ class LocalEngine:
 
 @contextmanager
 def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
-    """Raise the service's exceptions for vLLM's."""
-    from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
+    """Raise the service's exceptions for those of a vLLM that failed."""
     from vllm.v1.engine.exceptions import EngineDeadError, EngineGenerateError  # noqa: PLC0415 - see _load
 
     try:
         yield
-    except (VLLMValidationError, ValueError) as error:  # of a schema that cannot be followed; ValueError: vLLM 0.25
-        raise Rejected(f"the engine refused the request: {error}") from error
     except EngineDeadError as error:
         raise EngineLost("the engine stopped while answering: ask again") from error
     except EngineGenerateError as error:
         if llm.errored:
             raise EngineLost("the engine stopped while answering: ask again") from error
         raise Unavailable("the engine could not answer this question: ask again") from error
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Raise Rejected for what vLLM raises before it takes a request: of a schema that cannot be followed, say."""
+    from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
+
+    try:
+        yield
+    except (VLLMValidationError, ValueError) as error:  # ValueError: vLLM 0.25
+        raise Rejected(f"the engine refused the request: {error}") from error
 
 
 def _shut_down(llm: "AsyncLLM") -> None:

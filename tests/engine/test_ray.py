@@ -16,8 +16,11 @@ from ragkv.settings import Settings
 
 try:
     from vllm.entrypoints.launchers.cli_args import FrontendArgs
-except ImportError:  # before 0.31
-    from vllm.entrypoints.openai.cli_args import FrontendArgs
+except ImportError:  # before 0.31, and from 0.33 on
+    try:
+        from vllm.entrypoints.openai.cli_args import FrontendArgs
+    except ImportError:
+        from vllm.entrypoints.common.cli_args import FrontendArgs
 
 KEY = "a-long-random-key"
 LAYOUT = Layout(layers=2, q_heads=8, kv_heads=4, head_dim=8, dtype=torch.float32)

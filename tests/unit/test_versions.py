@@ -15,14 +15,14 @@ def test_the_installed_one_is_tested():
     check_version()
 
 
-@pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.32.1+cpu", "0.32.0rc1"])
+@pytest.mark.parametrize("version", ["0.31.0", "0.32.0", "0.32.1+cpu", "0.32.0rc1", "0.33.0"])
 def test_patches_of_tested_ones_are_served(version: str):
     refuse_untested(version)
 
 
-@pytest.mark.parametrize("version", ["0.3.2", "0.30.4", "0.33.0", "1.0.0", "dev"])
+@pytest.mark.parametrize("version", ["0.3.2", "0.30.4", "0.34.0", "1.0.0", "dev"])
 def test_others_are_refused_with_those_that_are_not(version: str):
-    with pytest.raises(Rejected, match=r"0\.31 or 0\.32"):
+    with pytest.raises(Rejected, match=r"0\.32 or 0\.33"):
         refuse_untested(version)
 
 

@@ -25,7 +25,11 @@ class _CoreProcess(ForkServerProcess):
 
     def start(self) -> None:
         self._environment = dict(os.environ)
-        super().start()
+        try:
+            super().start()
+        except OSError:  # its socket is gone, which lay with temporary files: another server has its own
+            end_server()
+            super().start()
 
     def run(self) -> None:
         # Only what differs: a process's title is written over the environment that it began with, if that is in place.

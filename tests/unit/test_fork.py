@@ -32,6 +32,8 @@ del os.environ["RAGKV_SET"]
 cores["third"] = core()
 fork.end_server()
 cores["after the server's death"] = core()
+os.unlink(fork.forkserver._forkserver._forkserver_address)
+cores["after its socket was removed"] = core()
 os.environ["VLLM_SET"] = "after"
 cores["of other libraries"] = core()
 print(json.dumps({"service": os.getpid(), **cores}))
@@ -75,6 +77,12 @@ def test_the_next_core_is_a_fork_of_the_same_process_with_the_environment_of_its
 def test_a_server_that_died_is_replaced(told: dict[str, list]):
     server, *seen = told["after the server's death"]
     assert server not in (told["first"][0], told["service"])
+    assert seen == [True, "before", None]
+
+
+def test_a_server_whose_socket_was_removed_is_replaced(told: dict[str, list]):
+    server, *seen = told["after its socket was removed"]
+    assert server not in (told["after the server's death"][0], told["service"])
     assert seen == [True, "before", None]
 
 

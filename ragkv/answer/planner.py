@@ -32,10 +32,17 @@ class Planner:
     """Looks up KV, and lets the policy select what of it is recomputed. Reads files, computes nothing."""
 
     def __init__(
-        self, store: KVStore, choice: Choice = DEFAULT_CHOICE, remote_sizes: RemoteSizes | None = None
+        self,
+        store: KVStore,
+        choice: Choice = DEFAULT_CHOICE,
+        remote_sizes: RemoteSizes | None = None,
+        *,
+        has_window: bool = False,
     ) -> None:
-        """choice: the layers that select in the engine. remote_sizes: where there is an object store."""
+        """choice: the layers that select in the engine. remote_sizes: where there is an object store. has_window:
+        layers of the model have a sliding window."""
         self._store = store
+        self._has_window = has_window
         self._choice = choice
         self._remote_sizes = remote_sizes
 
@@ -64,7 +71,13 @@ class Planner:
             for passage, span in zip(passages, prompt.chunks, strict=True)
         ]
         stitched = partial(
-            plan_stitch, placed, located.missing, writer=writer, quantised=quantised, model=located.keys.model
+            plan_stitch,
+            placed,
+            located.missing,
+            writer=writer,
+            quantised=quantised,
+            model=located.keys.model,
+            has_window=self._has_window,
         )
         context = total_tokens(prompt.chunks)
         budget = recompute.budget(context)

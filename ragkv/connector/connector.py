@@ -153,7 +153,9 @@ class StitchConnector(KVConnectorBase_V1):
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
-        start, prompt = end - num_external_tokens, _region_of(request, end)
+        # A narrow plan fills from the beginning on: vLLM's hits may lack what is seen now, after a failure say.
+        start = 0 if planned.plan.narrow else end - num_external_tokens
+        prompt = _region_of(request, end)
         stitch = StitchRequest(
             request_id=request.request_id,
             plan=self._selections.settled(planned.plan, prompt, Span(start, end)),

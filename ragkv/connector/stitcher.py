@@ -5,8 +5,8 @@ import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
-from itertools import repeat
+from dataclasses import dataclass, field, replace
+from itertools import groupby, repeat
 
 import torch
 
@@ -112,6 +112,8 @@ class Stitcher:
         self.ranks = model.ranks
         self._token_bytes = self._layout.kv_heads * self._layout.head_dim * model.dtype.itemsize
         self.portion = Portion.on(model.device, self._layout, self._token_bytes)
+        windows = {layer: model.window_of(layer) for layer in range(len(model.layers))}
+        self._windows = {layer: window for layer, window in windows.items() if window}
         assert len(model.layers) == self._whole.layers, "the engine runs another model than the one whose KV is kept"
         if any(layer.num_kv_heads != self._layout.kv_heads for layer in model.layers):
             raise Unsupported(
@@ -165,8 +167,9 @@ class Stitcher:
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         watch = Stopwatch(self._model.device)
         looked_at = layers_looked_at(self._model, self._layout, stitch)
-        stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
+        near = self._seen_through_windows([*spans, Span(stitch.end, stitch.end + 1)]) if stitch.plan.narrow else None
+        stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room, near)
         if stitch.plan.selection is not None:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
             # whose fresh KV it may attend to.
@@ -197,6 +200,11 @@ class Stitcher:
         watch.add_to(report)
         return report
 
+    def _seen_through_windows(self, running: Sequence[Span]) -> tuple[Span, ...]:
+        """The positions that any layer with a window sees from those that run, the last of which goes on."""
+        window = max(self._windows.values(), default=1)
+        return merge(Span(max(0, span.start - window + 1), span.end) for span in running)
+
     def _agree_on(self, fetched: Fetched) -> None:
         """Give up the chunks that another rank could not read: what is lost to one is lost to all."""
         read = {kv_slice.span: kv_slice for kv_slice in fetched.slices}
@@ -214,19 +222,27 @@ class Stitcher:
         block_ids: torch.Tensor,
         watch: Stopwatch,
         room: StepBudget,
+        near: Sequence[Span] | None = None,
     ) -> Generator[None, None, Stitched]:
         """Write all layers, yielding between two parts if the step serves others too. The rotated keys of `kept_layers`
-        are returned: a selection would rotate them once more."""
+        are returned: a selection would rotate them once more. near: the positions of layers with a window that are
+        written, if not all."""
         shape = (total_tokens(kv_slice.span for kv_slice in slices), self._layout.kv_heads, self._layout.head_dim)
         rotated = {
             layer: torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for layer in kept_layers
         }
+        layers: Sequence[int] = range(self._layout.layers)
+        portions = [(layers, part) for part in self._parts(slices)]
+        if near is not None:
+            seeing_all = [layer for layer in layers if layer not in self._windows]
+            portions = [(seeing_all, part) for part in self._parts(slices)] if seeing_all else []
+            portions += [(list(self._windows), part) for part in self._parts(_within(slices, near))]
         row = 0
-        for number, part in enumerate(self._parts(slices)):
+        for number, (of_layers, part) in enumerate(portions):
             if number and not room.is_idle:
                 yield
             with watch.of("kv_load_ms"), self.ranks.together():
-                self._write_part(part, {layer: keys[row:] for layer, keys in rotated.items()}, block_ids)
+                self._write_part(part, of_layers, {layer: keys[row:] for layer, keys in rotated.items()}, block_ids)
             row += total_tokens(kv_slice.span for kv_slice in part)
         return Stitched(slices, rotated)
 
@@ -243,18 +259,23 @@ class Stitcher:
         if part:
             yield part
 
-    def _write_part(self, slices: Sequence[KVSlice], kept: Mapping[int, torch.Tensor], block_ids: torch.Tensor) -> None:
-        """Write all layers of some slices. kept: where rotated keys go by layer, [tokens, kv_heads, head_dim] or
-        more of them."""
+    def _write_part(
+        self,
+        slices: Sequence[KVSlice],
+        of_layers: Sequence[int],
+        kept: Mapping[int, torch.Tensor],
+        block_ids: torch.Tensor,
+    ) -> None:
+        """Write some layers, ascending, of some slices. kept: where rotated keys go by layer, [tokens, kv_heads,
+        head_dim] or more of them."""
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         tokens = len(batch.positions)
         step = max(1, min(self.portion.layers, self.portion.num_bytes // (tokens * self._token_bytes)))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
         shape = (step, tokens, self._layout.kv_heads, self._layout.head_dim)
         scratch = [torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for _ in "kv"]
-        for first_layer in range(0, self._layout.layers, step):
-            layers = slice(first_layer, min(first_layer + step, self._layout.layers))
-            keys, values = (buffer[: layers.stop - first_layer] for buffer in scratch)
+        for layers in _runs(of_layers, step):
+            keys, values = (buffer[: layers.stop - layers.start] for buffer in scratch)
             row = 0
             for kv_slice in slices:  # one behind the other
                 rows = slice(row, row + kv_slice.span.num_tokens)
@@ -263,8 +284,8 @@ class Stitcher:
             self._model.rotate(range(layers.start, layers.stop), batch.positions, keys)
             for index, layer in enumerate(self._model.layers[layers]):
                 self._model.write(layer, keys[index], values[index], batch.slots)
-                if first_layer + index in kept:
-                    kept[first_layer + index][:tokens] = keys[index]
+                if layers.start + index in kept:
+                    kept[layers.start + index][:tokens] = keys[index]
 
     def _recompute(
         self,
@@ -288,3 +309,21 @@ class Stitcher:
             room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
+
+
+def _within(slices: Sequence[KVSlice], spans: Sequence[Span]) -> list[KVSlice]:
+    """The parts of slices that lie within spans, both ascending."""
+    parts = ((kv_slice, kv_slice.span.clipped_to(span)) for kv_slice in slices for span in spans)
+    return [
+        replace(kv_slice, span=part, offset=kv_slice.offset + part.start - kv_slice.span.start)
+        for kv_slice, part in parts
+        if part.num_tokens
+    ]
+
+
+def _runs(layers: Sequence[int], longest: int) -> Iterator[slice]:
+    """Ascending layers by consecutive ones, at most so many at a time."""
+    for _, numbered in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0]):
+        run = [layer for _, layer in numbered]
+        for at in range(0, len(run), longest):
+            yield slice(run[at], run[min(at + longest, len(run)) - 1] + 1)

@@ -48,6 +48,7 @@ class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     writer: _Name = ""
     quantised: _Name = ""
     model: _Name = ""
+    narrow: bool = False
     capture: _Pair | None = None
     tag: _Name | None = None
 
@@ -114,6 +115,7 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         writer=plan.writer,
         quantised=plan.quantised,
         model=plan.model,
+        narrow=plan.narrow,
         capture=(request.capture.start, request.capture.end) if request.capture else None,
         tag=tag,
     )
@@ -286,7 +288,11 @@ def _plan(wire: WirePlan) -> StitchPlan:
             raise Rejected(f"the engine cannot select by {wire.selection}")
         choice = Choice(tuple(sorted(set(wire.layers))), wire.sink_aware)
         selection = EngineSelection(policy, ratio, block_size, topic, choice)
-    return StitchPlan(placed, recompute, selection, writer=wire.writer, quantised=wire.quantised, model=wire.model)
+    if selection and wire.narrow:
+        raise Rejected("a plan that selects is not narrow")
+    return StitchPlan(
+        placed, recompute, selection, writer=wire.writer, quantised=wire.quantised, model=wire.model, narrow=wire.narrow
+    )
 
 
 def _span(start: int, end: int) -> Span:

@@ -69,7 +69,8 @@ def _layer_kinds(config: PretrainedConfig) -> set[str]:
     return set(getattr(config, "layer_types", None) or ())
 
 
-def _has_window(config: PretrainedConfig) -> bool:
+def has_window(config: PretrainedConfig) -> bool:
+    """Whether layers of the model have a sliding window."""
     kinds = _layer_kinds(config)
     if any("sliding" in kind for kind in kinds):
         return True
@@ -87,7 +88,7 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
         "it has layers other than attention (linear attention, a state space or convolutions)",
     ),
     (
-        lambda c: _has_window(c) and c.model_type not in _WINDOWED,
+        lambda c: has_window(c) and c.model_type not in _WINDOWED,
         "it attends through a sliding window, with which its family has not been tested",
     ),
     (lambda c: _layer_kinds(c) - _LAYERS, "it has kinds of attention other than full and through a sliding window"),

@@ -563,9 +563,11 @@ class Parts:
     @cached_property
     def planner(self) -> "Planner":
         from ragkv.answer.planner import Planner
+        from ragkv.kv.families import has_window
+        from ragkv.kv.layout import read_config
 
         remote_sizes = None if self.kv_remote is None else partial(sizes_of_remote, self.database)
-        return Planner(self.kv_store, self.choice, remote_sizes)
+        return Planner(self.kv_store, self.choice, remote_sizes, has_window=has_window(read_config(self.model_folder)))
 
     @cached_property
     def recomputing(self) -> "Recomputing":

@@ -40,7 +40,8 @@ class StitchPlan:
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
     whole span is recomputed needs no KV file at all. `missing` are the spans that are recomputed because their KV is
     missing. `writer`: names who wrote the chunks' KV, empty for the plain model; `quantised`: names the formats of
-    what is quantised. `model`: the fingerprint of the model that all KV is of, empty if it is not known.
+    what is quantised. `model`: the fingerprint of the model that all KV is of, empty if it is not known. `narrow`: in
+    layers with a sliding window only what is seen gets KV.
     """
 
     placed: tuple[PlacedChunk, ...]
@@ -50,6 +51,7 @@ class StitchPlan:
     writer: str = ""
     quantised: str = ""
     model: str = ""
+    narrow: bool = False
 
     def __post_init__(self) -> None:
         position = 0
@@ -85,10 +87,12 @@ class StitchPlan:
 
         KV at a position depends on the ids before it, which vLLM's block hashes cover, and on what is recomputed before
         it, on writer and format, and on the tokens that are left out, which KV has looked at all the same: this covers
-        them, and names every chunk where a selection in the engine looks at all of them.
+        them, and names every chunk where a selection in the engine looks at all of them, or where what is seen, and has
+        KV, depends on the end.
         """
         spans = ",".join(f"{span.start}-{span.end}" for span in self.recompute)
-        selection = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}" if self.selection else ""
+        whole = f"{self.selection}{[(chunk.key, chunk.span) for chunk in self.placed]}"
+        selection = whole if self.selection or self.narrow else ""
         shortened = "".join(f"|{chunk.span.start} {chunk.key} {chunk.kept}" for chunk in self.placed if chunk.kept)
         named = f"{spans}|{selection}{self.writer}{self.quantised}{shortened}"
         return "stitched:" + hashlib.sha256(named.encode()).hexdigest()
@@ -105,7 +109,19 @@ def plan_stitch(
     writer: str = "",
     quantised: str = "",
     model: str = "",
+    *,
+    has_window: bool = False,
 ) -> StitchPlan:
-    """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing."""
+    """Place every chunk; recompute what was selected and, whole, every chunk whose KV is missing. has_window: layers of
+    the model have a sliding window. A selection in the engine may look anywhere, so it is not narrow then."""
     lost = frozenset(chunk.span for chunk in placed if chunk.key is None or chunk.key in missing)
-    return StitchPlan(tuple(placed), merge([*selected, *lost]), selection, lost, writer, quantised, model)
+    return StitchPlan(
+        tuple(placed),
+        merge([*selected, *lost]),
+        selection,
+        lost,
+        writer,
+        quantised,
+        model,
+        has_window and not selection,
+    )

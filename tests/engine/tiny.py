@@ -18,6 +18,8 @@ TINY: dict[str, Any] = {
 }  # fmt: skip
 WIDE = TINY | {"hidden_size": 128}
 """For families whose head dimension follows from the hidden size."""
+_WIDER = TINY | {"hidden_size": 512}
+"""In bfloat16 vLLM's kernel on CPUs rotates 32 dimensions at a time, and ends the process with fewer."""
 UNTIED = {"tie_word_embeddings": False}
 _BASE = {"rope_theta": 10000.0}
 _FROM = {"original_max_position_embeddings": 1024}
@@ -80,7 +82,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Qwen3, yarn": ("Qwen3", TINY | {"rope_parameters": SCALED_YARN}),
     "Qwen3 MoE": ("Qwen3Moe", TINY | _EXPERTS),
     "Phi-3": ("Phi3", WIDE | {"head_dim": None, "sliding_window": None}),
-    "Phi-4-mini, partial": ("Phi3", WIDE | {"head_dim": None, "rope_parameters": _partial(0.75)}),
+    "Phi-4-mini, partial": ("Phi3", _WIDER | {"head_dim": None, "rope_parameters": _partial(0.75)}),
     "OLMoE": ("Olmoe", WIDE | _EXPERTS | {"head_dim": None, "norm_topk_prob": False} | UNTIED),
     "Granite": ("Granite", WIDE | _GRANITE | {"head_dim": None}),
     "Granite MoE": ("GraniteMoe", WIDE | _GRANITE | _LOCAL_EXPERTS | {"head_dim": None}),
@@ -96,7 +98,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "rope_parameters": _partial(0.5), "first_k_dense_replace": 1, "use_qk_norm": True, "n_group": 1, "topk_group": 1,
         } | UNTIED,
     ),
-    "StableLM": ("StableLm", WIDE | {"head_dim": None, "rope_parameters": _partial(0.25)}),
+    "StableLM": ("StableLm", _WIDER | {"head_dim": None, "rope_parameters": _partial(0.25)}),
     "Apertus": ("Apertus", TINY | {"rope_parameters": LLAMA3}),
     "Nemotron": ("Nemotron", TINY | {"rope_parameters": _partial(0.5)}),
     "Ernie 4.5": ("Ernie4_5", TINY),
@@ -190,6 +192,7 @@ class Way:
 WAYS = {
     "bfloat16": Way({"dtype": "bfloat16"}, {"block_size": 32}, 0.005),
     "int8": Way({"kv_format": KVFormat.INT8}, {"block_size": 64}, 0.1),
+    "read from files": Way({"host_kv_bytes": 0}, {}, 0.005),
     "two ranks": Way({"tensor_parallel_size": 2, "kv_cache_gib": 0.02}, {}, 0.005),
 }
 QUANTISED = "Qwen3"

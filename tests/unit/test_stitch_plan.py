@@ -87,6 +87,8 @@ def test_plans_that_recompute_differently_never_share_a_cache_variant():
         StitchPlan(PLACED, writer="w"),
         StitchPlan(PLACED, quantised="int4"),
         StitchPlan(PLACED, quantised="int8"),
+        StitchPlan(PLACED, narrow=True),
+        StitchPlan(PLACED[:-1], narrow=True),
         StitchPlan(PLACED, (), EngineSelection("deviation", 0.1, 16)),
         StitchPlan(PLACED, (), EngineSelection("deviation", 0.2, 16)),
         StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16)),
@@ -104,6 +106,14 @@ def test_kv_with_tokens_left_out_is_known_by_its_file():
         for kept in ("", "half", "third")
     ]
     assert len({plan.cache_variant for plan in plans}) == 1 + 2 * 2
+
+
+def test_where_nothing_selects_layers_with_a_window_get_what_is_seen_alone():
+    selection = EngineSelection("question", 0.1, 16)
+    assert [plan_stitch(PLACED, frozenset(), (), chosen, has_window=True).narrow for chosen in (None, selection)] == [
+        True, False,
+    ]  # fmt: skip
+    assert not plan_stitch(PLACED, frozenset(), ()).narrow
 
 
 def variant_of_all_that_it_names() -> str:

@@ -39,6 +39,8 @@ def test_a_plan_comes_back_as_it_went():
     request = Generate((1,) * 14, "salt", PLAN, capture=Span(8, 12))
     planned = planned_of(plan_to_wire(request, tag="t"), 14)
     assert (planned.plan, planned.capture) == (PLAN, Span(8, 12))
+    narrow = StitchPlan(PLAN.placed, narrow=True)
+    assert planned_of(plan_to_wire(Generate((1,) * 14, "salt", narrow)), 14).plan == narrow
 
 
 def test_a_report_has_a_name_also_where_the_plan_is_refused():
@@ -81,6 +83,7 @@ def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(subtests):
         {"placed": [["k", 0, 8]], "selection": ["initial", 0.1, 16]},
         {"placed": [["k", 0, 8]], "selection": ["deviation", 1.5, 16, ""]},
         {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 0, ""]},
+        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 16, ""], "narrow": True},
         {"placed": [["k", 0, 8]], "capture": [3, 1]},
         {"placed": [["k", 0, 8]], "surprise": 1},
         {"placed": [["k", 0, 13]]},

@@ -3,9 +3,9 @@
 Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have `model` and `attn_groups`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Protocol, cast
 
@@ -14,6 +14,7 @@ from vllm.config import ParallelConfig, VllmConfig
 from vllm.distributed import get_tp_group
 from vllm.forward_context import set_forward_context
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
+from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 
 from ragkv.connector.ranks import Ranks
 from ragkv.connector.rotation import Rotary, replaced, rotate, unrotate, watched
@@ -339,6 +340,18 @@ def _refuse_unsupported(config: VllmConfig) -> None:
             f"stitching does not work with speculative decoding by {speculative.method}, whose draft layers have KV of "
             "their own: use ngram, which takes its drafts from the prompt"
         )
+
+
+def keeping_all_tokens(specs: Mapping[str, Any]) -> dict[str, Any]:
+    """vLLM's kinds of KV by layer, with blocks for all tokens. vLLM itself does so where only some of the layers have a
+    sliding window."""
+    names = {field.name for field in fields(FullAttentionSpec)}
+    if not all(isinstance(spec, SlidingWindowSpec) for spec in specs.values()):
+        return dict(specs)
+    return {
+        layer: FullAttentionSpec(**{name: getattr(spec, name) for name in names if hasattr(spec, name)})
+        for layer, spec in specs.items()
+    }
 
 
 def refuse_parallel(parallel: ParallelConfig) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 from vllm.platforms import current_platform
 
+from ragkv.connector.internals import keeping_all_tokens
 from ragkv.threads import end_with_parent
 
 if TYPE_CHECKING or not current_platform.is_cpu():
@@ -23,6 +24,11 @@ class StitchWorker(PlatformWorker):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         end_with_parent()
         super().__init__(*args, **kwargs)
+
+    def get_kv_cache_spec(self) -> dict[str, Any]:
+        """vLLM: the kinds of KV that the layers keep. All of it, also where all layers have a sliding window: a stitch
+        fills blocks that vLLM would not give them."""
+        return keeping_all_tokens(super().get_kv_cache_spec())
 
     def compile_or_warm_up_model(self) -> Any:
         """vLLM: the model is loaded and its cache allocated. The connector gets the model runner."""

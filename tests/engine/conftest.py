@@ -61,7 +61,7 @@ def tiny(
     config = config_of(QUANTISED if is_quantised else family)
     settings = Settings(
         data_dir=home / "data", model=str(save_tiny(config, language_model, home / "model")),
-        dtype="bfloat16" if is_quantised else "float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.01,
+        dtype="bfloat16" if is_quantised else "float32", chunk_tokens=96, max_model_len=2048, kv_cache_gib=0.04,
     )  # fmt: skip
     if is_quantised:
         if computed_in(torch.bfloat16) is not torch.bfloat16:

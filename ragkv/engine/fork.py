@@ -66,11 +66,12 @@ def end_server() -> None:
 
 def leave_nothing() -> None:
     """In the fork server: remove its socket when it ends. A service that is killed does not."""
-    atexit.register(_remove_socket)
+    atexit.register(_end)
 
 
-def _remove_socket() -> None:
+def _end() -> None:
     path = Path(getattr(forkserver._forkserver, "_forkserver_address", ""))  # noqa: SLF001 - as above
     with suppress(OSError):
         path.unlink()
         path.parent.rmdir()
+    os._exit(0)  # libraries that vLLM imports complain of themselves, on the terminal, when an interpreter ends

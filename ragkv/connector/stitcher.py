@@ -231,12 +231,12 @@ class Stitcher:
         rotated = {
             layer: torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for layer in kept_layers
         }
-        layers: Sequence[int] = range(self._layout.layers)
-        portions = [(layers, part) for part in self._parts(slices)]
+        layers = range(self._layout.layers)
+        written: list[tuple[Sequence[int], Sequence[KVSlice]]] = [(layers, slices)]
         if near is not None:
             seeing_all = [layer for layer in layers if layer not in self._windows]
-            portions = [(seeing_all, part) for part in self._parts(slices)] if seeing_all else []
-            portions += [(list(self._windows), part) for part in self._parts(_within(slices, near))]
+            written = [(seeing_all, slices), (list(self._windows), _within(slices, near))]
+        portions = ((of_layers, part) for of_layers, of_them in written if of_layers for part in self._parts(of_them))
         row = 0
         for number, (of_layers, part) in enumerate(portions):
             if number and not room.is_idle:

@@ -11,6 +11,7 @@ import torch
 from bench.fidelity.methods import INFOFLOW
 from ragkv.connector.connector import StitchConnector
 from ragkv.connector.internals import ModelInternals
+from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import StitchRequest
 from ragkv.connector.select import SCORES, Stitched, candidates_of, layers_looked_at, run_question
 from ragkv.kv.layout import Layout
@@ -34,10 +35,9 @@ def question_norms(
     norms = torch.zeros(num_candidates, device=model.device)
     end = stitched.num_tokens
 
-    def on_layer(layer: int, query: torch.Tensor, key: torch.Tensor) -> None:
-        own = key.view(-1, layout.kv_heads, layout.head_dim)
+    def on_layer(layer: int, queries: Queries, own: torch.Tensor) -> None:
         keys = torch.cat([stitched.keys[layer], own])
-        weights = causal_attention_weights(query.view(-1, layout.q_heads, layout.head_dim), keys)
+        weights = causal_attention_weights(queries[:], keys)
         norms.add_(model.ranks.mean(weights[:, end - num_candidates : end]).norm(dim=0))
 
     run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)

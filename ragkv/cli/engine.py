@@ -66,7 +66,8 @@ def check(name: str) -> None:
     settings = Settings.from_env(os.environ)
     config = read_config(Path(name))
     layout = layout_of(config, settings.dtype, settings.max_model_len)
+    heads = f"latents of {layout.head_dim}" if layout.is_latent else f"{layout.kv_heads} KV heads of {layout.head_dim}"
     click.echo(
-        f"{name} can be served ({config.model_type}): {layout.layers} layers, {layout.kv_heads} KV heads of "
-        f"{layout.head_dim}, {layout.bytes_per_token / 1024:,.0f} KiB of KV a token"
+        f"{name} can be served ({config.model_type}): {layout.layers} layers, {heads}, "
+        f"{layout.bytes_per_token / 1024:,.0f} KiB of KV a token"
     )

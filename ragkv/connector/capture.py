@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import torch
 
 from ragkv.connector.internals import InPlaceBatch, ModelInternals
+from ragkv.connector.latent import Queries
 from ragkv.engine.wire import WireReport, pack_queries
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
@@ -19,7 +20,6 @@ class MeanQueries:
         self._model = model
         self._span = span
         self._layers = layout.q_layers
-        self._shape = (-1, layout.q_heads, layout.head_dim)
         self._sum = torch.zeros(len(layout.q_layers), layout.q_heads, layout.head_dim, device=model.device)
         self._count = 0
 
@@ -29,10 +29,10 @@ class MeanQueries:
         inside = ((batch.positions >= self._span.start) & (batch.positions < self._span.end)).nonzero()[:, 0]
         positions = batch.positions[inside]
 
-        def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
+        def on_layer(layer: int, queries: Queries, _keys: torch.Tensor, _values: torch.Tensor) -> None:
             if layer in self._layers and len(inside):
-                queries = self._model.unrotate(layer, positions, query.view(self._shape)[inside])
-                self._sum[layer - self._layers.start] += queries.sum(0)
+                unrotated = self._model.unrotate(layer, positions, queries[inside])
+                self._sum[layer - self._layers.start] += unrotated.sum(0)
 
         with self._model.attention_hook(on_layer):
             yield

@@ -16,6 +16,15 @@ from vllm.forward_context import set_forward_context
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
 from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
 
+from ragkv.connector.latent import (
+    LatentQueries,
+    Queries,
+    Unrotated,
+    is_latent,
+    refuse_latent,
+    seen_by_heads,
+    write_latents,
+)
 from ragkv.connector.ranks import Ranks
 from ragkv.connector.rotation import Rotary, replaced, rotate, unrotate, watched
 from ragkv.errors import Unsupported
@@ -37,7 +46,8 @@ class InPlaceBatch:
 
 @dataclass(frozen=True, slots=True)
 class PrefixKV:
-    """Keys and values of a prefix as they enter attention, [layers, tokens, kv_heads, head_dim] each, of one rank."""
+    """Keys and values of a prefix as they enter attention, [layers, tokens, kv_heads, head_dim] each, of one rank.
+    Those of a latent layer have a head_dim of 0."""
 
     keys: torch.Tensor
     values: torch.Tensor
@@ -49,11 +59,11 @@ class PrefixKV:
 
 class Observer(Protocol):
     """Sees a forward: layer by layer what is rotated, and by what, then what enters attention. Tensors are [tokens,
-    heads * head_dim] of this rank's heads, and are overwritten afterwards."""
+    heads, head_dim] of this rank's heads, and are overwritten afterwards."""
 
-    def rotating(self, layer: int, rotary: Rotary, queries: torch.Tensor, keys: torch.Tensor) -> None: ...
+    def rotating(self, layer: int, rotary: Rotary, queries: Queries, keys: torch.Tensor) -> None: ...
 
-    def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None: ...
+    def attending(self, layer: int, queries: Queries, keys: torch.Tensor, values: torch.Tensor) -> None: ...
 
 
 class ModelInternals:
@@ -72,9 +82,9 @@ class ModelInternals:
         if len(runner.attn_groups) != 1:
             raise Unsupported("the model keeps more than one kind of KV cache: its chunks cannot be stitched")
         # Builders for the inner pass alone: some backends keep the outer step's plan in theirs.
-        self._builders: list[AttentionMetadataBuilder[Any]] = [
-            type(builder)(builder.kv_cache_spec, builder.layer_names, self._config, self.device)
-            for builder in (group.metadata_builders[0] for group in groups)
+        self._builders: list[tuple[AttentionMetadataBuilder[Any], list[str]]] = [
+            (type(builder)(builder.kv_cache_spec, group.layer_names, self._config, self.device), group.layer_names)
+            for group, builder in ((group, group.metadata_builders[0]) for group in groups)
         ]
         self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
         self._scratch: torch.Tensor | None = None
@@ -115,7 +125,10 @@ class ModelInternals:
 
         Through the backend's own kernel: backends pack the cache in layouts of their own.
         """
-        layer.impl.do_kv_cache_update(layer, keys, values, layer.kv_cache, slots)
+        if is_latent(layer):
+            write_latents(layer, keys, slots)
+        else:
+            layer.impl.do_kv_cache_update(layer, keys, values, layer.kv_cache, slots)
 
     def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
         """A batch of these spans of a request with this block table [blocks] int64."""
@@ -133,9 +146,9 @@ class ModelInternals:
         fresh KV of earlier ones: an exact selective prefill on vLLM's own kernels.
         """
         metadata, slots = {}, {}
-        for builder in self._builders:
+        for builder, names in self._builders:
             built = builder.build(0, self._common(builder, batch, block_ids))
-            for name in builder.layer_names:
+            for name in names:
                 metadata[name], slots[name] = built, batch.slots
         with (
             torch.inference_mode(),
@@ -163,23 +176,31 @@ class ModelInternals:
         prefix_slots = torch.cat([torch.arange(start, start + prefix.num_tokens) for start in starts]).to(self.device)
         batch = InPlaceBatch(tuple(spans), positions.to(self.device), slots.to(self.device))
         token_ids = torch.tensor([token for row in rows for token in row], device=self.device)
-        last = len(self._names) - 1
-        layer_number, rotary = 0, cast("Rotary", None)
+        layers = self.layers
+        last = len(layers) - 1
+        layer_number, rotary, unrotated = 0, cast("Rotary", None), cast("Unrotated | None", None)
 
         def on_rotation(embedding: Rotary, query: torch.Tensor, key: torch.Tensor) -> None:
-            nonlocal rotary
+            nonlocal rotary, unrotated
             rotary = embedding
-            observer.rotating(layer_number, embedding, query, key)
+            if is_latent(layers[layer_number]):  # the other parts come with attention
+                unrotated = Unrotated(query.clone(), key.clone())
+            else:
+                observer.rotating(layer_number, embedding, *_by_heads(layers[layer_number], query, key))
 
-        def on_attention(layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> None:
-            nonlocal layer_number, rotary
-            if rotary is None:
-                observer.rotating(layer, None, query, key)
-            layer_number, rotary = layer + 1, None
-            observer.attending(layer, query, key, value)
+        def on_attention(layer: int, queries: Queries, keys: torch.Tensor, values: torch.Tensor) -> None:
+            nonlocal layer_number, rotary, unrotated
+            if unrotated is not None:
+                observer.rotating(layer, rotary, *unrotated.within(cast("LatentQueries", queries), keys))
+            elif rotary is None:
+                observer.rotating(layer, None, queries, keys)
+            layer_number, rotary, unrotated = layer + 1, None, None
+            observer.attending(layer, queries, keys, values)
             if prefix.num_tokens and layer < last:
-                keys, values = (part[layer].repeat(len(rows), 1, 1) for part in (prefix.keys, prefix.values))
-                self.write(self.layers[layer], keys, values, prefix_slots)
+                prefix_keys, prefix_values = (
+                    part[layer].repeat(len(rows), 1, 1) for part in (prefix.keys, prefix.values)
+                )
+                self.write(layers[layer], prefix_keys, prefix_values, prefix_slots)
 
         with (
             self._cached_in_scratch(table.numel()),
@@ -191,22 +212,26 @@ class ModelInternals:
     def _find_rotary_by_layer(self) -> list[Rotary]:
         """Find what each layer rotates by: models decide it in their code, so one token is run.
 
-        Raises Unsupported for layers that rotate more than once.
+        Raises Unsupported for layers that rotate more than once, or latent ones that cannot be served here.
         """
         seen: list[list[Rotary]] = [[] for _ in self._names]
 
         class Noting:
-            def rotating(self, layer: int, rotary: Rotary, queries: torch.Tensor, keys: torch.Tensor) -> None:
+            def rotating(self, layer: int, rotary: Rotary, queries: Queries, keys: torch.Tensor) -> None:
                 seen[layer].append(rotary)
 
-            def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
+            def attending(self, layer: int, queries: Queries, keys: torch.Tensor, values: torch.Tensor) -> None:
                 pass
 
         nothing = torch.empty(len(self._names), 0)
         self.prefill_apart([[0]], PrefixKV(nothing, nothing), Noting())
         if any(len(embeddings) != 1 for embeddings in seen):
             raise Unsupported("the model rotates the keys of a layer more than once: its chunks cannot be stitched")
-        return [embedding for [embedding] in seen]
+        rotary_by_layer = [embedding for [embedding] in seen]
+        for layer, rotary in zip(self.layers, rotary_by_layer, strict=True):
+            if is_latent(layer):
+                refuse_latent(layer, rotary, self.device)
+        return rotary_by_layer
 
     @contextmanager
     def _cached_in_scratch(self, num_blocks: int) -> Iterator[None]:
@@ -288,19 +313,23 @@ class ModelInternals:
 
     @contextmanager
     def attention_hook(self, on_layer: Any, stop_at: int | None = None) -> Iterator[None]:
-        """Call `on_layer(layer, query, key, value)` with what enters each attention layer, rotated, while the block
+        """Call `on_layer(layer, queries, keys, values)` with what enters each attention layer, rotated, while the block
         runs one forward.
 
-        query: [tokens, q_heads * head_dim], key and value: [tokens, kv_heads * head_dim], in the model's dtype, of this
-        rank's heads. stop_at: the layer at which the block ends, once it was seen. What `on_layer` raises is raised
-        when the forward has ended: other ranks are in it.
+        queries: [tokens, q_heads, head_dim], keys and values: [tokens, kv_heads, head_dim], in the model's dtype, of
+        this rank's heads. stop_at: the layer at which the block ends, once it was seen. What `on_layer` raises is
+        raised when the forward has ended: other ranks are in it.
         """
         failed: list[Exception] = []
 
+        layers = self.layers
+
         def see(index: int, inputs: tuple[Any, ...]) -> None:
+            layer = layers[index]
+            by_heads = seen_by_heads if is_latent(layer) else _by_heads
             try:
                 if not failed:
-                    on_layer(index, *inputs[:3])
+                    on_layer(index, *by_heads(layer, *inputs[:3]))
             except Exception as error:
                 failed.append(error)
             if index == stop_at:
@@ -315,13 +344,19 @@ class ModelInternals:
 
         # Not hooks: Transformers' code calls `forward` itself, past them.
         with ExitStack() as until_end:
-            for index, layer in enumerate(self.layers):
+            for index, layer in enumerate(layers):
                 until_end.enter_context(replaced(layer, "forward", seen_by(index, layer.forward)))
             with suppress(_StopForward):
                 yield
         with self.ranks.together():
             if failed:
                 raise failed[0]
+
+
+def _by_heads(layer: Any, query: torch.Tensor, *others: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Queries, and keys and values, of a layer: [tokens, heads * head_dim] become [tokens, heads, head_dim]."""
+    queries = query.view(-1, layer.num_heads, layer.head_size)
+    return queries, *(part.view(len(queries), layer.num_kv_heads, -1) for part in others)
 
 
 def _refuse_unsupported(config: VllmConfig) -> None:

@@ -16,6 +16,7 @@ import torch
 
 from ragkv.connector.adapter import Adapter
 from ragkv.connector.internals import ModelInternals, PrefixKV
+from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import PrefillRequest
 from ragkv.connector.rotation import Rotary
 from ragkv.engine.protocol import PrefillChunk
@@ -69,8 +70,10 @@ class _Capture:
     def __init__(self, layout: Layout, lengths: Sequence[int], device: torch.device, *, looks: bool = False) -> None:
         self._layout = layout
         self.lengths = list(lengths)
-        shape = (layout.layers, sum(lengths), layout.kv_heads, layout.head_dim)
-        self.keys, self.values = (torch.empty(shape, dtype=layout.dtype, device=device) for _ in "kv")
+        shape = (layout.layers, sum(lengths), layout.kv_heads)
+        self.keys, self.values = (
+            torch.empty(*shape, size, dtype=layout.dtype, device=device) for size in (layout.head_dim, layout.value_dim)
+        )
         edges, start = [], 0
         for length in lengths:
             view = min(QCACHE_VIEW, length)
@@ -82,22 +85,19 @@ class _Capture:
         self._looks = looks
         self.attended: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def rotating(self, layer: int, rotary: Rotary, queries: torch.Tensor, keys: torch.Tensor) -> None:
-        self.keys[layer] = keys.view(self.keys[layer].shape)
+    def rotating(self, layer: int, rotary: Rotary, queries: Queries, keys: torch.Tensor) -> None:
+        self.keys[layer] = keys
         if layer in self._layout.q_layers:
-            self._queries.append(self._heads(queries)[self._edges].float())
+            self._queries.append(queries[self._edges].float())
 
-    def attending(self, layer: int, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> None:
-        self.values[layer] = values.view(self.values[layer].shape)
+    def attending(self, layer: int, queries: Queries, keys: torch.Tensor, values: torch.Tensor) -> None:
+        self.values[layer] = values
         if self._looks:
-            self.attended.append((self._heads(queries).clone(), self._heads(keys).clone()))
+            self.attended.append((queries[:].clone(), keys.clone()))
 
     def vectors(self) -> list[torch.Tensor]:
         """The initial and the local vector of every row in turn, [q_layers, q_heads, head_dim] each."""
         return [part.mean(1) for part in torch.split(torch.stack(self._queries), self._views, 1)]
-
-    def _heads(self, flat: torch.Tensor) -> torch.Tensor:
-        return flat.view(len(flat), -1, self._layout.head_dim)
 
 
 class Prefills:

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 from vllm.model_executor.layers.rotary_embedding.base import RotaryEmbeddingBase
+from vllm.model_executor.layers.rotary_embedding.deepseek_scaling_rope import DeepseekScalingRotaryEmbedding
 from vllm.model_executor.layers.rotary_embedding.phi3_long_rope_scaled_rope import Phi3LongRoPEScaledRotaryEmbedding
 
 _APPLY = "apply_rotary_pos_emb"
@@ -104,18 +105,29 @@ def _watched_in_transformers(model: torch.nn.Module, on_rotation: OnRotation) ->
 
 
 def rotate(rotary: Rotary, positions: torch.Tensor, keys: torch.Tensor) -> None:
-    """Turn un-rotated keys [layers, tokens, kv_heads, head_dim], contiguous, in place, by the model's own kernel."""
+    """Turn un-rotated keys [layers, tokens, kv_heads, head_dim], contiguous, in place, by the model's own kernel. If
+    its heads are smaller, their first dimensions are turned."""
     if rotary is None:
+        return
+    if not isinstance(rotary, Angles) and rotary.head_size < keys.shape[-1]:
+        part = keys[..., : rotary.head_size].contiguous()
+        rotate(rotary, positions, part)
+        keys[..., : rotary.head_size] = part
         return
     if isinstance(rotary, Angles):
         by_head = keys.transpose(1, 2)
         keys.copy_(rotary.turn(positions, by_head.flatten(0, 1)).view(by_head.shape).transpose(1, 2))
         return
-    flat = keys.view(keys.shape[0] * keys.shape[1], -1)
-    beside = None if isinstance(rotary, RotaryEmbeddingBase) else flat[:, : rotary.head_size]  # it asks for both
-    rotated, _ = rotary(positions.repeat(len(keys)), flat, beside)
-    if rotated.data_ptr() != flat.data_ptr():
-        flat.copy_(rotated)
+    vectors = keys.view(keys.shape[0] * keys.shape[1], -1)
+    beside = None
+    if isinstance(rotary, Phi3LongRoPEScaledRotaryEmbedding):  # it asks for both
+        beside = vectors[:, : rotary.head_size]
+    elif isinstance(rotary, DeepseekScalingRotaryEmbedding):  # likewise, by heads
+        vectors = keys.flatten(0, 1)
+        beside = torch.zeros_like(vectors[:, :1])
+    rotated, _ = rotary(positions.repeat(len(keys)), vectors, beside)
+    if rotated.data_ptr() != vectors.data_ptr():
+        vectors.copy_(rotated)
 
 
 def unrotate(rotary: Rotary, positions: torch.Tensor, queries: torch.Tensor) -> torch.Tensor:

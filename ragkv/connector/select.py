@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from ragkv.connector.internals import ModelInternals
+from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.span import Span, total_tokens
@@ -85,7 +86,7 @@ def key_deviation(
     spans = [kv_slice.span for kv_slice in candidates_of(stitch, stitched)]
     fresh_keys = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
     stitched_keys = stitched.keys[_CONTEXT_LAYER][-total_tokens(spans) :]
-    return model.ranks.mean((fresh_keys.view(stitched_keys.shape).float() - stitched_keys.float()).square().sum((1, 2)))
+    return model.ranks.mean((fresh_keys.float() - stitched_keys.float()).square().sum((1, 2)))
 
 
 def question_attention(
@@ -102,9 +103,9 @@ def question_attention(
     num_seen = stitched.num_tokens if stitch.plan.selection.choice.sink_aware else num_candidates
     scores = torch.zeros(num_candidates, device=model.device)
 
-    def on_layer(layer: int, query: torch.Tensor, _key: torch.Tensor) -> None:
+    def on_layer(layer: int, queries: Queries, _keys: torch.Tensor) -> None:
         keys = stitched.keys[layer][-num_seen:]
-        weights = attention_weights(query.view(-1, layout.q_heads, layout.head_dim)[-QUERIES:], keys)
+        weights = attention_weights(queries[-QUERIES:], keys)
         scores.add_(weights[-len(scores) :])
 
     run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)
@@ -129,7 +130,7 @@ def run_question(
     stitch: StitchRequest,
     block_ids: torch.Tensor,
     layers: Sequence[int],
-    on_layer: Callable[[int, torch.Tensor, torch.Tensor], None],
+    on_layer: Callable[[int, Queries, torch.Tensor], None],
 ) -> None:
     """Run the question in place over the stitched KV as far as the last of `layers`, ascending.
 
@@ -137,9 +138,9 @@ def run_question(
     cache has no room for any of them, or the question is longer than a step may be: other requests would wait for it.
     """
 
-    def hook(layer: int, query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
+    def hook(layer: int, queries: Queries, keys: torch.Tensor, _values: torch.Tensor) -> None:
         if layer in layers:
-            on_layer(layer, query, key)
+            on_layer(layer, queries, keys)
 
     start = stitch.plan.end
     if len(stitch.token_ids) - start > model.max_tokens:
@@ -159,14 +160,14 @@ def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.T
     Runs layer 0 only, and leaves its fresh KV in place: layer 0 has no context to be wrong about.
     """
     ids = torch.tensor(stitch.token_ids, device=model.device)
-    keys: list[torch.Tensor] = []
+    keys_of_steps: list[torch.Tensor] = []
 
-    def on_layer(layer: int, _query: torch.Tensor, key: torch.Tensor, _value: torch.Tensor) -> None:
+    def on_layer(layer: int, _queries: Queries, keys: torch.Tensor, _values: torch.Tensor) -> None:
         if layer == _CONTEXT_LAYER:
-            keys.append(key.clone())
+            keys_of_steps.append(keys.clone())
 
     for start in range(stitch.start, stitch.end, model.max_tokens):
         batch = model.batch([Span(start, min(start + model.max_tokens, stitch.end))], block_ids)
         with model.attention_hook(on_layer, stop_at=_CONTEXT_LAYER):
             model.forward(ids[batch.positions], batch, block_ids)
-    return torch.cat(keys)
+    return torch.cat(keys_of_steps)

@@ -272,8 +272,10 @@ class Stitcher:
         tokens = len(batch.positions)
         step = max(1, min(self.portion.layers, self.portion.num_bytes // (tokens * self._token_bytes)))
         # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
-        shape = (step, tokens, self._layout.kv_heads, self._layout.head_dim)
-        scratch = [torch.empty(shape, dtype=self._model.dtype, device=self._model.device) for _ in "kv"]
+        scratch = [
+            torch.empty(step, tokens, self._layout.kv_heads, size, dtype=self._model.dtype, device=self._model.device)
+            for size in (self._layout.head_dim, self._layout.value_dim)
+        ]
         for layers in _runs(of_layers, step):
             keys, values = (buffer[: layers.stop - layers.start] for buffer in scratch)
             row = 0

@@ -112,6 +112,8 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     if language_model := LANGUAGE_MODELS.get(read_whole_config(folder).model_type):
         # It alone is loaded: it has no tokens that attend to ones behind them, as images do.
         arguments["hf_overrides"] = {"architectures": [language_model], "is_mm_prefix_lm": False}
+    if layout.is_latent and not torch.accelerator.is_available():
+        arguments["attention_backend"] = "CPU_MLA"  # by itself vLLM packs its weights where there is AMX
     if settings.speculative_tokens:
         # So many at once are guessed to be those that followed the same few in the prompt before.
         guesses = {

@@ -11,8 +11,9 @@ from typing import Any
 from transformers import PretrainedConfig
 
 FAMILIES = frozenset({
-    "afmoe", "apertus", "arcee", "cohere", "cohere2", "cohere2_moe", "cwm", "dots1", "ernie4_5", "ernie4_5_moe", "exaone4",
-    "exaone_moe", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe", "gpt_oss", "granite", "granitemoe",
+    "afmoe", "apertus", "arcee", "cohere", "cohere2", "cohere2_moe", "cwm", "deepseek_v2", "deepseek_v3", "dots1",
+    "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe",
+    "glm4_moe_lite", "gpt_oss", "granite", "granitemoe",
     "granitemoeshared", "hy_v3", "hyperclovax", "jais2", "llama", "minimax_m2", "ministral3", "mistral", "mixtral",
     "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss",
     "smollm3", "stablelm", "starcoder2",
@@ -27,10 +28,13 @@ _WINDOWED = frozenset({
     "olmo3", "phi3", "starcoder2",
 })  # fmt: skip
 """Families that were held to it with layers of a sliding window too."""
+_LATENT = frozenset({"deepseek_v2", "deepseek_v3", "glm4_moe_lite"})
+"""Families that were held to it with multi-head latent attention (MLA)."""
 _CAPPED = frozenset({"gemma2"})
 _UNTIED = frozenset({"glm4_moe", "minimax_m2", "olmoe"})
 """Families whose embeddings vLLM never ties."""
-_ROPES = frozenset({"default", "linear", "llama3", "longrope", "yarn"})
+_ROPES = frozenset({"deepseek_yarn", "default", "linear", "llama3", "longrope", "yarn"})
+"""deepseek_yarn: vLLM's name for the `yarn` of models with latent attention."""
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
 _MULTIMODAL_ROPE = "mrope_section"
 _MAMBA = ("ssm_cfg", "state_size", "mamba_d_state", "mamba_d_ssm", "conv_L_cache")
@@ -79,13 +83,20 @@ def has_window(config: PretrainedConfig) -> bool:
 
 _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: c.is_encoder_decoder, "it is an encoder-decoder model"),
-    (lambda c: hasattr(c, "kv_lora_rank"), "it uses multi-head latent attention (MLA)"),
     (
         lambda c: (
             any("attention" not in kind or kind == "linear_attention" for kind in _layer_kinds(c))
             or any(hasattr(c, name) for name in _MAMBA)
         ),
         "it has layers other than attention (linear attention, a state space or convolutions)",
+    ),
+    (
+        lambda c: hasattr(c, "index_topk"),
+        "its layers attend to the tokens that a small index chooses, of which nothing is kept",
+    ),
+    (
+        lambda c: hasattr(c, "kv_lora_rank") and c.model_type not in _LATENT,
+        "it uses multi-head latent attention (MLA), with which its family has not been tested",
     ),
     (
         lambda c: has_window(c) and c.model_type not in _WINDOWED,
@@ -106,7 +117,7 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
     (lambda c: any(_MULTIMODAL_ROPE in rope for rope in _ropes(c)), "its rotary embedding is multimodal"),
     (
         lambda c: any(rope.get("rope_type", "default") not in _ROPES for rope in _ropes(c)),
-        f"its rotary embedding is scaled in a way other than {', '.join(sorted(_ROPES - {'default'}))}",
+        f"its rotary embedding is scaled in a way other than {', '.join(sorted(_ROPES - {'deepseek_yarn', 'default'}))}",
     ),
     (
         lambda c: getattr(c, "attn_logit_softcapping", None) and c.model_type not in _CAPPED,

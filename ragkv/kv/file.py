@@ -41,7 +41,8 @@ _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 class PlainKV:
     """Keys, values and Q-Cache of one chunk, computed behind the prefix.
 
-    keys, values: [layers, tokens, kv_heads, head_dim] in the layout's dtype; keys carry no rotation.
+    keys, values: [layers, tokens, kv_heads, head_dim] in the layout's dtype, values of latent attention with a
+    head_dim of 0; keys carry no rotation.
     initial, local: [q_layers, q_heads, head_dim] float32, the mean un-rotated query of the chunk's first and of its
     last tokens (the Q-Cache). mean_keys: [blocks, q_layers, kv_heads, head_dim] float32, per QCACHE_BLOCK tokens.
     kept: [tokens] int32, of a compressed chunk: which of its tokens these are, ascending. None: they are all of them.
@@ -271,11 +272,11 @@ def read_kv(path: Path, layout: Layout, checked: Identity | None = None) -> Stor
     about its content.
     """
     kv = load_kv(path, checked=checked)
-    for name in _PLAIN:
+    for name, head_dim in zip(_PLAIN, (layout.head_dim, layout.value_dim), strict=True):
         stored = getattr(kv, name)
         shape = tuple(stored.shape)
         tokens = shape[1] if len(shape) == 4 else -1  # noqa: PLR2004 - the four axes of keys and of values
-        if shape != (layout.layers, tokens, layout.kv_heads, layout.head_dim) or stored.dtype != layout.dtype:
+        if shape != (layout.layers, tokens, layout.kv_heads, head_dim) or stored.dtype != layout.dtype:
             raise Unsupported(f"{path.name}: {name} are {shape} {stored.dtype}, which does not fit the served model")
     return kv
 

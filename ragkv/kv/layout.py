@@ -18,17 +18,27 @@ _DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torc
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Shape of one token's KV. `q_layers` are the layers whose queries the Q-Cache keeps."""
+    """Shape of one token's KV. `q_layers` are the layers whose queries the Q-Cache keeps.
+
+    is_latent: the model's attention is latent (MLA). Then the only KV head has no values, since these are made of its
+    key: the rotated part that all heads share, and behind it the latent (`ragkv.connector.latent`).
+    """
 
     layers: int
     q_heads: int
     kv_heads: int
     head_dim: int
     dtype: torch.dtype
+    is_latent: bool = False
+
+    @property
+    def value_dim(self) -> int:
+        """Size of a head's values."""
+        return 0 if self.is_latent else self.head_dim
 
     @property
     def bytes_per_token(self) -> int:
-        return 2 * self.layers * self.kv_heads * self.head_dim * self.dtype.itemsize
+        return self.layers * self.kv_heads * (self.head_dim + self.value_dim) * self.dtype.itemsize
 
     @property
     def q_layers(self) -> range:
@@ -66,13 +76,19 @@ def layout_of(config: PretrainedConfig, dtype: str = "auto", max_model_len: int 
     stored = getattr(config, "dtype", None) or torch.bfloat16
     if stored == torch.float32:
         stored = torch.bfloat16
-    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    latent = getattr(config, "kv_lora_rank", None)
+    if latent:
+        kv_heads, head_dim = 1, config.qk_rope_head_dim + latent
+    else:
+        kv_heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+        head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return Layout(
         layers=config.num_hidden_layers,
         q_heads=config.num_attention_heads,
-        kv_heads=getattr(config, "num_key_value_heads", None) or config.num_attention_heads,
+        kv_heads=kv_heads,
         head_dim=head_dim,
         dtype=_DTYPES[dtype] if dtype != "auto" else stored,
+        is_latent=bool(latent),
     )
 
 

@@ -128,6 +128,8 @@ class FilePart:
     def read_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Read some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, channels], of any dtype on
         any device. Raises OSError."""
+        if not out.numel():
+            return
         first_layer = layers.indices(self.stored[0])[0]
         if self.heads is None and (out.device.type, out.dtype) == ("cpu", self.dtype) and out[0].is_contiguous():
             self._read(out, first_layer, start)

@@ -56,6 +56,8 @@ class Packed:
 
     def unpack_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Write the values of some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, head_dim]."""
+        if not out.numel():
+            return
         end = start + out.shape[1]
         # The codes are copied into `out`, as numbers of its dtype, and scaled there: no buffer of their size is needed.
         if self.low is None:
@@ -99,7 +101,10 @@ def pack_keys(keys: torch.Tensor, grid: QuantisationGrid) -> Packed:
 
 
 def pack_values(values: torch.Tensor, grid: QuantisationGrid) -> Packed:
-    """values: [layers, tokens, kv_heads, head_dim]."""
+    """values: [layers, tokens, kv_heads, head_dim], or nothing of each head."""
+    if not values.shape[-1]:
+        scale = values.new_zeros(*values.shape[:3], 1)
+        return Packed(values.to(torch.uint8), scale, _edges(values, grid), None if grid.centred else scale)
     codes, step, low = _pack(values, 3, grid)
     return Packed(codes, step, _edges(values, grid), None if grid.centred else low)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from transformers import DeepseekV3Config
+from transformers import Qwen3NextConfig
 
 from tests.e2e.service import RAGKV, command_line, environment
 from tests.support.over_http import ADA
@@ -92,9 +92,9 @@ class TestRefusals:
         self, environ: dict[str, str], tmp_path: Path, corpus: Path
     ):
         """Before anything is read or kept."""
-        DeepseekV3Config().save_pretrained(tmp_path / "mla")
-        refused = ragkv(environ | {"RAGKV_MODEL": str(tmp_path / "mla")}, "ingest", str(corpus))
-        assert_one_line(refused, "deepseek_v3", "latent attention", "docs/MODELS.md")
+        Qwen3NextConfig().save_pretrained(tmp_path / "hybrid")
+        refused = ragkv(environ | {"RAGKV_MODEL": str(tmp_path / "hybrid")}, "ingest", str(corpus))
+        assert_one_line(refused, "qwen3_next", "layers other than attention", "docs/MODELS.md")
 
 
 class TestIngestAndAsk:

@@ -9,14 +9,15 @@ import torch
 
 from bench.fidelity.methods import INFOFLOW_CONNECTOR
 from ragkv.engine.local import LocalEngine
-from ragkv.kv.layout import computed_in
+from ragkv.kv.layout import computed_in, layout_of
 from ragkv.settings import Settings
 from tests.engine.quantised import FORMS, quantise
 from tests.engine.tiny import IN_SMALL_STEPS, QUANTISED, WAYS, config_of, save_tiny
 from tests.engine.world import Model, World
 
 NUM_CHUNKS = 24
-STEP_TOKENS = 128
+STEP_TOKENS, CACHE_TOKENS = 128, 3150
+"""Of the families in small steps."""
 
 
 def started(settings: Settings, num_chunks: int, **overrides: object) -> World:
@@ -69,7 +70,10 @@ def tiny(
         quantise(home / "model", family)
     if family in IN_SMALL_STEPS:
         settings = msgspec.structs.replace(
-            settings, kv_cache_gib=0.006, max_batched_tokens=STEP_TOKENS, speculative_tokens=IN_SMALL_STEPS[family]
+            settings,
+            kv_cache_gib=CACHE_TOKENS * layout_of(config, "float32").bytes_per_token / 2**30,
+            max_batched_tokens=STEP_TOKENS,
+            speculative_tokens=IN_SMALL_STEPS[family],
         )
     if way:
         settings = msgspec.structs.replace(settings, **WAYS[way].settings)

@@ -76,6 +76,31 @@ def test_preempted_requests_are_stitched_again_and_answer_the_same(exact: World)
     assert max(answer.report.fills for answer in together) > 1, "nobody was preempted: the cache is too large"
 
 
+@pytest.mark.long
+def test_latent_attention_in_steps_and_behind_cached_prefixes(
+    language_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A tiny DeepSeek V3, whose prompts vLLM's CPU platform by itself prefills in one step."""
+    home = tmp_path_factory.mktemp("latent")
+    settings = Settings(
+        data_dir=home / "data", model=str(save_tiny(config_of("DeepSeek V3"), language_model, home / "model")),
+        dtype="float32", chunk_tokens=96, max_model_len=1024, kv_cache_gib=0.03, max_batched_tokens=128,
+    )  # fmt: skip
+    world = started(settings, 8, worker_extension_cls="tests.engine.peek.Peek")
+    try:
+        chunks = world.model.chunks[:4]
+        prompt = world.model.prompt(chunks)
+        assert len(prompt.token_ids) > 2 * settings.max_batched_tokens
+        full = world.ask(prompt, logprobs=-1, max_tokens=4, salt="latent")
+        again = world.ask(prompt, logprobs=-1, max_tokens=4, salt="latent")
+        recomputed = world.ask(prompt, world.model.plan(chunks, [whole_context(prompt)]), logprobs=-1, max_tokens=4)
+        assert again.report.cached > 0
+        assert again.token_ids == recomputed.token_ids == full.token_ids
+        assert max(map(kl, full.logprobs, recomputed.logprobs)) <= 1e-3
+    finally:
+        world.stop()
+
+
 def ending_with_a_block(model: Model, chunks: list[Chunk]) -> Prompt:
     """A prompt that leaves a few tokens free in its last block."""
     prompts = (model.prompt(chunks, "and then " * words + "what?") for words in count(1))

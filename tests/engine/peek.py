@@ -79,12 +79,16 @@ class Peek:
         def blocks_at(there: torch.Tensor) -> list[torch.Tensor]:
             return [layer.kv_cache[there].clone() for layer in model.layers]
 
-        for layer in model.layers:
-            layer.kv_cache[table] = 0.0
+        def clear() -> None:
+            for layer in model.layers:
+                layer.kv_cache[table] = 0.0
+
+        clear()
         with torch.inference_mode():
             fetched = stitcher.fetch(stitch)
             write(stitcher, fetched.slices, (), table)
             written = blocks_at(table[blocks:])
+            clear()
             batch = model.batch([Span(0, len(token_ids))], table)
             moved = dataclasses.replace(batch, positions=batch.positions + first)
             model.forward(torch.tensor(token_ids), moved, table)

@@ -26,10 +26,23 @@ def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk
     for layer in range(model.layout.layers):
         key = torch.cat([kv.keys[layer] for kv in kvs]).transpose(0, 1)[None]
         value = torch.cat([kv.values[layer] for kv in kvs]).transpose(0, 1)[None]
+        if model.layout.is_latent:
+            cache.update(*_latent_parts(reader, key, positions), layer)
+            continue
         first, second = key.chunk(2, dim=-1)
         cos, sin = _angles(reader, layer, key, positions)
         cache.update(key * cos[:, None] + torch.cat((-second, first), -1) * sin[:, None], value, layer)
     return cache
+
+
+def _latent_parts(
+    reader: torch.nn.Module, key: torch.Tensor, positions: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Latents and rotated parts, which Transformers keeps with the first dimensions of all pairs before the second."""
+    size = reader.config.qk_rope_head_dim
+    first, second = key[..., :size:2], key[..., 1:size:2]
+    cos, sin = (part[:, None, :, : size // 2] for part in reader.model.rotary_emb(key, positions))
+    return key[..., size:], torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
 
 def _angles(reader: torch.nn.Module, layer: int, key: torch.Tensor, positions: torch.Tensor) -> list[torch.Tensor]:

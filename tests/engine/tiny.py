@@ -55,6 +55,12 @@ _OSS_YARN = YARN | {"beta_fast": 32.0, "beta_slow": 1.0, "truncate": False}
 _GEMMA3 = TINY | {"sliding_window": _WINDOW, "query_pre_attn_scalar": 32, "layer_types": _LOCAL}
 _MINISTRAL = YARN | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 2048}
 
+_LATENT = TINY | _ROUTED | {
+    "num_key_value_heads": 4, "head_dim": None, "kv_lora_rank": 512, "q_lora_rank": None, "qk_nope_head_dim": 32, "qk_rope_head_dim": 64,
+    "v_head_dim": 32, "first_k_dense_replace": 1,
+} | UNTIED  # fmt: skip
+"""vLLM's kernels on CPUs have these two sizes of what is kept alone, 512 and 64."""
+
 _EYE = {
     "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 32,
     "patch_size": 16,
@@ -169,13 +175,18 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
             "first_k_dense_replace": 1,
         } | UNTIED,
     ),
+    "DeepSeek V2 Lite": ("DeepseekV2", _LATENT | {"topk_method": "greedy", "n_group": 1, "topk_group": 1, "rope_parameters": DEEPSEEK_YARN}),
+    "DeepSeek V3": (
+        "DeepseekV3", _LATENT | {"q_lora_rank": 48, "n_group": 2, "topk_group": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "rope_parameters": DEEPSEEK_YARN},
+    ),
+    "GLM-4.7 Flash": ("Glm4MoeLite", _LATENT | {"q_lora_rank": 48, "mlp_layer_types": _FIRST_DENSE, "n_group": 1, "topk_group": 1, "topk_method": "noaux_tc", "rope_parameters": DEEPSEEK_YARN}),
     "EXAONE 4": ("Exaone4", WIDE | {"head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL}),
 }  # fmt: skip
 """By name: the class of the family's configuration, without `Config`, and what it is made with."""
 OFTEN = {"Llama 3, llama3": 0, "Qwen3, yarn": 4, "Qwen3 MoE": 0, "SmolLM3": 0}
 """Families among the ordinary tests, and how many tokens are guessed at once: everything holds with n-gram speculative
 decoding too."""
-IN_SMALL_STEPS = OFTEN | {"Gemma 3": 0, "gpt-oss": 0, "Mistral, window": 0, "OLMo 3": 0}
+IN_SMALL_STEPS = OFTEN | {"Gemma 3": 0, "gpt-oss": 0, "Mistral, window": 0, "OLMo 3": 0, "DeepSeek V3": 0}
 """Families whose engine has a small cache and small steps (tests/engine/test_architectures.py), and how many tokens are
 guessed at once."""
 
@@ -193,15 +204,18 @@ WAYS = {
     "bfloat16": Way({"dtype": "bfloat16"}, {"block_size": 32}, 0.005),
     "int8": Way({"kv_format": KVFormat.INT8}, {"block_size": 64}, 0.1),
     "read from files": Way({"host_kv_bytes": 0}, {}, 0.005),
-    "two ranks": Way({"tensor_parallel_size": 2, "kv_cache_gib": 0.02}, {}, 0.005),
+    "two ranks": Way({"tensor_parallel_size": 2, "kv_cache_gib": 0.04}, {}, 0.005),
 }
 QUANTISED = "Qwen3"
 """The family whose weights are quantised (tests/engine/quantised.py)."""
 
 
+_MAY_BE_NONE = {"sliding_window", "q_lora_rank"}
+
+
 def config_of(name: str) -> PretrainedConfig:
     kind, fields = MODELS[name]
-    given = {field: value for field, value in fields.items() if value is not None or field == "sliding_window"}
+    given = {field: value for field, value in fields.items() if value is not None or field in _MAY_BE_NONE}
     return getattr(transformers, f"{kind}Config")(**given)
 
 

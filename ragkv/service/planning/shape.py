@@ -53,12 +53,11 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
 
     def qcache_bytes(self, tokens: int, kv_format: KVFormat) -> int:
         """Bytes of a chunk's Q-Cache, which its KV file has beside keys and values: two vectors of every query head and
-        a mean key for every block of tokens, of the layers that choose, in float32 or, quantised, in bfloat16. None for
-        latents, which are not stored."""
-        if self.latent is not None:
-            return 0
-        vectors = 2 * self.heads + self.kv_heads * -(-tokens // QCACHE_BLOCK)
-        values = len(qcache_layers(self.layers)) * self.head_dim * vectors
+        a mean key for every block of tokens, of the layers that choose, in float32 or, quantised, in bfloat16. Of
+        latent attention the vectors are as long as what is kept of a token, for which there is one head."""
+        kv_heads, size = (1, self.latent) if self.latent is not None else (self.kv_heads, self.head_dim)
+        vectors = 2 * self.heads + kv_heads * -(-tokens // QCACHE_BLOCK)
+        values = len(qcache_layers(self.layers)) * size * vectors
         return values * (2 * _HALF if kv_format is KVFormat.BF16 else _HALF)
 
     @property

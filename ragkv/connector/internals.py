@@ -13,8 +13,9 @@ import torch
 from vllm.config import ParallelConfig, VllmConfig
 from vllm.distributed import get_tp_group
 from vllm.forward_context import set_forward_context
+from vllm.model_executor.models.llama4 import Llama4Attention
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
-from vllm.v1.kv_cache_interface import FullAttentionSpec, SlidingWindowSpec
+from vllm.v1.kv_cache_interface import ChunkedLocalAttentionSpec, FullAttentionSpec, SlidingWindowSpec
 
 from ragkv.connector.latent import (
     LatentQueries,
@@ -100,8 +101,9 @@ class ModelInternals:
         return [context[name] for name in self._names]
 
     def window_of(self, layer: int) -> int | None:
-        """Tokens that a position of this layer attends to, itself the last of them; None for all."""
-        window: int | None = self.layers[layer].sliding_window
+        """Tokens that a position of this layer attends to at most, itself the last of them; None for all."""
+        attention = self.layers[layer]
+        window: int | None = getattr(attention, "attention_chunk_size", None) or attention.sliding_window
         return window
 
     def slots_of(self, block_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
@@ -177,6 +179,12 @@ class ModelInternals:
         batch = InPlaceBatch(tuple(spans), positions.to(self.device), slots.to(self.device))
         token_ids = torch.tensor([token for row in rows for token in row], device=self.device)
         layers = self.layers
+        # Llama 4 norms queries and keys behind their rotation: without weights, so it comes to the same before.
+        norms = {
+            module.attn.layer_name: module.qk_norm
+            for module in self._model.modules()
+            if isinstance(module, Llama4Attention)
+        }
         last = len(layers) - 1
         layer_number, rotary, unrotated = 0, cast("Rotary", None), cast("Unrotated | None", None)
 
@@ -186,7 +194,10 @@ class ModelInternals:
             if is_latent(layers[layer_number]):  # the other parts come with attention
                 unrotated = Unrotated(query.clone(), key.clone())
             else:
-                observer.rotating(layer_number, embedding, *_by_heads(layers[layer_number], query, key))
+                parts = _by_heads(layers[layer_number], query, key)
+                if norm := norms.get(layers[layer_number].layer_name):
+                    parts = tuple(norm(part.float()).to(part.dtype) for part in parts)
+                observer.rotating(layer_number, embedding, *parts)
 
         def on_attention(layer: int, queries: Queries, keys: torch.Tensor, values: torch.Tensor) -> None:
             nonlocal layer_number, rotary, unrotated
@@ -379,9 +390,9 @@ def _refuse_unsupported(config: VllmConfig) -> None:
 
 def keeping_all_tokens(specs: Mapping[str, Any]) -> dict[str, Any]:
     """vLLM's kinds of KV by layer, with blocks for all tokens. vLLM itself does so where only some of the layers have a
-    sliding window."""
+    sliding window, or attend within chunks of positions."""
     names = {field.name for field in fields(FullAttentionSpec)}
-    if not all(isinstance(spec, SlidingWindowSpec) for spec in specs.values()):
+    if not all(isinstance(spec, SlidingWindowSpec | ChunkedLocalAttentionSpec) for spec in specs.values()):
         return dict(specs)
     return {
         layer: FullAttentionSpec(**{name: getattr(spec, name) for name in names if hasattr(spec, name)})

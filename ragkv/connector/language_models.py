@@ -9,12 +9,13 @@ from collections.abc import Iterable
 import torch
 from vllm.config import VllmConfig
 from vllm.model_executor.models.gemma3 import Gemma3ForCausalLM
+from vllm.model_executor.models.llama4 import Llama4ForCausalLM
 from vllm.model_executor.models.mistral import MistralForCausalLM
 from vllm.model_executor.models.utils import WeightsMapper
 
 from ragkv.kv.layout import language_model_of
 
-_SEEING = ("vision_tower.", "multi_modal_projector.")
+_SEEING = ("vision_tower.", "vision_model.", "multi_modal_projector.")
 _NAMES = WeightsMapper(
     orig_to_new_prefix={
         "language_model.lm_head.": "lm_head.",
@@ -37,6 +38,18 @@ class Gemma3LanguageModel(Gemma3ForCausalLM):
 
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__(vllm_config=_of_language_model(vllm_config), prefix=prefix)
+
+
+class Llama4LanguageModel(Llama4ForCausalLM):
+    """Llama 4 Scout and Maverick."""
+
+    hf_to_vllm_mapper = _NAMES
+
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__(vllm_config=_of_language_model(vllm_config), prefix=prefix)
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        return super().load_weights(_NAMES.apply(weights))
 
 
 class Mistral3LanguageModel(MistralForCausalLM):

@@ -36,7 +36,9 @@ FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
 
-LANGUAGE_MODELS = {"gemma3": "Gemma3LanguageModel", "mistral3": "Mistral3LanguageModel"}
+LANGUAGE_MODELS = {
+    "gemma3": "Gemma3LanguageModel", "llama4": "Llama4LanguageModel", "mistral3": "Mistral3LanguageModel",
+}  # fmt: skip
 """Of checkpoints that see images too (`ragkv.kv.families.SEEING`), by `model_type`."""
 
 

@@ -13,13 +13,12 @@ from transformers import PretrainedConfig
 FAMILIES = frozenset({
     "afmoe", "apertus", "arcee", "cohere", "cohere2", "cohere2_moe", "cwm", "deepseek_v2", "deepseek_v3", "dots1",
     "ernie4_5", "ernie4_5_moe", "exaone4", "exaone_moe", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "glm4_moe",
-    "glm4_moe_lite", "gpt_oss", "granite", "granitemoe",
-    "granitemoeshared", "hy_v3", "hyperclovax", "jais2", "llama", "minimax_m2", "ministral3", "mistral", "mixtral",
-    "nemotron", "olmo", "olmo2", "olmo3", "olmoe", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss",
-    "smollm3", "stablelm", "starcoder2",
+    "glm4_moe_lite", "gpt_oss", "granite", "granitemoe", "granitemoeshared", "hy_v3", "hyperclovax", "jais2", "llama",
+    "llama4_text", "minimax_m2", "ministral3", "mistral", "mixtral", "nemotron", "olmo", "olmo2", "olmo3", "olmoe",
+    "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "stablelm", "starcoder2",
 })  # fmt: skip
 """Held to full prefill."""
-SEEING = frozenset({"gemma3", "mistral3"})
+SEEING = frozenset({"gemma3", "llama4", "mistral3"})
 """Kinds of checkpoints that see images too: of them the language model is served, if its family is."""
 _ROTATED_OTHERWISE = frozenset({"hunyuan_v1_dense", "hunyuan_v1_moe", "phi"})
 """Families that vLLM runs through Transformers' code, and whose layers rotate in a way of their own there."""
@@ -36,6 +35,8 @@ _UNTIED = frozenset({"glm4_moe", "minimax_m2", "olmoe"})
 _ROPES = frozenset({"deepseek_yarn", "default", "linear", "llama3", "longrope", "yarn"})
 """deepseek_yarn: vLLM's name for the `yarn` of models with latent attention."""
 _LAYERS = frozenset({"full_attention", "sliding_attention"})
+_CHUNKED = frozenset({"llama4_text"})
+"""Families that were held to it with layers that attend within chunks of positions."""
 _MULTIMODAL_ROPE = "mrope_section"
 _MAMBA = ("ssm_cfg", "state_size", "mamba_d_state", "mamba_d_ssm", "conv_L_cache")
 _DIFFERENT = (
@@ -102,7 +103,10 @@ _REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
         lambda c: has_window(c) and c.model_type not in _WINDOWED,
         "it attends through a sliding window, with which its family has not been tested",
     ),
-    (lambda c: _layer_kinds(c) - _LAYERS, "it has kinds of attention other than full and through a sliding window"),
+    (
+        lambda c: _layer_kinds(c) - _LAYERS - ({"chunked_attention"} if c.model_type in _CHUNKED else set()),
+        "it has kinds of attention other than full and through a sliding window",
+    ),
     (lambda c: not hasattr(c, "num_attention_heads"), "it is not a text-only decoder with standard attention"),
     (lambda c: getattr(c, "alibi", False), "its positions are not rotations (ALiBi)"),
     (lambda c: not _ropes(c), "it has no rotary position embedding (RoPE)"),

@@ -10,9 +10,14 @@ from tests.engine.test_families import KL_BOUND, divergence
 from tests.engine.tiny import MODELS, WAYS
 from tests.engine.world import World, kl, whole_context
 
-LATENT = [f"{name} as bfloat16" for name, (_, fields) in MODELS.items() if "kv_lora_rank" in fields]
-"""Attention that vLLM computes in two parts behind what was prefilled before: it rounds each by itself."""
-ALL = {f"{name} as {way}" for name in MODELS for way in ("bfloat16", "int8", "two ranks")}.difference(LATENT)
+IN_PARTS = [
+    f"{name} as bfloat16"
+    for name, (_, fields) in MODELS.items()
+    if {"kv_lora_rank", "attention_chunk_size"} & (fields | fields.get("text_config", {})).keys()
+]
+"""Attention that vLLM computes in other parts behind what was prefilled before (latent, and within chunks of
+positions): it rounds them otherwise."""
+ALL = {f"{name} as {way}" for name in MODELS for way in ("bfloat16", "int8", "two ranks")}.difference(IN_PARTS)
 OFTEN = "Mistral, window as bfloat16"
 """All layers have a window, and the cache has small blocks: by itself vLLM would keep none but the last."""
 
@@ -47,8 +52,8 @@ def test_a_single_chunk_stitched_behind_its_prefix_is_full_prefill(tiny: World, 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("tiny", LATENT, indirect=True)
-def test_latent_attention_in_bfloat16_is_rounded_otherwise_by_less_than_full_prefill_is(tiny: World) -> None:
+@pytest.mark.parametrize("tiny", IN_PARTS, indirect=True)
+def test_attention_in_parts_is_rounded_otherwise_by_less_than_full_prefill_is(tiny: World) -> None:
     """With everything recomputed, and of one chunk with nothing recomputed: the mean KL to full prefill is below half
     of full prefill's own to the same model in float32."""
     model, reader = tiny.model, reader_of(tiny.model)

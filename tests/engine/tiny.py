@@ -73,6 +73,11 @@ def _seeing(kind: str, text: dict[str, Any], eye: str, **fields: Any) -> dict[st
     } | fields  # fmt: skip
 
 
+_LLAMA4 = TINY | _LOCAL_EXPERTS | {
+    "num_experts_per_tok": 1, "intermediate_size_mlp": 128, "interleave_moe_layer_step": 2, "no_rope_layer_interval": 2,
+    "attention_chunk_size": 128, "rope_parameters": LLAMA3,
+} | UNTIED  # fmt: skip
+
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "Llama 2": ("Llama", TINY),
     "Llama 3, llama3": ("Llama", TINY | {"rope_parameters": LLAMA3}),
@@ -180,6 +185,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "DeepseekV3", _LATENT | {"q_lora_rank": 48, "n_group": 2, "topk_group": 1, "topk_method": "noaux_tc", "scoring_func": "sigmoid", "rope_parameters": DEEPSEEK_YARN},
     ),
     "GLM-4.7 Flash": ("Glm4MoeLite", _LATENT | {"q_lora_rank": 48, "mlp_layer_types": _FIRST_DENSE, "n_group": 1, "topk_group": 1, "topk_method": "noaux_tc", "rope_parameters": DEEPSEEK_YARN}),
+    "Llama 4": ("Llama4Text", _LLAMA4),
+    "Llama 4, sees": ("Llama4", _seeing("llama4_text", _LLAMA4, "llama4_vision_model")),
     "EXAONE 4": ("Exaone4", WIDE | {"head_dim": None, "sliding_window": _WINDOW, "layer_types": _LOCAL}),
 }  # fmt: skip
 """By name: the class of the family's configuration, without `Config`, and what it is made with."""

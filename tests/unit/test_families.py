@@ -63,7 +63,6 @@ REFUSED = [
     ("Zamba2", {}, _HYBRID),
     ("Lfm2", {}, _HYBRID),
     ("Mamba", {}, _HYBRID),
-    ("Llama4Text", {}, "kinds of attention"),
     ("GPTNeoX", {}, _UNHELD),
     ("HunYuanDenseV1", {}, _VIA),
     ("Falcon", {"alibi": True}, "ALiBi"),

@@ -3,6 +3,7 @@
 import asyncio
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 
 import click
 import msgspec
@@ -10,11 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks, measure_load
-from bench.gpu.command import gpu
 from bench.measuring import check_policy, json_option, write_report
-from bench.remote import remote
-from bench.serving.command import serve
-from bench.tiers.command import tiers
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
@@ -24,15 +21,29 @@ from ragkv.stitch.select import block_size_of
 _QUESTION = "What is said here, and by whom?"
 
 
-@click.group()
+_ELSEWHERE = {
+    "gpu": "bench.gpu.command:gpu",
+    "remote": "bench.remote:remote",
+    "serve": "bench.serving.command:serve",
+    "tiers": "bench.tiers.command:tiers",
+}
+"""Commands that are imported when they are asked for: with PyTorch and models that takes seconds."""
+
+
+class _Bench(click.Group):
+    def list_commands(self, context: click.Context) -> list[str]:
+        return sorted([*super().list_commands(context), *_ELSEWHERE])
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in _ELSEWHERE:
+            return super().get_command(context, name)
+        command: click.Command = resolve_name(_ELSEWHERE[name])
+        return command
+
+
+@click.group(cls=_Bench)
 def bench() -> None:
     """Measure speed on this machine."""
-
-
-bench.add_command(tiers)
-bench.add_command(serve)
-bench.add_command(remote)
-bench.add_command(gpu)
 
 
 @bench.command()

@@ -2,17 +2,20 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import TemplateError
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from ragkv.errors import Rejected
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 
 class Tokenizer:
     """Text to token ids and back, for one model."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         if not tokenizer.is_fast:
             raise Rejected("the model's tokenizer keeps no character offsets (it is not a fast tokenizer)")
         self._tokenizer = tokenizer
@@ -20,6 +23,8 @@ class Tokenizer:
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
         """The tokenizer in a model folder. Raises Rejected if there is none."""
+        from transformers import AutoTokenizer  # noqa: PLC0415 - two seconds, which most commands can do without
+
         try:
             return cls(AutoTokenizer.from_pretrained(folder))
         except (OSError, ValueError) as error:

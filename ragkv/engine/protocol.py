@@ -4,15 +4,16 @@ import asyncio
 import uuid
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
-from typing import Protocol
-
-import torch
+from typing import TYPE_CHECKING, Protocol
 
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
+
+if TYPE_CHECKING:
+    import torch
 
 WHOLE_VOCABULARY = -1
 MAX_LOGPROBS = 1000
@@ -135,7 +136,7 @@ class Report:
     failed_keys: tuple[str, ...] = ()
     host_keys: frozenset[str] = frozenset()
     recomputed_spans: tuple[Span, ...] | None = None
-    queries: torch.Tensor | None = None  # [q_layers, q_heads, head_dim] float32, with `capture` only
+    queries: "torch.Tensor | None" = None  # [q_layers, q_heads, head_dim] float32, with `capture` only
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ can also be a setting: each is refused with its reason.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import PretrainedConfig
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 FAMILIES = frozenset({
     "afmoe", "apertus", "arcee", "cohere", "cohere2", "cohere2_moe", "cwm", "deepseek_v2", "deepseek_v3", "dots1",
@@ -45,7 +46,7 @@ _DIFFERENT = (
 """Fields of the configuration that Transformers and vLLM do not both follow, or that change keys by their position."""
 
 
-def refusal_of(config: PretrainedConfig, max_model_len: int = 0) -> str | None:
+def refusal_of(config: "PretrainedConfig", max_model_len: int = 0) -> str | None:
     """Why KV of this model's chunks cannot be stitched in a context window of so many tokens; None if it can."""
     for is_refused, reason in _REASONS:
         if is_refused(config):
@@ -63,18 +64,18 @@ def refusal_of(config: PretrainedConfig, max_model_len: int = 0) -> str | None:
     return None
 
 
-def _ropes(config: PretrainedConfig) -> list[dict[str, Any]]:
+def _ropes(config: "PretrainedConfig") -> list[dict[str, Any]]:
     """Its rotary embeddings: one, or one for each kind of layer."""
     rope = getattr(config, "rope_parameters", None) or {}
     by_kind = [part for part in rope.values() if isinstance(part, dict)]
     return by_kind or ([rope] if rope else [])
 
 
-def _layer_kinds(config: PretrainedConfig) -> set[str]:
+def _layer_kinds(config: "PretrainedConfig") -> set[str]:
     return set(getattr(config, "layer_types", None) or ())
 
 
-def has_window(config: PretrainedConfig) -> bool:
+def has_window(config: "PretrainedConfig") -> bool:
     """Whether layers of the model have a sliding window."""
     kinds = _layer_kinds(config)
     if any("sliding" in kind for kind in kinds):
@@ -82,7 +83,7 @@ def has_window(config: PretrainedConfig) -> bool:
     return bool(not kinds and getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True))
 
 
-_REASONS: tuple[tuple[Callable[[PretrainedConfig], Any], str], ...] = (
+_REASONS: "tuple[tuple[Callable[[PretrainedConfig], Any], str], ...]" = (
     (lambda c: c.is_encoder_decoder, "it is an encoder-decoder model"),
     (
         lambda c: (

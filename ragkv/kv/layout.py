@@ -3,13 +3,16 @@
 import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
-from transformers import AutoConfig, PretrainedConfig
 
 from ragkv.errors import Rejected, Unsupported
 from ragkv.kv.families import SEEING, refusal_of
 from ragkv.kv.format import qcache_layers
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 LAYOUT_VERSION = 2
 """Version of KV files and of the keys that name them. 2: a file carries its key."""
@@ -45,22 +48,24 @@ class Layout:
         return qcache_layers(self.layers)
 
 
-def read_config(folder: Path) -> PretrainedConfig:
+def read_config(folder: Path) -> "PretrainedConfig":
     """The configuration of the model, or of its language model if it sees images too. Raises Rejected for a folder that
     holds none Transformers knows."""
     config = read_whole_config(folder)
     return language_model_of(config) if config.model_type in SEEING else config
 
 
-def read_whole_config(folder: Path) -> PretrainedConfig:
+def read_whole_config(folder: Path) -> "PretrainedConfig":
     """The configuration in the folder. Raises Rejected for a folder that holds none Transformers knows."""
+    from transformers import AutoConfig  # noqa: PLC0415 - a second, which commands without a model can do without
+
     try:
         return AutoConfig.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
         raise Rejected(f"{folder} is not a model folder that Transformers can read: {error}") from None
 
 
-def language_model_of(config: PretrainedConfig) -> PretrainedConfig:
+def language_model_of(config: "PretrainedConfig") -> "PretrainedConfig":
     """The configuration of the language model of one that sees images too, with what stands beside it."""
     text = copy.deepcopy(config.text_config)
     text.tie_word_embeddings = config.tie_word_embeddings
@@ -68,7 +73,7 @@ def language_model_of(config: PretrainedConfig) -> PretrainedConfig:
     return text
 
 
-def layout_of(config: PretrainedConfig, dtype: str = "auto", max_model_len: int = 0) -> Layout:
+def layout_of(config: "PretrainedConfig", dtype: str = "auto", max_model_len: int = 0) -> Layout:
     """The layout of a model's KV. Raises Unsupported, with the reason, for a model that cannot be stitched in a context
     window of so many tokens."""
     if reason := refusal_of(config, max_model_len):

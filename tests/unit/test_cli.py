@@ -41,6 +41,17 @@ def test_a_reader_that_is_gone_is_no_error():
         assert process.stderr.read() == b""
 
 
+@pytest.mark.parametrize("command", ["status", "keys", "ask", "ingest", "eval", "backup"])
+def test_a_command_begins_without_pytorch_and_transformers(command: str):
+    """They take four seconds to import: what needs them does so when it gets there."""
+    code = (
+        "import sys; from importlib.metadata import entry_points; "
+        f"[entry] = entry_points(group='ragkv.commands', name='{command}'); entry.load(); "
+        "sys.exit(' '.join({'torch', 'transformers'} & sys.modules.keys()) or None)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_brackets_in_a_question_of_the_answer_cache_are_printed():
     kept = CachedAnswer("What does [/b] close?", 1.0, 60.0)
     answer = Answer("id", "Bold text.", "stop", (), (), Timings(*[1.0] * 7), Usage(*[1] * 7), cached_answer=kept)

@@ -22,7 +22,7 @@ from ragkv.connector.latent import (
     Queries,
     Unrotated,
     is_latent,
-    refuse_latent,
+    refuse_packed,
     seen_by_heads,
     write_latents,
 )
@@ -92,6 +92,8 @@ class ModelInternals:
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
+        for layer in filter(is_latent, self.layers):
+            refuse_packed(layer)
         self._rotary_by_layer = self._find_rotary_by_layer()
 
     @property
@@ -223,7 +225,7 @@ class ModelInternals:
     def _find_rotary_by_layer(self) -> list[Rotary]:
         """Find what each layer rotates by: models decide it in their code, so one token is run.
 
-        Raises Unsupported for layers that rotate more than once, or latent ones that cannot be served here.
+        Raises Unsupported for layers that rotate more than once.
         """
         seen: list[list[Rotary]] = [[] for _ in self._names]
 
@@ -238,11 +240,7 @@ class ModelInternals:
         self.prefill_apart([[0]], PrefixKV(nothing, nothing), Noting())
         if any(len(embeddings) != 1 for embeddings in seen):
             raise Unsupported("the model rotates the keys of a layer more than once: its chunks cannot be stitched")
-        rotary_by_layer = [embedding for [embedding] in seen]
-        for layer, rotary in zip(self.layers, rotary_by_layer, strict=True):
-            if is_latent(layer):
-                refuse_latent(layer, rotary, self.device)
-        return rotary_by_layer
+        return [embedding for [embedding] in seen]
 
     @contextmanager
     def _cached_in_scratch(self, num_blocks: int) -> Iterator[None]:

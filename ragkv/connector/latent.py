@@ -11,9 +11,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import torch
 from vllm.model_executor.layers.attention import MLAAttention
-from vllm.model_executor.layers.rotary_embedding.deepseek_scaling_rope import DeepseekScalingRotaryEmbedding
 
-from ragkv.connector.rotation import Rotary
 from ragkv.errors import Unsupported
 
 
@@ -57,17 +55,12 @@ def is_latent(layer: Any) -> TypeGuard[MLAAttention]:
     return isinstance(layer, MLAAttention)
 
 
-def refuse_latent(layer: MLAAttention, rotary: Rotary, device: torch.device) -> None:
-    """Check that a latent layer can be served on this machine. Raises Unsupported."""
+def refuse_packed(layer: MLAAttention) -> None:
+    """Check that a latent layer has the weights that queries are multiplied by. Raises Unsupported."""
     if not hasattr(layer, "W_UK_T"):
         raise Unsupported(
             "vLLM packs the weights of latent attention for the kernels of this machine (AMX, or AITER on AMD GPUs): "
             "queries cannot be multiplied by them. Choose another of its attention backends"
-        )
-    if device.type == "cpu" and not isinstance(rotary, DeepseekScalingRotaryEmbedding | None):
-        raise Unsupported(
-            "vLLM's kernel on CPUs turns the wrong dimensions of this model's queries, also without ragkv: its latent "
-            "attention has no yarn, and can be served on GPUs alone"
         )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ragkv.engine.protocol import MAX_LOGPROBS
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, Unsupported
 from ragkv.kv.layout import Layout, Shard, computed_in, read_whole_config
 from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.settings import Settings
@@ -95,7 +95,7 @@ def transfer_config(settings: Settings, folder: Path, layout: Layout, module: st
 
 def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[str, Any]:
     """Arguments of vLLM's EngineArgs, without the transfer config. Raises Unsupported for heads that cannot be shared
-    out."""
+    out, and for a model that vLLM cannot run on this machine."""
     ranks = Shard(layout, size=settings.tensor_parallel_size).size
     arguments: dict[str, Any] = {
         "model": str(folder),
@@ -111,10 +111,16 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
     }
-    if language_model := LANGUAGE_MODELS.get(read_whole_config(folder).model_type):
+    config = read_whole_config(folder)
+    if language_model := LANGUAGE_MODELS.get(config.model_type):
         # It alone is loaded: it has no tokens that attend to ones behind them, as images do.
         arguments["hf_overrides"] = {"architectures": [language_model], "is_mm_prefix_lm": False}
     if layout.is_latent and not torch.accelerator.is_available():
+        if config.rope_parameters["rope_type"] != "yarn":
+            raise Unsupported(
+                "vLLM's kernel on CPUs turns the wrong dimensions of this model's queries, also without ragkv: with "
+                "latent attention and without yarn it can be served on GPUs alone"
+            )
         arguments["attention_backend"] = "CPU_MLA"  # by itself vLLM packs its weights where there is AMX
     if settings.speculative_tokens:
         # So many at once are guessed to be those that followed the same few in the prompt before.

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from ragkv.connector.latent import Unrotated, seen_by_heads
-from ragkv.engine.local import LocalEngine
-from ragkv.engine.loop import run_in_background
-from ragkv.errors import Unavailable
+from ragkv.engine.launch import engine_arguments
+from ragkv.errors import Unsupported
 from ragkv.kv.layout import layout_of
 from ragkv.settings import Settings
 from ragkv.stitch.select import attention_logits
@@ -96,8 +95,5 @@ def test_a_rotation_that_vllm_gets_wrong_on_cpus_is_refused(language_model: Path
     config = config_of("DeepSeek V2 Lite")
     config.rope_parameters = PLAIN
     folder = save_tiny(config, language_model, tmp_path / "model")
-    settings = Settings(data_dir=tmp_path, model=str(folder), dtype="float32", max_model_len=256, kv_cache_gib=0.01)
-    engine = LocalEngine(settings, folder, layout_of(config, "float32"))
-    with pytest.raises(Unavailable, match="did not start"):
-        run_in_background(engine.start())
-    run_in_background(engine.stop())
+    with pytest.raises(Unsupported, match="on GPUs alone"):
+        engine_arguments(Settings(data_dir=tmp_path), folder, layout_of(config, "float32"))

@@ -133,7 +133,11 @@ def _tall(corners: _Corners) -> NDArray[np.bool_]:
 
 def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Recognised:
     """The lines where the picture shows them, in the order in which they stand on the upright page."""
-    level = _levelled(upright)
+    # As if a page that was scanned at an angle lay straight.
+    edges = (upright[:, 1] - upright[:, 0])[~_tall(upright)]
+    slope = float(np.median(edges[:, 1] / np.maximum(edges[:, 0], 1))) if len(edges) else 0.0
+    x, y = upright[..., 0], upright[..., 1]
+    level = np.stack([x + slope * y, y - slope * x], axis=-1)
     placed = [
         Placed(n, *map(float, (*level[n].min(axis=0), *level[n].max(axis=0))))
         for n, word in enumerate(words)
@@ -155,11 +159,3 @@ def _composed(words: Sequence[_Words], shown: _Corners, upright: _Corners) -> Re
                 (left, top), (right, bottom) = corners.min(axis=0).tolist(), corners.max(axis=0).tolist()
                 lines.append(Line(word.text, Box(left, top, right - left, bottom - top), word.quarters))
     return Recognised(text, tuple(lines))
-
-
-def _levelled(corners: _Corners) -> _Corners:
-    """Boxes of a page that was scanned at an angle, as if it lay straight."""
-    edges = (corners[:, 1] - corners[:, 0])[~_tall(corners)]
-    slope = float(np.median(edges[:, 1] / np.maximum(edges[:, 0], 1))) if len(edges) else 0.0
-    x, y = corners[..., 0], corners[..., 1]
-    return np.stack([x + slope * y, y - slope * x], axis=-1)

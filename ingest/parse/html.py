@@ -77,9 +77,16 @@ def parse_source(
     source: str, fallback_title: str, format_: Format, omissions: Omissions, shared: Sheet | None = None
 ) -> Parsed:
     """HTML source as text: headings become sections, table rows lines, scripts and navigation nothing."""
-    tree = _tree(source)
-    if tree is None:
+    parser = _parser()
+    try:
+        tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
         return Parsed(fallback_title, "", pages=(), media_type=format_.value)
+    errors = {error.type for error in parser.error_log}
+    if etree.ErrorTypes.ERR_NO_MEMORY in errors:
+        raise MemoryError
+    if etree.ErrorTypes.ERR_RESOURCE_LIMIT in errors:
+        raise Rejected("its elements are nested too deeply: save the page as plain text or PDF")
     head_title = one_line(" ".join(tree.xpath("//title[not(ancestor::svg)]/text()")[:1]))
     marked_title = one_line("".join(t for h in tree.xpath("//h1[@class='title']")[:1] for t in h.itertext()))
     simple = _simplify(tree, omissions, shared)
@@ -90,20 +97,6 @@ def parse_source(
         head_title = top_heading  # the page's own title without the site's name
     title = marked_title or head_title or leading_title(sections) or fallback_title
     return Parsed(title, text, pages=(), media_type=format_.value, sections=sections)
-
-
-def _tree(source: str) -> _Element | None:
-    parser = _parser()
-    try:
-        tree = document_fromstring(scrub(source).encode("utf-8"), parser=parser)
-    except (etree.ParserError, etree.XMLSyntaxError):
-        return None
-    errors = {error.type for error in parser.error_log}
-    if etree.ErrorTypes.ERR_NO_MEMORY in errors:
-        raise MemoryError
-    if etree.ErrorTypes.ERR_RESOURCE_LIMIT in errors:
-        raise Rejected("its elements are nested too deeply: save the page as plain text or PDF")
-    return tree
 
 
 def _parser() -> HTMLParser:

@@ -183,19 +183,17 @@ def _mail(message: _Properties, depth: int, omissions: Omissions) -> Mail:
 
 def decompress_rtf(body: bytes) -> bytes:
     """The RTF of a body. Raises ValueError for one that is damaged, struct.error or IndexError for one that is cut
-    short."""
+    short.
+
+    Each control byte says, from its lowest bit on, whether a byte follows or a place in the window with a length. The
+    place where the window is written next ends the text.
+    """
     size, raw_size, kind, checksum = _HEAD.unpack_from(body)
     if kind == int.from_bytes(_PLAIN, "little"):
         return body[_HEAD.size : _HEAD.size + raw_size]
     packed = body[_HEAD.size : size + 4]
     if kind != int.from_bytes(_COMPRESSED, "little") or zlib.crc32(packed, 0xFFFFFFFF) ^ 0xFFFFFFFF != checksum:
         raise ValueError("no compressed RTF, or damaged")
-    return _expanded(packed)
-
-
-def _expanded(packed: bytes) -> bytes:
-    """Each control byte says, from its lowest bit on, whether a byte follows or a place in the window with a length.
-    The place where the window is written next ends the text."""
     out = bytearray(_BEGINNING)
     at = 0
     while True:

@@ -65,7 +65,12 @@ def read_pdf(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions) -
             raise Unsupported(f"{layer}: {ocr.refusal}")
         scans = [] if ocr.refusal else _read_pictures(document, pictures, page_texts, ocr)
         title = _title(lambda: document.get_metadata_value("Title"))
-        bookmarks = list(_bookmarks(document))
+        bookmarks = [
+            Bookmark(entry_title, entry.level + 1, page_index)
+            for entry in islice(document.get_toc(), _MAX_BOOKMARKS)
+            if (destination := entry.get_dest()) and (page_index := destination.get_index()) is not None
+            if page_index >= 0 and (entry_title := _title(entry.get_title))
+        ]
     text, pages = _join(page_texts)
     if not text:
         raise Rejected(_NO_TEXT)
@@ -181,15 +186,6 @@ def _title(read: Callable[[], str]) -> str:
     with suppress(UnicodeDecodeError):
         return one_line(scrub(read()))
     return ""
-
-
-def _bookmarks(document: pdfium.PdfDocument) -> Iterator[Bookmark]:
-    for bookmark in islice(document.get_toc(), _MAX_BOOKMARKS):
-        destination = bookmark.get_dest()
-        page_index = destination.get_index() if destination else None
-        title = _title(bookmark.get_title)
-        if title and page_index is not None and page_index >= 0:
-            yield Bookmark(title, bookmark.level + 1, page_index)
 
 
 def sections_of_outline(text: str, pages: Sequence[Page], bookmarks: Sequence[Bookmark]) -> tuple[Section, ...]:

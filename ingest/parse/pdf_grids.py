@@ -127,7 +127,12 @@ def ruled(objects: Sequence[Drawn], turn: Turn) -> tuple[list[Line], list[Line]]
     """The lines across and down that the paths of the upright page draw, those in one line joined."""
     across: list[Line] = []
     down: list[Line] = []
-    for start, end in chain.from_iterable(map(_segments, _paths(objects))):
+    drawings = objects if len(objects) < MAX_OBJECTS else ()
+    # Those that the page draws by itself, not by forms within it; none if there are too many.
+    paths = [drawn.item for drawn in drawings if drawn.kind == PATH and not drawn.depth]
+    if sum(map(pdfium_raw.FPDFPath_CountSegments, paths)) > _MAX_SEGMENTS:
+        paths = []
+    for start, end in chain.from_iterable(map(_segments, paths)):
         (x1, y1), (x2, y2) = turn.point(*start), turn.point(*end)
         if abs(x1 - x2) >= _SHORTEST and abs(y1 - y2) < 1:
             across.append(Line(y1, min(x1, x2), max(x1, x2)))
@@ -155,24 +160,12 @@ def _merged(lines: list[Line]) -> list[Line]:
     return merged
 
 
-def _paths(objects: Sequence[Drawn]) -> list[pdfium_raw.FPDF_PAGEOBJECT]:
-    """Paths that the page draws by itself, not by forms within it; none if there are too many."""
-    if len(objects) >= MAX_OBJECTS:
-        return []
-    paths, left = [], _MAX_SEGMENTS
-    fill, stroke = c_int(), c_int()
-    for path in (drawn.item for drawn in objects if drawn.kind == PATH and not drawn.depth):
-        left -= pdfium_raw.FPDFPath_CountSegments(path)
-        if left < 0:
-            return []
-        pdfium_raw.FPDFPath_GetDrawMode(path, byref(fill), byref(stroke))
-        if fill.value or stroke.value:
-            paths.append(path)
-    return paths
-
-
 def _segments(path: pdfium_raw.FPDF_PAGEOBJECT) -> Iterator[tuple[Point, Point]]:
-    """The straight parts of a path."""
+    """The straight parts of a path that is drawn."""
+    fill, stroke = c_int(), c_int()
+    pdfium_raw.FPDFPath_GetDrawMode(path, byref(fill), byref(stroke))
+    if not (fill.value or stroke.value):
+        return
     matrix = pdfium_raw.FS_MATRIX()
     pdfium_raw.FPDFPageObj_GetMatrix(path, byref(matrix))
     to_page = pdfium.PdfMatrix.from_raw(matrix)

@@ -2,7 +2,7 @@
 selectors of style sheets (`p`, `.note`, `#memo`, `p.note`)."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import islice, product
@@ -179,25 +179,21 @@ def _style_of(rules: Rules) -> Style:
     is_sizeless = bool(_ZERO.fullmatch(value["font-size"]))
     takes_size = not value["font-size"] or (_RELATIVE.fullmatch(value["font-size"]) and not is_sizeless)
     numbering = _NUMBERING.search(f"{value['list-style-type']} {value['list-style']}")
-    return Style(
-        is_hidden=value["display"] == "none" or (is_still and _is_out_of_sight(value)),
-        is_invisible={"hidden": True, "collapse": True, "visible": False}.get(value["visibility"]),
-        is_sizeless=None if takes_size else is_sizeless,
-        is_struck="line-through" in value["text-decoration"] + value["text-decoration-line"],
-        raised={"super": "sup", "sub": "sub"}.get(value["vertical-align"]),
-        numbering=numbering[0] if numbering else None,
-    )
-
-
-def _is_out_of_sight(value: Mapping[str, str]) -> bool:
-    """Whether an element is transparent, far off the page, or cut to nothing."""
     is_apart = value["position"] in ("absolute", "fixed")
     is_moved = is_apart or value["position"] == "relative"
     is_cut = value["overflow"] in ("hidden", "clip") and not any(value[name] for name in _PADDINGS)
-    return bool(
+    is_out_of_sight = (  # transparent, far off the page, or cut to nothing
         _ZERO.fullmatch(value["opacity"])
         or _FAR.match(value["text-indent"])
         or (is_moved and any(_FAR.match(value[name]) for name in _SIDES))
         or (is_apart and _CUT.search(f"{value['clip']} {value['clip-path']}"))
         or (is_cut and any(_ZERO.fullmatch(value[name]) for name in _SIZES))
+    )
+    return Style(
+        is_hidden=value["display"] == "none" or (is_still and bool(is_out_of_sight)),
+        is_invisible={"hidden": True, "collapse": True, "visible": False}.get(value["visibility"]),
+        is_sizeless=None if takes_size else is_sizeless,
+        is_struck="line-through" in value["text-decoration"] + value["text-decoration-line"],
+        raised={"super": "sup", "sub": "sub"}.get(value["vertical-align"]),
+        numbering=numbering[0] if numbering else None,
     )

@@ -56,16 +56,13 @@ class _Ruleset(ctypes.Structure):
     _fields_ = (("files", ctypes.c_uint64), ("net", ctypes.c_uint64), ("scopes", ctypes.c_uint64))
 
 
-def _give_up_all() -> bool:
+def _give_up_all() -> None:
     """Landlock: forbid opening, creating, renaming and removing files, TCP connections, and signalling or tracing other
-    processes.
-
-    Returns whether the kernel enforces it; older kernels enforce a part.
-    """
+    processes. Older kernels enforce a part, or nothing."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_VERSION)
     if version < 1 or libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0):
-        return False
+        return
     rules = _Ruleset(
         files=(1 << _FILES.get(version, _NEWEST_FILES)) - 1,
         net=_NET if version >= _NET_SINCE else 0,
@@ -74,4 +71,5 @@ def _give_up_all() -> bool:
     # Bytes of _Ruleset that this kernel knows.
     size = 8 if version < _NET_SINCE else 16 if version < _SCOPES_SINCE else 24
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
-    return ruleset >= 0 and bool(libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0)
+    if ruleset >= 0:
+        libc.syscall(_RESTRICT_SELF, ruleset, 0)

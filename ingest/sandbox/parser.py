@@ -248,7 +248,10 @@ def _receive(
     began = page_began = time.monotonic()
     earlier = (0, 0)
     while len(received) <= MAX_ANSWER_BYTES:
-        done, total = progress = _progress(memory)
+        # By the child: pages that it has read, and of how many; zeros for what cannot be.
+        written = os.pread(memory, PROGRESS.size, 0)
+        done, total = PROGRESS.unpack(written) if len(written) == PROGRESS.size else (0, 0)
+        done, total = progress = (done, total) if done <= total <= MAX_PAGES else (0, 0)
         watch(done, total)
         if total and is_over():
             os.pwrite(memory, b"\1", PAUSE)
@@ -265,10 +268,3 @@ def _receive(
                 break
             received += block
     return bytes(received), True, False
-
-
-def _progress(memory: int) -> tuple[int, int]:
-    """Pages that the child says it has read, and of how many; zeros for what cannot be."""
-    written = os.pread(memory, PROGRESS.size, 0)
-    done, total = PROGRESS.unpack(written) if len(written) == PROGRESS.size else (0, 0)
-    return (done, total) if done <= total <= MAX_PAGES else (0, 0)

@@ -76,7 +76,21 @@ def demo(folder: Path) -> None:
         # Beside the service's own share: nothing, or what it would recompute without a writer.
         other = 0.0 if parts.recomputing.default(written=True).ratio else DEFAULT_RATIO
         compared = asyncio.run(_compare(parts, folder / "documents", questions, other))
-    Console().print(_table(compared, f"{other:.0%}"))
+    # TTFT in milliseconds as the service answers, with the other share recomputed, and of full prefill.
+    table = Table(title=f"Time to first token (ms), {len(compared)} questions", expand=True)
+    table.add_column("question", no_wrap=True, ratio=1)
+    for name in ("stitched", "recomputed", "TTFT", f"{other:.0%}", "full", "ratio", f"{other:.0%}"):
+        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
+    for answers in compared:
+        usage = answers.stitched.usage
+        times = [answer.timings.engine_ttft_ms for answer in (answers.stitched, answers.other, answers.full)]
+        speedups = [answers.speedup(answer) for answer in (answers.stitched, answers.other)]
+        rows.append([usage.stitched + usage.cached, usage.recomputed, *times, *speedups])
+        table.add_row(answers.question.question, *_cells(rows[-1]))
+    table.add_section()
+    table.add_row("median", *_cells([statistics.median(column) for column in zip(*rows, strict=True)]))
+    Console().print(table)
 
 
 async def _compare(parts: Parts, documents: Path, questions: list[DemoQuestion], other: float) -> list[Compared]:
@@ -132,24 +146,6 @@ def _show(compared: Compared, console: Console) -> None:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _table(compared: list[Compared], other: str) -> Table:
-    """TTFT in milliseconds as the service answers, with another share recomputed, and of full prefill."""
-    table = Table(title=f"Time to first token (ms), {len(compared)} questions", expand=True)
-    table.add_column("question", no_wrap=True, ratio=1)
-    for name in ("stitched", "recomputed", "TTFT", other, "full", "ratio", other):
-        table.add_column(name, justify="right", no_wrap=True)
-    rows = []
-    for comparison in compared:
-        usage = comparison.stitched.usage
-        times = [answer.timings.engine_ttft_ms for answer in (comparison.stitched, comparison.other, comparison.full)]
-        speedups = [comparison.speedup(answer) for answer in (comparison.stitched, comparison.other)]
-        rows.append([usage.stitched + usage.cached, usage.recomputed, *times, *speedups])
-        table.add_row(comparison.question.question, *_cells(rows[-1]))
-    table.add_section()
-    table.add_row("median", *_cells([statistics.median(column) for column in zip(*rows, strict=True)]))
-    return table
 
 
 def _cells(figures: list[float]) -> list[str]:

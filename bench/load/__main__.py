@@ -47,7 +47,13 @@ class Report(msgspec.Struct):
 
 
 def main() -> None:
-    options = _options()
+    parser = argparse.ArgumentParser(description=__doc__)
+    attacks = "200 clients of every kind, 10 hostile questions a second, or 100 streams"
+    parser.add_argument("--attack", choices=ATTACKS, default="everything", help=attacks)
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--database", help="PostgreSQL's URL; without one, SQLite")
+    parser.add_argument("--json", help="Write the report to this file")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ragkv-load-") as folder:
         service = subprocess.Popen(
             [sys.executable, "-m", "bench.load.service", folder, *([options.database] if options.database else [])],
@@ -151,20 +157,6 @@ def _print(report: Report) -> None:
     for name, counts in report.hostile.items():
         print(f"{name:14} {counts}")
     print(f"server errors {report.server_errors}; RSS {report.rss_mib} MiB")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--attack",
-        choices=ATTACKS,
-        default="everything",
-        help="200 clients of every kind, 10 hostile questions a second, or 100 streams",
-    )
-    parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--database", help="PostgreSQL's URL; without one, SQLite")
-    parser.add_argument("--json", help="Write the report to this file")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

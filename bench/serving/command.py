@@ -74,7 +74,21 @@ def serve(
         raise Rejected("--mode cached needs an engine of its own: omit --url")
     else:
         report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, texts, plan)))
-    Console().print(_table(report))
+    row = report.rows[0]
+    load = f"{row.clients} clients" if row.rate is None else f"{row.rate:g} questions a second"
+    title = f"{report.model} on {report.machine}: {load}, {row.context_tokens:,} tokens of context"
+    table = Table(
+        "mode", "questions/s", "first token s: p50, p95, p99", "between tokens ms: p50, p99", "errors", title=title
+    )
+    for row in report.rows:
+        table.add_row(
+            row.mode,
+            f"{row.qps:.2f}",
+            _figures((row.ttft_p50_s, row.ttft_p95_s, row.ttft_p99_s), 1, 2),
+            _figures((row.itl_p50_s, row.itl_p99_s), 1e3, 0),
+            str(row.errors),
+        )
+    Console().print(table)
     write_report(report, json_file)
 
 
@@ -101,24 +115,6 @@ async def _ask_service(url: str, key: str | None, questions: tuple[str, ...], pl
 def _bar(bars: Progress, plan: Plan) -> Any:
     task = bars.add_task("measuring", total=plan.questions * plan.rounds * len(plan.modes))
     return lambda mode: bars.update(task, advance=1, description=mode)
-
-
-def _table(report: ServeReport) -> Table:
-    row = report.rows[0]
-    load = f"{row.clients} clients" if row.rate is None else f"{row.rate:g} questions a second"
-    title = f"{report.model} on {report.machine}: {load}, {row.context_tokens:,} tokens of context"
-    table = Table(
-        "mode", "questions/s", "first token s: p50, p95, p99", "between tokens ms: p50, p99", "errors", title=title
-    )
-    for row in report.rows:
-        table.add_row(
-            row.mode,
-            f"{row.qps:.2f}",
-            _figures((row.ttft_p50_s, row.ttft_p95_s, row.ttft_p99_s), 1, 2),
-            _figures((row.itl_p50_s, row.itl_p99_s), 1e3, 0),
-            str(row.errors),
-        )
-    return table
 
 
 def _figures(seconds: Iterable[float | None], times: float, decimals: int) -> str:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -60,7 +61,7 @@ class Capture:
         self._captured = captured = Captured()
         originals = {module: getattr(module, ROTATE) for module in self._rotary_modules}
         for module, original in originals.items():
-            setattr(module, ROTATE, self._recording(original))
+            setattr(module, ROTATE, partial(self._rotate, original))
         try:
             yield captured
         finally:
@@ -73,13 +74,12 @@ class Capture:
                 "rotate keys in every layer to be stitched"
             )
 
-    def _recording(self, rotate: Callable[..., Any]) -> Callable[..., Any]:
-        def seen(queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-            if self._captured is not None:
-                self._captured.pre_rope = keys
-            return rotate(queries, keys, *args, **kwargs)
-
-        return seen
+    def _rotate(
+        self, rotate: Callable[..., Any], queries: torch.Tensor, keys: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> Any:
+        if self._captured is not None:
+            self._captured.pre_rope = keys
+        return rotate(queries, keys, *args, **kwargs)
 
     def _attend(
         self,

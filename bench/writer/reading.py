@@ -150,9 +150,7 @@ class Reader:
         """Position of each chunk's first token where the chunks follow the prefix one after the other."""
         return list(accumulate(map(len, chunks[:-1]), initial=self.num_prefix))
 
-    def write_at(
-        self, starts: Sequence[int], chunks: Sequence[Sequence[int]], weights: Weights | None = None
-    ) -> list[KV]:
+    def write_at(self, starts: Sequence[int], chunks: Sequence[Sequence[int]], weights: Weights | None) -> list[KV]:
         """KV of each chunk as `write` makes it, its first token at that position, in one forward."""
         ids = padded(chunks, self._device)
         arguments = {"past_key_values": cache_of(repeated(self._prefix, len(ids))), "use_cache": True}

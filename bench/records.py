@@ -51,7 +51,6 @@ class Records(Generic[Record]):
     def __init__(self, path: Path | None, digest: str, kind: type[Record]) -> None:
         """Reads what is there. Raises Rejected, saying what to do, for records of another run and damaged ones."""
         self._path = path
-        self._kind = kind
         self._by_line: dict[int, Record] = {}
         if path is None:
             return
@@ -63,7 +62,7 @@ class Records(Generic[Record]):
                 f"{path} was left by a run with another model, data, settings or methods, or by another version: "
                 "finish that one with what it had, or delete the file"
             )
-        self._by_line = {record.line: record for record in (_decoded(path, line, self._kind) for line in lines)}
+        self._by_line = {record.line: record for record in (_decoded(path, line, kind) for line in lines)}
         path.write_bytes(whole if lines else _line(_Header(digest)))
 
     def __contains__(self, line: int) -> bool:

@@ -101,21 +101,17 @@ class Bench:
             prompt = self.prompts.build([p.chunk for p in passages], QUESTION, _ANSWER_TOKENS)
             times = await self._interleaved(prompt, passages, runs, progress)
             for (method, ratio), timed in times.items():
-                stitched = method == "stitched"
+                reports = [question.report for question in timed] if method == "stitched" else []
                 yield TtftRow(
                     context_tokens=prompt.question.start,
                     question_tokens=prompt.question.num_tokens,
                     method=method,
                     ratio=ratio,
-                    policy=self.policy if stitched else None,
+                    policy=self.policy if reports else None,
                     ttft_s=statistics.median(question.seconds for question in timed),
                     runs=len(timed),
-                    kv_load_ms=statistics.median(question.report.kv_load_ms for question in timed)
-                    if stitched
-                    else None,
-                    recompute_ms=statistics.median(question.report.recompute_ms for question in timed)
-                    if stitched
-                    else None,
+                    kv_load_ms=statistics.median(report.kv_load_ms for report in reports) if reports else None,
+                    recompute_ms=statistics.median(report.recompute_ms for report in reports) if reports else None,
                 )
 
     async def _interleaved(

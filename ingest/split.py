@@ -32,6 +32,20 @@ class _Draft:
     end: int
     budget: int
 
+    @classmethod
+    def of(cls, part: Part, tokenizer: Tokenizer, chunk_tokens: int) -> "_Draft":
+        """The part under its title; under its last heading or a shortened one where the whole path is too long."""
+        limit = chunk_tokens // _TITLE_SHARE
+        titles = (part.title, part.short_title)
+        title = next((t for t in titles if len(t) <= limit or len(tokenizer.encode(t)) <= limit), None)
+        start = part.start if title == part.title else part.heading_start
+        if title is None:
+            _, offsets = tokenizer.encode_with_offsets(part.short_title)
+            *_, end, _ = cluster_bounds(part.short_title[: offsets[limit - 1][0] + 1])
+            title = part.short_title[:end].rstrip() + "…"
+        frame = len(tokenizer.encode(prompt_text(title, "")))
+        return cls(title, start, part.end, chunk_tokens - frame - _SEAM_TOKENS)
+
 
 def split(
     document_id: str,
@@ -54,8 +68,7 @@ def split(
             f"it has {words.num_tokens:,} tokens of text, more than {max_tokens:,} (RAGKV_MAX_DOCUMENT_TOKENS): split it"
         )
     parts = parts_of(parsed, words, small=chunk_tokens // _SMALL_SHARE, full=chunk_tokens * 3 // 4)
-    titles = _Titles(tokenizer, chunk_tokens)
-    drafts = [draft for part in parts for draft in _drafts(titles.draft(part), words)]
+    drafts = [draft for part in parts for draft in _drafts(_Draft.of(part, tokenizer, chunk_tokens), words)]
     fitted: list[tuple[_Draft, list[int]]] = []
     for batch in batched(drafts):
         watch()
@@ -79,27 +92,6 @@ def split(
         )
         for ordinal, (draft, token_ids) in enumerate(fitted)
     ]
-
-
-class _Titles:
-    """Shortens titles and computes the tokens they leave for the text."""
-
-    def __init__(self, tokenizer: Tokenizer, chunk_tokens: int) -> None:
-        self._tokenizer = tokenizer
-        self._chunk_tokens = chunk_tokens
-
-    def draft(self, part: Part) -> _Draft:
-        """The part under its title; under its last heading or a shortened one where the whole path is too long."""
-        limit = self._chunk_tokens // _TITLE_SHARE
-        titles = (part.title, part.short_title)
-        title = next((t for t in titles if len(t) <= limit or len(self._tokenizer.encode(t)) <= limit), None)
-        start = part.start if title == part.title else part.heading_start
-        if title is None:
-            _, offsets = self._tokenizer.encode_with_offsets(part.short_title)
-            *_, end, _ = cluster_bounds(part.short_title[: offsets[limit - 1][0] + 1])
-            title = part.short_title[:end].rstrip() + "…"
-        frame = len(self._tokenizer.encode(prompt_text(title, "")))
-        return _Draft(title, start, part.end, self._chunk_tokens - frame - _SEAM_TOKENS)
 
 
 def _drafts(whole: _Draft, words: Words) -> Iterator[_Draft]:

@@ -10,18 +10,17 @@ ended, none took the worker with it, and every honest one became searchable.
 import argparse
 import sys
 import tempfile
-import threading
 import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import psutil
 
 from api.worker_process import WorkerProcess
-from bench.measure.uploads import running
+from bench.measure.uploads import Beside, running
 from ragkv.kv.rule import KVWhen
 from ragkv.models import model_folder
 from ragkv.settings import Settings
@@ -34,25 +33,16 @@ HONEST_S = 120.0
 LOOKS_EVERY_S = 0.2
 
 
-class Memory(threading.Thread):
+class Memory(Beside):
     """The most memory that a process and its children took together, shared pages counted once."""
 
     def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
+        super().__init__()
         self._pid = pid
-        self._stopping = threading.Event()
         self.most = 0
 
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._stopping.set()
-        self.join()
-
     def run(self) -> None:
-        while not self._stopping.wait(LOOKS_EVERY_S):
+        while not self.stopping.wait(LOOKS_EVERY_S):
             with suppress(psutil.Error):
                 process = psutil.Process(self._pid)
                 total = 0

@@ -51,16 +51,22 @@ class Corpus:
     def __init__(self, num_points: int, num_queries: int, real: Path | None) -> None:
         self.num_points = num_points
         self._real = np.load(real)["dense"] if real else np.zeros((0, DIM), np.float32)
-        rng = np.random.default_rng(1)
+        rng, asking = np.random.default_rng(1), np.random.default_rng(4)
         if real:
             self._centres, off = self._real, self._real - self._real.mean(axis=0)
             covariance = off.T @ off / len(off) + 1e-7 * np.eye(DIM)
             # A matrix that gives normal numbers the spread of these rows.
             self._spread = np.linalg.cholesky(covariance).T.astype(np.float32)
+            questions = np.load(real)["q"][asking.permutation(100)[:num_queries]]
         else:
             self._centres = _unit(rng.standard_normal((max(1, num_points // CHUNKS_A_CLUSTER), DIM), dtype=np.float32))
             self._spread = None
-        self.queries = self._questions(num_queries, real)
+            near = self._centres[asking.integers(len(self._centres), size=num_queries)]
+            questions = _unit(near + 0.8 * _unit(asking.standard_normal((num_queries, DIM), dtype=np.float32)))
+        self.queries = [
+            Vectors(row, np.unique(t), np.ones(len(np.unique(t)), np.float32))
+            for row, t in zip(questions, _terms(asking, num_queries, 8), strict=True)
+        ]
         documents = num_points // CHUNKS_A_DOCUMENT
         some = rng.choice(documents, min(FILTERED_DOCUMENTS, max(1, documents // 10)), replace=False)
         self.documents = frozenset(_document(int(i)) for i in some)
@@ -92,19 +98,6 @@ class Corpus:
                 Point(chunk_id, document_id, "", Vectors(row, terms[a:b], weights[a:b]))
                 for (chunk_id, document_id), row, (a, b) in zip(ids, dense, pairwise(bounds), strict=True)
             ]
-
-    def _questions(self, count: int, real: Path | None) -> list[Vectors]:
-        rng = np.random.default_rng(4)
-        if real:
-            dense = np.load(real)["q"][rng.permutation(100)[:count]]
-        else:
-            near = self._centres[rng.integers(len(self._centres), size=count)]
-            dense = _unit(near + 0.8 * _unit(rng.standard_normal((count, DIM), dtype=np.float32)))
-        terms = _terms(rng, count, 8)
-        return [
-            Vectors(row, np.unique(t), np.ones(len(np.unique(t)), np.float32))
-            for row, t in zip(dense, terms, strict=True)
-        ]
 
 
 def exact(corpus: Corpus) -> dict[str, list[set[str]]]:

@@ -75,28 +75,35 @@ class Uploaded:
         assert before == document_id, f"document {number} has two ids"
 
 
-class Killer(threading.Thread):
-    """Kills a process without a warning, again and again. Whoever keeps it starts another."""
+class Beside(threading.Thread):
+    """A thread that works until the block ends, which sets `stopping`."""
 
-    def __init__(self, pid: Callable[[], int | None], every_s: float, most: int) -> None:
-        """pid: of the process as it is now, None between two."""
+    def __init__(self) -> None:
         super().__init__(daemon=True)
-        self._pid = pid
-        self._every_s = every_s
-        self._most = most
-        self._stopping = threading.Event()
-        self.kills = 0
+        self.stopping = threading.Event()
 
     def __enter__(self) -> Self:
         self.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._stopping.set()
+        self.stopping.set()
         self.join()
 
+
+class Killer(Beside):
+    """Kills a process without a warning, again and again. Whoever keeps it starts another."""
+
+    def __init__(self, pid: Callable[[], int | None], every_s: float, most: int) -> None:
+        """pid: of the process as it is now, None between two."""
+        super().__init__()
+        self._pid = pid
+        self._every_s = every_s
+        self._most = most
+        self.kills = 0
+
     def run(self) -> None:
-        while self.kills < self._most and not self._stopping.wait(self._every_s):
+        while self.kills < self._most and not self.stopping.wait(self._every_s):
             with suppress(ProcessLookupError):  # between two
                 if pid := self._pid():
                     os.kill(pid, signal.SIGKILL)

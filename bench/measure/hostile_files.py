@@ -7,6 +7,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 from ingest.parse import parse
@@ -47,7 +48,9 @@ def overhead(paths: Iterable[Path], parser: Parser) -> None:
             with path.open("rb") as body:
                 equal = equal and wanted == _outcome(parser.parse, path.name, body)
             inside.append(time.perf_counter() - began)
-        print(f"| {path.name} | {_median(here):.1f} | {_median(inside):.1f} | {equal} |", flush=True)
+        print(
+            f"| {path.name} | {median_high(here) * 1e3:.1f} | {median_high(inside) * 1e3:.1f} | {equal} |", flush=True
+        )
 
 
 def formats(paths: Iterable[Path], parser: Parser) -> None:
@@ -86,10 +89,6 @@ def _outcome(read: Callable[[str, Any], object], name: str, body: object) -> obj
         return read(name, body)
     except Rejected as refusal:
         return str(refusal)
-
-
-def _median(seconds: list[float]) -> float:
-    return sorted(seconds)[len(seconds) // 2] * 1000
 
 
 def main(wanted: str) -> None:

@@ -119,7 +119,7 @@ def exact(corpus: Corpus) -> dict[str, list[set[str]]]:
 
 def serve(name: str, corpus: Corpus, pipe: multiprocessing.connection.Connection) -> None:
     """Builds an index and answers what is asked through the pipe: one process."""
-    index = made(name)
+    index: Index = MemoryIndex() if name == "memory" else QdrantIndex.connect(os.environ["RAGKV_TEST_QDRANT_URL"])
     index.ensure(DIM)
     before = pss()
     began = time.perf_counter()
@@ -145,10 +145,6 @@ def serve(name: str, corpus: Corpus, pipe: multiprocessing.connection.Connection
     pipe.send({"change_s": changed})
 
 
-def made(name: str) -> Index:
-    return MemoryIndex() if name == "memory" else QdrantIndex.connect(os.environ["RAGKV_TEST_QDRANT_URL"])
-
-
 def pss() -> float:
     """Megabytes of memory that are this process's."""
     return psutil.Process().memory_full_info().pss / 1e6
@@ -164,7 +160,7 @@ def measure(names: list[str], corpus: Corpus, rounds: int) -> list[dict[str, flo
         process.start()
         processes.append(process)
         rows[name] = {"index": name, "points": corpus.num_points, **pipes[name].recv()}
-        report(f"{rows[name]}")
+        print(rows[name], file=sys.stderr, flush=True)
     for kind, only in zip(KINDS, (None, corpus.documents), strict=True):
         times: dict[str, list[float]] = {name: [] for name in names}
         busy: dict[str, list[float]] = {name: [] for name in names}
@@ -211,10 +207,6 @@ def _chunk(number: int) -> str:
 
 def _document(number: int) -> str:
     return f"d{number:031x}"
-
-
-def report(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def main() -> None:

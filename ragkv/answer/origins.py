@@ -91,8 +91,11 @@ def _origins_of(num_tokens: int, plan: StitchPlan | None, report: Report) -> Ite
         yield Span(0, num_tokens), None
         return
     yield Span(0, region.start), "cached"
-    recomputed = _recomputed_spans(region, plan, report)
-    if recomputed is None:
+    spans = report.recomputed_spans
+    if spans is None and plan is not None and plan.selection is None:  # the engine had no choice: as planned
+        spans = (*plan.recompute, *(chunk.span for chunk in plan.placed if chunk.key in report.failed_keys))
+    recomputed = merge(span.clipped_to(region) for span in spans or ())
+    if spans is None or total_tokens(recomputed) != report.recomputed:
         yield region, None
     else:
         position = region.start
@@ -102,15 +105,3 @@ def _origins_of(num_tokens: int, plan: StitchPlan | None, report: Report) -> Ite
             position = span.end
         yield Span(position, region.end), "stitched"
     yield Span(region.end, num_tokens), "computed"
-
-
-def _recomputed_spans(region: Span, plan: StitchPlan | None, report: Report) -> tuple[Span, ...] | None:
-    """Recomputed spans of the stitched region: as the engine reports or, where it had no choice, as planned."""
-    spans = report.recomputed_spans
-    if spans is None:
-        if plan is None or plan.selection is not None:
-            return None
-        failed = [chunk.span for chunk in plan.placed if chunk.key in report.failed_keys]
-        spans = (*plan.recompute, *failed)
-    inside = merge(span.clipped_to(region) for span in spans)
-    return inside if total_tokens(inside) == report.recomputed else None

@@ -88,7 +88,12 @@ class Promoter:
         loads = {key: self._load(key, size) for key, size in sizes.items()}
         if not loads:
             return frozenset()
-        patience = self._worth_waiting(list(sizes.values()), tokens)
+        # At most as long as computing the tokens would take, and not at all for what is estimated to take longer.
+        patience, compute_s = self._patience.base_s, self.cost.compute_s(tokens)
+        if compute_s is not None and tokens:
+            load_s = self.cost.load_s(list(sizes.values()), AT_ONCE)
+            is_slower = load_s is not None and load_s > compute_s
+            patience = 0.0 if is_slower else min(self._patience.seconds(tokens), compute_s)
         if patience > 0:
             await asyncio.wait(loads.values(), timeout=patience)
             metrics.waited_for_kv(time.perf_counter() - began)
@@ -103,17 +108,6 @@ class Promoter:
             else:
                 metrics.kv_promoted("late" if patience > 0 else "not_awaited")
         return frozenset(in_time)
-
-    def _worth_waiting(self, sizes: Sequence[int], tokens: int) -> float:
-        """Seconds to wait for loads: at most as long as computing the tokens would take, and not at all for what is
-        estimated to take longer than that."""
-        compute_s = self.cost.compute_s(tokens)
-        if compute_s is None or not tokens:
-            return self._patience.base_s
-        load_s = self.cost.load_s(sizes, AT_ONCE)
-        if load_s is not None and load_s > compute_s:
-            return 0.0
-        return min(self._patience.seconds(tokens), compute_s)
 
     def _load(self, key: str, size: int) -> asyncio.Task[Load]:
         """The load of a file, which may be under way already."""

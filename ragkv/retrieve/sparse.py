@@ -115,11 +115,6 @@ def stem(word: str, language: Language = DEFAULT) -> str:
     return _known_stem(word, language) if len(word) <= _WORD_CHARACTERS else _stem(word, language)
 
 
-@lru_cache(maxsize=1 << 17)
-def _known_stem(word: str, language: Language) -> str:
-    return _stem(word, language)
-
-
 def _stem(word: str, language: Language) -> str:
     folds = script_of(word) not in (Script.DEVANAGARI, Script.TAMIL)  # their marks are vowels
     if language == DEFAULT and folds:  # an English word has its accents from elsewhere
@@ -127,6 +122,9 @@ def _stem(word: str, language: Language) -> str:
     with _stemmer_lock:
         stemmed = str(_stemmers[language].stemWord(word))
     return without_accents(stemmed) if folds else stemmed
+
+
+_known_stem = lru_cache(maxsize=1 << 17)(_stem)
 
 
 def term_id(term: str) -> int:
@@ -147,10 +145,18 @@ def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
     chunk_languages = [languages_of(of_chunk) for of_chunk in chunk_words]
     votes = Counter(item for languages in chunk_languages for item in languages.items())
     usual = dict(item for item, _ in reversed(votes.most_common()))
-    return [
-        _document_vector(of_chunk, codes(chunk), usual | languages)
-        for chunk, of_chunk, languages in zip(chunks, chunk_words, chunk_languages, strict=True)
-    ]
+    vectors = []
+    for chunk, of_chunk, told_languages in zip(chunks, chunk_words, chunk_languages, strict=True):
+        languages = usual | told_languages
+        grams = [gram for word in of_chunk if is_run(word) for gram in _grams(word)]
+        spaced = [word for word in of_chunk if not is_run(word)]
+        english = [term for word in spaced for term in _terms(word, DEFAULT)]
+        own = [term for word in spaced for term in _own_terms(word, languages.get(script_of(word), DEFAULT))]
+        length = max(len(english), len(own)) + GRAM_LENGTH * len(grams)
+        length_norm = K1 * (1 - B + B * length / AVERAGE_TERMS)
+        counts = Counter(map(term_id, (*english, *own, *grams, *codes(chunk))))
+        vectors.append(_ascending({i: tf * (K1 + 1) / (tf + length_norm) for i, tf in counts.items()}))
+    return vectors
 
 
 def query_vector(text: str) -> SparseVector:
@@ -186,22 +192,6 @@ def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]
         yield from _pairs(word) if len(word) > 1 else word
     else:
         yield from _terms(word, languages.get(script_of(word), DEFAULT))
-
-
-def _document_vector(
-    text_words: Sequence[str], found_codes: Sequence[str], languages: dict[Script, Language]
-) -> SparseVector:
-    english, own, grams = list[str](), list[str](), list[str]()
-    for word in text_words:
-        if is_run(word):
-            grams += _grams(word)
-        else:
-            english += _terms(word, DEFAULT)
-            own += _own_terms(word, languages.get(script_of(word), DEFAULT))
-    length = max(len(english), len(own)) + GRAM_LENGTH * len(grams)
-    length_norm = K1 * (1 - B + B * length / AVERAGE_TERMS)
-    counts = Counter(map(term_id, (*english, *own, *grams, *found_codes)))
-    return _ascending({i: tf * (K1 + 1) / (tf + length_norm) for i, tf in counts.items()})
 
 
 def _terms(word: str, language: Language) -> Iterator[str]:

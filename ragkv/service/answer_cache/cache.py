@@ -272,7 +272,9 @@ class CachingAnswerer:
         """Like `Answerer.stream`. A kept answer comes as one Delta;
         it is recorded nowhere but in the cache's counts."""
         began = time.perf_counter()
-        generation, look = await self._threads.run(self._look, question)
+        place = question.tenant_id, question.collection_id
+        # The generation first: an answer of it may show no document that is deleted afterwards.
+        generation, look = await self._threads.run(lambda: (self._generation_of(*place), self._cache.look(question)))
         if look is not None and look.hit is not None:
             yield Delta(look.hit.body.answer)
             answer = look.hit.as_answer(question, (time.perf_counter() - began) * 1e3)
@@ -286,10 +288,6 @@ class CachingAnswerer:
                     if look is not None and not event.no_passages:
                         await self._threads.run(self._cache.keep, question, look, event)
                 yield event
-
-    def _look(self, question: Question) -> tuple[int, Look | None]:
-        """The generation first: an answer of it may show no document that is deleted afterwards."""
-        return self._generation_of(question.tenant_id, question.collection_id), self._cache.look(question)
 
 
 def settings_digest(settings: Settings) -> str:

@@ -136,10 +136,16 @@ class EmbeddedRedis:
 
     def _launch(self, deadline: float) -> None:
         self.socket.unlink(missing_ok=True)  # left by a server that was killed
+        options = {
+            "port": "0", "unixsocket": str(self.socket), "unixsocketperm": "600", "dir": str(self.folder),
+            "appendonly": "yes", "appendfilename": APPEND_ONLY_FILE, "save": "", "daemonize": "no",
+            "maxmemory": str(self._max_memory), "maxmemory-policy": "noeviction",
+        }  # fmt: skip
+        arguments = (argument for name, value in options.items() for argument in (f"--{name}", value))
         log = self.folder / "redis.log"
         with log.open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - the binary and its options are ours
-                [str(server_binary()), *self._options()],
+                [str(server_binary()), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -152,20 +158,6 @@ class EmbeddedRedis:
                 lines = log.read_text(errors="replace").strip().splitlines() or ["no message"]
                 raise Unavailable(f"the embedded Redis did not start: {lines[-1]} (see {log})")
             time.sleep(0.02)
-
-    def _options(self) -> list[str]:
-        return [
-            *("--port", "0"),
-            *("--unixsocket", str(self.socket)),
-            *("--unixsocketperm", "600"),
-            *("--dir", str(self.folder)),
-            *("--appendonly", "yes"),
-            *("--appendfilename", APPEND_ONLY_FILE),
-            *("--save", ""),
-            *("--daemonize", "no"),
-            *("--maxmemory", str(self._max_memory)),
-            *("--maxmemory-policy", "noeviction"),
-        ]
 
     def _answers(self) -> bool:
         try:

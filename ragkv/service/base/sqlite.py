@@ -54,13 +54,11 @@ def _prepare(connection: sqlite3.Connection, record: object) -> None:
         connection.execute(f"PRAGMA {pragma}")
     for name, function in (("exp", math.exp), ("ln", math.log)):  # not in every build of SQLite
         connection.create_function(name, 1, function, deterministic=True)
-    connection.create_function("lower", 1, _lower, deterministic=True)
-
-
-def _lower(value: str | bytes | float | None) -> str | bytes | float | None:
-    """For comparisons in any case: SQLite's own knows ASCII alone, and `str.lower` tells a sigma that ends a word from
-    others."""
-    return value.casefold() if isinstance(value, str) else value
+    # For comparisons in any case: SQLite's own knows ASCII alone, and `str.lower` tells a sigma that ends a word from
+    # others.
+    connection.create_function(
+        "lower", 1, lambda value: value.casefold() if isinstance(value, str) else value, deterministic=True
+    )
 
 
 def _begin(connection: Connection) -> None:

@@ -209,19 +209,20 @@ def delete_in_batches(
 def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None]) -> int:
     """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
     gone."""
-    if batch := _next_batch(collection_id, removal.database):
+    with removal.database.reading() as session:
+        sizes = session.execute(sizes_in(collection_id, BATCH_DOCUMENTS)).all()
+    sums = accumulate(chunks for _, chunks in sizes)
+    fitting = [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS]
+    if batch := fitting or [document_id for document_id, _ in sizes[:1]]:  # one, if the first is too large
         remove_documents(tenant_id, collection_id, batch, removal, when_changed=when_changed)
         return len(batch)
-    with removal.database.writing() as session:
-        questions = session.connection().execute(forget_questions_about(collection_id, BATCH_QUESTIONS)).rowcount
-    if questions:
-        when_changed()
-        return questions
-    with removal.database.writing() as session:
-        runs = session.connection().execute(forget_runs_about(collection_id, BATCH_EVALUATIONS)).rowcount
-    if runs:
-        when_changed()
-        return runs
+    questions = forget_questions_about(collection_id, BATCH_QUESTIONS)
+    for statement in (questions, forget_runs_about(collection_id, BATCH_EVALUATIONS)):
+        with removal.database.writing() as session:
+            number = session.connection().execute(statement).rowcount
+        if number:
+            when_changed()
+            return number
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
         if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
@@ -230,16 +231,6 @@ def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_chan
         note_deletions(session, CollectionRow, [collection_id])
     when_changed()
     return 0
-
-
-def _next_batch(collection_id: str, database: Database) -> list[str]:
-    """The next documents to remove, with no more than BATCH_CHUNKS chunks in all; one, if the first has more."""
-    with database.reading() as session:
-        sizes = session.execute(sizes_in(collection_id, BATCH_DOCUMENTS)).all()
-    sums = accumulate(chunks for _, chunks in sizes)
-    return [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS] or [
-        document_id for document_id, _ in sizes[:1]
-    ]
 
 
 def _refuse_slash(name: str) -> None:

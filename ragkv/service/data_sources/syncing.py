@@ -135,7 +135,15 @@ class _Sync:
         if files.gap is not None:
             self.tally.error = f"{files.gap}. Nothing was deleted: the files behind it may be there"
         elif self._may_delete():
-            self._delete_missing(files)
+            behind = ""
+            while missing := self._lease.some_missing(behind, DELETED_AT_ONCE):
+                self._go_on()
+                # A listing may miss what is moved meanwhile: each file is looked for by itself.
+                deleted = {file.key: file.document_id for file in missing if not files.exists(file.key)}
+                self._delete_documents(self._lease.documents_to_delete(deleted))
+                self._lease.forget(list(deleted))
+                self.tally.deleted += len(deleted)
+                behind = missing[-1].key
             while strays := self._lease.strays(DELETED_AT_ONCE):
                 self._go_on()
                 self._lease.renew()
@@ -250,17 +258,6 @@ class _Sync:
             "then confirm the deletions"
         )
         return False
-
-    def _delete_missing(self, files: SourceFiles) -> None:
-        """A listing may miss what is moved meanwhile: each file is looked for by itself."""
-        behind = ""
-        while batch := self._lease.some_missing(behind, DELETED_AT_ONCE):
-            self._go_on()
-            deleted = {file.key: file.document_id for file in batch if not files.exists(file.key)}
-            self._delete_documents(self._lease.documents_to_delete(deleted))
-            self._lease.forget(list(deleted))
-            self.tally.deleted += len(deleted)
-            behind = batch[-1].key
 
     def _delete_documents(self, document_ids: list[str]) -> None:
         if not document_ids:

@@ -201,15 +201,17 @@ class EvaluationRunner:
         """Measure one question; other errors become its outcome. Raises Unavailable alone."""
         if held.known_question is None:
             return _Measured(error="the question is no longer stored")
+        parts = self._parts
         try:
             if held.kind == "fidelity":
-                return _Measured(*await self._meter.measure(held.question, held.known_question.answers))
-            await self._parts.answerer.uncached.until_idle()
+                answerer, answer_tokens = parts.answerer.uncached, parts.settings.max_answer_tokens
+                meter = FidelityMeter(answerer, parts.engine, parts.prompts, answer_tokens)
+                return _Measured(*await meter.measure(held.question, held.known_question.answers))
+            await parts.answerer.uncached.until_idle()
             to_find = await self._threads.run(held.known_question.to_find)
             if not to_find:
                 return _Measured(error="no passage is known to support an answer")
-            hops = self._parts.settings.hops
-            return _Measured(await measure_retrieval(held.question, to_find, self._parts.searcher, hops))
+            return _Measured(await measure_retrieval(held.question, to_find, parts.searcher, parts.settings.hops))
         except Unavailable:
             raise
         except RagKVError as error:
@@ -217,11 +219,6 @@ class EvaluationRunner:
         except Exception:
             log.exception("a question of the evaluation %s was not measured", held.run_id)
             return _Measured(error="an error in the service: see its log")
-
-    @cached_property
-    def _meter(self) -> FidelityMeter:
-        parts = self._parts
-        return FidelityMeter(parts.answerer.uncached, parts.engine, parts.prompts, parts.settings.max_answer_tokens)
 
     @cached_property
     def _settings(self) -> dict[str, Any]:

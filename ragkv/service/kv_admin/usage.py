@@ -1,6 +1,7 @@
 """KV of a tenant, its collections and documents: usage, pinning, eviction and rebuild."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -175,13 +176,16 @@ def overview(
     if entries is not None and has_remote:  # count the files on this host's disk
         here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
         files, size, tokens = len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here)
+    in_memory: int | None = None
+    with suppress(OSError):
+        in_memory = None if entries is None else sum(resident_bytes(kv_store.path(key)) for key, *_ in entries)
     capacity = used = None
     if settings.engine_url is None:
         capacity, share = int(settings.kv_cache_gib * GIB), engine_cache_use()
         used = None if share is None else int(capacity * share)
     tiers = KVTiers(
         DeviceTier(capacity, used),
-        HostTier(None if entries is None else _resident([key for key, *_ in entries], kv_store)),
+        HostTier(in_memory),
         KVAmount(files, size, tokens),
         remote,
     )
@@ -310,10 +314,3 @@ def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentR
     if row is None:
         raise NotFound("it was deleted in the meantime")
     return row
-
-
-def _resident(keys: Sequence[str], kv_store: "KVStore") -> int | None:
-    try:
-        return sum(resident_bytes(kv_store.path(key)) for key in keys)
-    except OSError:
-        return None

@@ -1,6 +1,6 @@
 """Results of the tools: values for programs, and the same as text for models."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -250,7 +250,24 @@ class EvaluationResult(msgspec.Struct, frozen=True):
         return cls(report.run, report.questions[:_SHOWN_QUESTIONS])
 
     def as_text(self) -> str:
-        lines = list(_figures(self.run))
+        run = self.run
+        progress = f"{run.state}, {run.done} of {run.total} questions measured"
+        lines = [f"Evaluation {run.id} of {run.collection} ({run.kind}): {progress}"]
+        if run.error:
+            lines.append(run.error)
+        if (fidelity := run.fidelity) is not None:
+            gain_kept = fidelity.gain_kept
+            gain = "no gain to keep" if gain_kept is None else f"{gain_kept:.2f} of full prefill's gain kept"
+            lines.append(
+                f"{gain} on {fidelity.questions} questions; KL {fidelity.kl:.3f} nats a token; "
+                f"{fidelity.agree:.0f}% of answers equal apart from case, punctuation and articles; "
+                f"first token after {fidelity.ttft_ms:.0f} ms, in full {fidelity.ttft_full_ms:.0f} ms"
+            )
+        if (retrieval := run.retrieval) is not None:
+            lines.append(
+                f"{retrieval.recall_at_5:.0f}% of the needed passages among the first 5 on {retrieval.questions} questions; "
+                f"a search takes {retrieval.search_ms:.0f} ms"
+            )
         for question in self.worst:
             answers = question.answers
             compared = f" stitched {answers.stitched!r}, in full {answers.full!r}" if answers else ""
@@ -268,23 +285,3 @@ def _line(document: DocumentView, collection: str | None = None) -> str:
     problem = f": {document.outdated or document.error}" if document.outdated or document.error else ""
     place = "" if collection is None else f", collection {collection}"
     return f"{document.name} (document {document.id}{place}): {document.status}, {document.chunks} chunks{problem}"
-
-
-def _figures(run: EvaluationRun) -> Iterator[str]:
-    yield f"Evaluation {run.id} of {run.collection} ({run.kind}): {run.state}, {run.done} of {run.total} questions measured"
-    if run.error:
-        yield run.error
-    if (fidelity := run.fidelity) is not None:
-        gain = (
-            "no gain to keep" if fidelity.gain_kept is None else f"{fidelity.gain_kept:.2f} of full prefill's gain kept"
-        )
-        yield (
-            f"{gain} on {fidelity.questions} questions; KL {fidelity.kl:.3f} nats a token; "
-            f"{fidelity.agree:.0f}% of answers equal apart from case, punctuation and articles; "
-            f"first token after {fidelity.ttft_ms:.0f} ms, in full {fidelity.ttft_full_ms:.0f} ms"
-        )
-    if (retrieval := run.retrieval) is not None:
-        yield (
-            f"{retrieval.recall_at_5:.0f}% of the needed passages among the first 5 on {retrieval.questions} questions; "
-            f"a search takes {retrieval.search_ms:.0f} ms"
-        )

@@ -179,22 +179,12 @@ async def exchange(request: Request[Any, Any, Any], mcp: NamedDependency[MCPServ
     with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         message = msgspec.json.decode(body, type=_Message)
     params = message.params if message else None
-    if refusal := _refusal_of(request, body, message):
-        return refusal
-    exchanged = mcp.exchange(request.scope, body)
-    # A message that cannot be read here may call any tool: the SDK may read more.
-    may_change = params is None or (params.name in TOOLS and TOOLS[params.name].changes)
-    return await (exchanged if may_change else unless_disconnected(request, exchanged))
-
-
-def _refusal_of(request: Request[Any, Any, Any], body: bytes, message: _Message | None) -> Response[bytes] | None:
-    """The response to what the SDK would refuse without saying what to do: a version that is not known, and a batch.
-    Raises TooLarge for a message that is large, but not by a document's text."""
-    arguments = message.params.arguments if message else {}
+    arguments = params.arguments if params else {}
     texts = (bytes(arguments[name]) for name in ("text", "base64") if name in arguments)
     document_bytes = sum(len(text) for text in texts if text.startswith(b'"'))
     if len(body) - document_bytes > MESSAGE_BYTES:
         raise TooLarge(f"a message may have at most {MESSAGE_BYTES // 1024} KiB, not counting a document's text")
+    # What the SDK would refuse without saying what to do: a version that is not known, and a batch.
     version = request.headers.get(VERSION_HEADER)
     if version is not None and version not in KNOWN_PROTOCOL_VERSIONS:
         data = {"supported": KNOWN_PROTOCOL_VERSIONS, "requested": version}
@@ -202,7 +192,10 @@ def _refusal_of(request: Request[Any, Any, Any], body: bytes, message: _Message 
         return _refusal(message.id if message else None, UNSUPPORTED_PROTOCOL_VERSION, detail, data)
     if body.lstrip()[:1] == b"[":
         return _refusal(None, INVALID_REQUEST, "batches are not served: send one message in each request")
-    return None
+    exchanged = mcp.exchange(request.scope, body)
+    # A message that cannot be read here may call any tool: the SDK may read more.
+    may_change = params is None or (params.name in TOOLS and TOOLS[params.name].changes)
+    return await (exchanged if may_change else unless_disconnected(request, exchanged))
 
 
 def _refusal(id_: msgspec.Raw | None, code: int, detail: str, data: object = None) -> Response[bytes]:

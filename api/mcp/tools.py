@@ -109,7 +109,13 @@ class Tool:
         try:
             values = msgspec.json.decode(msgspec.json.encode(arguments), type=self.arguments)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
-            raise Rejected(f"invalid arguments: {_explained(error, self.arguments)}") from None
+            message, _, place = str(error).partition(" - at `$")
+            place = place.strip("`.")
+            kind = type_at(inspect.type_info(self.arguments), place)
+            if message.startswith("Object contains unknown field"):
+                message = f"{message}: use {', '.join(field_names(kind))}"
+            shown = ": ".join(filter(None, (f"`{place}`" if place else "", explained(message, kind))))
+            raise Rejected(f"invalid arguments: {shown}") from None
         try:
             return await self.run(connection, values, service)
         except NotFound as error:
@@ -366,16 +372,6 @@ TOOLS = {
         ),
     )
 }
-
-
-def _explained(error: Exception, kind: type[msgspec.Struct]) -> str:
-    """A validator's message with the argument that it is about, and the accepted names or values."""
-    message, _, place = str(error).partition(" - at `$")
-    place = place.strip("`.")
-    at_place = type_at(inspect.type_info(kind), place)
-    if message.startswith("Object contains unknown field"):
-        message = f"{message}: use {', '.join(field_names(at_place))}"
-    return ": ".join(filter(None, (f"`{place}`" if place else "", explained(message, at_place))))
 
 
 def _instead_of(collection: str | None, tenant_id: str, database: Database) -> str:

@@ -12,7 +12,7 @@ from litestar.exceptions import NotFoundException
 from litestar.openapi.datastructures import ResponseSpec
 
 from api.http.errors import headers_of, problem_of, problems
-from api.http.invalid_fields import InvalidField, invalid_fields, is_unknown, place_of
+from api.http.invalid_fields import invalid_fields, is_unknown, place_of
 from api.http.observe import note_invalid
 from ragkv.errors import NotFound, Rejected
 
@@ -108,7 +108,14 @@ def error_response(request: Request[Any, Any, Any], error: Exception) -> Respons
     """An error in OpenAI's format, its invalid field noted for the log. A path that is not served gets advice."""
     status, facts = facts_of(error)
     if invalid := invalid_fields(error, request):
-        facts = _facts_of_field(invalid[0])
+        place, message = place_of(invalid[0]), str(invalid[0]["message"])
+        if is_unknown(invalid[0]):
+            message = f"unknown field {place!r}: omit it"
+        elif _NOT_EMPTY.match(message):
+            message = f"{place!r} is not supported: omit it"
+        elif place:
+            message = f"{place!r}: {message}"
+        facts = ErrorFacts(message, "invalid_request_error", place or None, "invalid_value")
     elif isinstance(error, NotFoundException):
         path = request.scope["path"]
         advice = next((text for prefix, text in NOT_OFFERED.items() if f"{path}/".startswith(f"{prefix}/")), ELSEWHERE)
@@ -119,14 +126,3 @@ def error_response(request: Request[Any, Any, Any], error: Exception) -> Respons
     if status == HTTPStatus.CONFLICT:  # clients would retry it by themselves
         headers["x-should-retry"] = "false"
     return Response(ErrorBody(facts), status_code=status, media_type="application/json", headers=headers)
-
-
-def _facts_of_field(field: InvalidField) -> ErrorFacts:
-    place, message = place_of(field), str(field["message"])
-    if is_unknown(field):
-        message = f"unknown field {place!r}: omit it"
-    elif _NOT_EMPTY.match(message):
-        message = f"{place!r} is not supported: omit it"
-    else:
-        message = f"{place!r}: {message}" if place else message
-    return ErrorFacts(message, "invalid_request_error", place or None, "invalid_value")

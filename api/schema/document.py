@@ -244,7 +244,13 @@ def document_of(app: Litestar, examples: Examples) -> Json:
         schemas[form.__name__]["description"] = cleandoc(form.__doc__)
         if form.__struct_config__.forbid_unknown_fields:
             schemas[form.__name__]["additionalProperties"] = False
-    _describe_fields(schemas, field_texts([*media.types, *forms]))
+    texts = field_texts([*media.types, *forms])
+    for name, component in schemas.items():
+        for field, schema in component.get("properties", {}).items():
+            only = "Always `{}`.".format(*schema["enum"]) if len(schema.get("enum", ())) == 1 else ""
+            other_type = next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
+            text = texts.get(name, {}).get(field) or other_type or FIELDS.get(field) or only
+            schema.setdefault("description", text)
     document["components"] = {"schemas": schemas, "securitySchemes": KEYS}
     document["tags"] = [{"name": name, "description": text} for name, text in TAGS.items()]
     return document
@@ -277,15 +283,6 @@ def _complete(operation: Json, route: Route, media: _Media) -> None:
         body = media.of_json(spec.data_container, int(status), spec.description)
         content = {getattr(spec.media_type, "value", spec.media_type): body}
         responses[str(int(status))] = {"description": spec.description, "content": content}
-
-
-def _describe_fields(schemas: Json, texts: dict[str, dict[str, str]]) -> None:
-    for name, component in schemas.items():
-        for field, schema in component.get("properties", {}).items():
-            only = "Always `{}`.".format(*schema["enum"]) if len(schema.get("enum", ())) == 1 else ""
-            other_type = next((kind["description"] for kind in schema.get("anyOf", ()) if "description" in kind), "")
-            text = texts.get(name, {}).get(field) or other_type or FIELDS.get(field) or only
-            schema.setdefault("description", text)
 
 
 def field_texts(types: list[Any]) -> dict[str, dict[str, str]]:

@@ -101,7 +101,13 @@ class _Watcher:
     async def _run(self, draining: Draining) -> None:
         while self.error is None and not draining.started:
             waiting = {subscription for subscription in self.subscriptions if not subscription.started}
-            was_idle, updates = self.is_idle, await self._poll()
+            was_idle, updates = self.is_idle, dict[str, Update]()
+            try:
+                updates, self._known, self.is_idle = await self._threads.run(self._look)
+            except Unavailable as error:
+                log.warning("progress cannot be read at the moment: %s", error)
+            except Exception as error:  # its subscriptions pass it on
+                self.error = error
             for subscription in self.subscriptions & waiting:
                 subscription.publish(self._known | updates)
             if updates or self.is_idle != was_idle or self.error:
@@ -111,17 +117,6 @@ class _Watcher:
             await draining.wait_started(POLL_EVERY_S)
         for subscription in self.subscriptions:
             subscription.publish({})
-
-    async def _poll(self) -> dict[str, Update]:
-        try:
-            updates, self._known, self.is_idle = await self._threads.run(self._look)
-        except Unavailable as error:
-            log.warning("progress cannot be read at the moment: %s", error)
-        except Exception as error:  # its subscriptions pass it on
-            self.error = error
-        else:
-            return updates
-        return {}
 
     def _look(self) -> tuple[dict[str, Update], dict[str, Update], bool]:
         """The new updates, all that is known, and whether every document is finished."""

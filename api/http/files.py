@@ -89,6 +89,7 @@ class _Form:
             await file.close()
 
     async def _take(self, piece: MultipartSegment | bytearray | None) -> None:
+        """Take the beginning of a part, bytes of it, or None at its end."""
         if isinstance(piece, MultipartSegment):
             self._segment, self._part = piece, bytearray()
             if piece.filename:
@@ -96,24 +97,20 @@ class _Form:
                 file = self._part = UploadFile(piece.content_type or "text/plain", piece.filename, headers=headers)
                 file.file = self._store.spool(SPOOL_BYTES)
                 self._files.append(file)
-        elif not piece:
-            await self._end()
-        elif isinstance(self._part, UploadFile):
-            await self._part.write(piece)
-        else:
-            self._part.extend(piece)
-            if len(self._part) > FIELD_BYTES and self._segment is not None:
-                raise TooLarge(
-                    f"the form field {self._segment.name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it"
-                )
-
-    async def _end(self) -> None:
-        assert self._segment is not None, "a part ends after it has begun"
-        if isinstance(self._part, UploadFile):
-            await self._part.seek(0)
-            self._fields[self._segment.name].append(self._part)
+            return
+        assert self._segment is not None, "a part has begun"
+        name, part = self._segment.name, self._part
+        if isinstance(part, UploadFile) and piece:
+            await part.write(piece)
+        elif isinstance(part, UploadFile):
+            await part.seek(0)
+            self._fields[name].append(part)
+        elif piece:
+            part.extend(piece)
+            if len(part) > FIELD_BYTES:
+                raise TooLarge(f"the form field {name[:80]!r} has more than {FIELD_BYTES:,} bytes: shorten it")
         else:
             charset = (self._segment.charset or "utf-8").lower()
             if charset not in CHARSETS:
-                raise ClientException(f"the form field {self._segment.name[:80]!r} is not in UTF-8: encode it in UTF-8")
-            self._fields[self._segment.name].append(self._part.decode(charset))
+                raise ClientException(f"the form field {name[:80]!r} is not in UTF-8: encode it in UTF-8")
+            self._fields[name].append(part.decode(charset))

@@ -65,10 +65,6 @@ class ChatMessage(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     function_call: NotSupported = None
     tool_calls: NotSupported = None
 
-    @property
-    def text(self) -> str:
-        return text_of(self.content)
-
 
 class Tool(msgspec.Struct, frozen=True):
     """A function that clients offer to every model. None is called: the answer is text from documents."""
@@ -192,7 +188,9 @@ def _question_of(caller: Caller, body: ChatBody, database: Database, settings: S
     limits = {body.max_tokens, body.max_completion_tokens} - {None}
     if len(limits) > 1:
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
-    conversation = conversation_of([MessageText(message.role, message.text) for message in body.messages], "messages")
+    conversation = conversation_of(
+        [MessageText(message.role, text_of(message.content)) for message in body.messages], "messages"
+    )
     ref = chosen_collection(caller, body.model, body.vector_store_ids, database, settings)
     sampling = body.sampling(schema_of(body.response_format, "response_format"))
     return question_about(caller, ref, conversation, sampling, body.retrieval, body.answer_tokens)

@@ -78,10 +78,6 @@ class InputItem(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ] = None
     results: Anything = None
 
-    @property
-    def text(self) -> str:
-        return text_of(self.content)
-
 
 class FunctionTool(msgspec.Struct, frozen=True, tag_field="type", tag="function"):
     """A function that clients offer to every model. None is called: the answer is text from documents."""
@@ -188,7 +184,7 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
             if item.type != "file_search_call":
                 if item.role is None:
                     raise BadParam(f"input[{i}].role", "a message needs a role: user, assistant, system or developer")
-                messages.append(MessageText(item.role, item.text))
+                messages.append(MessageText(item.role, text_of(item.content)))
         return conversation_of(messages, "input", self.instructions or "")
 
 

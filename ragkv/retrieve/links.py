@@ -89,12 +89,15 @@ class TitleLinks:
         folded = [word.casefold() for word in words]
         joined = [False, *(_is_joined(plain, *pair) for pair in pairwise(matches)), False]
         """Whether a word is one name with the word before it."""
+        upper = [not word[0].islower() for word in words]
+        """Whether a word begins with a capital, a digit or a letter of a script without capitals."""
         mentions: dict[Name, None] = {}
         at = 0
         while at < len(words):
             names = (tuple(folded[at : at + length]) for length, _ in self._lengths.get(folded[at], ()))
             links = (n for n in names if _is_link(self._groups.get(n, ())) and not (joined[at] or joined[at + len(n)]))
-            name = next((name for name in links if _written_as_name(words[at : at + len(name)])), None)
+            written = (n for n in links if any(upper[at : at + len(n)]) and (len(n) > 1 or words[at][0].isalpha()))
+            name = next(written, None)
             if name is not None:
                 mentions[name] = None
             at += len(name) if name else 1
@@ -111,12 +114,6 @@ def names(title: str) -> set[Name]:
     forms = {form for part in parts for form in (part, _QUALIFIER.sub("", part))}
     named = {tuple(word.casefold() for word in _WORD.findall(without_accents(form))) for form in forms}
     return {name for name in named if sum(map(len, name)) >= MIN_LETTERS}
-
-
-def _written_as_name(words: list[str]) -> bool:
-    if len(words) == 1:
-        return words[0][0].isalpha() and not words[0][0].islower()
-    return any(not word[0].islower() for word in words)
 
 
 def _is_joined(text: str, word: re.Match[str], following: re.Match[str]) -> bool:

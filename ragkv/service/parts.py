@@ -45,7 +45,7 @@ from ragkv.service.documents.jobs import Backlog
 from ragkv.service.kv_admin.rule_statements import rule_of_collection
 from ragkv.service.observe.heartbeats import Heartbeats
 from ragkv.service.observe.worker_counters import WorkerCounters
-from ragkv.service.questions.journal import KVUse
+from ragkv.service.questions.journal import KVUse, record_answer
 from ragkv.settings import Settings
 from ragkv.stitch.policies import UPPER, Choice
 from ragkv.threads import Threads
@@ -581,12 +581,12 @@ class Parts:
         from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
         from ragkv.service.answer_cache.cache import CachingAnswerer
-        from ragkv.service.questions.journal import Journal
 
-        journal = Journal(self.database, self.kv_use, public_name(self.settings))
+        model = public_name(self.settings)
+        journal = partial(record_answer, database=self.database, kv_use=self.kv_use, model=model)
         answering = (self.recomputing, self.searcher, self.prompts, self.engine, self.planner)
         incoming = IncomingKV(self.kv_store, self.load_cost, self.patience, self.promoter)
-        uncached = Answerer(*answering, self.kv_keys_of, journal.record, incoming)
+        uncached = Answerer(*answering, self.kv_keys_of, journal, incoming)
         generation = partial(generation_of, self.database)
         return CachingAnswerer(uncached, self.answer_cache, self.recent_answers, generation)
 

@@ -5,7 +5,7 @@ import hashlib
 import logging
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +23,7 @@ from ragkv.service.backup.backup_format import (
     hash_of,
     write_manifest,
 )
-from ragkv.service.backup.dump import TableDump, dump, reflected, snapshot, table_file
+from ragkv.service.backup.dump import dump, reflected, snapshot
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.migrate import revision_of
@@ -91,7 +91,11 @@ def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connect
         file_list=hashlib.sha256(file_list).hexdigest(),
         lost_files=sorted(lost),
     )
-    _seal(folder, manifest.tables)
+    # Readable by this user alone, and on disk.
+    folders = [path for path in (folder, *folder.rglob("*")) if path.is_dir()]
+    for path in (*(folder / TABLES).iterdir(), folder / FILE_LIST, *folders):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        sync(path)
     write_manifest(folder, manifest)
     return manifest
 
@@ -131,13 +135,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def _all_files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if path.is_file())
-
-
-def _seal(folder: Path, tables: Iterable[TableDump]) -> None:
-    """Make the backup readable by this user alone, and flush it to disk."""
-    for path in [table_file(folder / TABLES, dumped.name) for dumped in tables] + [folder / FILE_LIST]:
-        path.chmod(0o600)
-        sync(path)
-    for place in (path for path in (folder, *folder.rglob("*")) if path.is_dir()):
-        place.chmod(0o700)
-        sync(place)

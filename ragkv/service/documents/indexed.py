@@ -108,20 +108,18 @@ class DatabaseSource:
             return _Versions()
         versions = self._remembered.of((tenant_id, collection_id))
         with versions.lock:  # of several that find a change, one reads
-            if versions.changes != tuple(changes):
-                self._catch_up(versions, tenant_id, collection_id)
+            if versions.changes == tuple(changes):
+                return versions
+            documents = versions_of_documents(tenant_id, collection_id, *self.present)
+            with self._database.reading() as session:
+                changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+                generation, marked = changes or (0, 0)
+                if (since := versions.since(generation, marked)) is None:
+                    versions.update(_Versions(), session.execute(documents).all())
+                elif written := session.execute(written_since(documents, since)).all():
+                    versions.update(versions, written)
+            versions.changes = generation, marked  # of before: what is committed meanwhile is read again
         return versions
-
-    def _catch_up(self, versions: "_Versions", tenant_id: str, collection_id: str) -> None:
-        documents = versions_of_documents(tenant_id, collection_id, *self.present)
-        with self._database.reading() as session:
-            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
-            generation, marked = changes or (0, 0)
-            if (since := versions.since(generation, marked)) is None:
-                versions.update(_Versions(), session.execute(documents).all())
-            elif written := session.execute(written_since(documents, since)).all():
-                versions.update(versions, written)
-        versions.changes = generation, marked  # of before: what is committed meanwhile is read again
 
 
 class _Versions:

@@ -137,7 +137,22 @@ def report_of_run(tenant_id: str, run_id: str, database: Database) -> Evaluation
     """A run with its questions, the worst first. Raises NotFound."""
     with database.reading() as session:
         run = _view(*_find(session, tenant_id, run_id))
-        questions = [_measured(run.kind, *row) for row in session.execute(questions_of(run_id))]
+        of_fidelity, of_retrieval = run.kind == "fidelity", run.kind == "retrieval"
+        questions = []
+        for row, feedback, logged in session.execute(questions_of(run_id)):
+            text = text_of(row, feedback, logged)
+            answers = row.answers if text is not None else None
+            question = MeasuredQuestion(
+                ordinal=row.ordinal,
+                question_id=row.question_id,
+                question=text,
+                known_answer=None if text is None else known_answer(row, feedback),
+                answers=None if answers is None else msgspec.convert(answers, ComparedAnswers),
+                fidelity=msgspec.convert(row.outcome, FidelityOutcome) if row.outcome and of_fidelity else None,
+                retrieval=msgspec.convert(row.outcome, RetrievalOutcome) if row.outcome and of_retrieval else None,
+                error=row.error,
+            )
+            questions.append(question)
     return EvaluationReport(run, sorted(questions, key=_badness, reverse=True))
 
 
@@ -250,23 +265,6 @@ def _view(row: EvaluationRow, collection: str) -> EvaluationRun:
         error=row.error,
         created_at=row.created_at,
         ended_at=row.ended_at,
-    )
-
-
-def _measured(
-    kind: Kind, row: EvaluationQuestionRow, feedback: FeedbackRow | None, logged: str | None
-) -> MeasuredQuestion:
-    text = text_of(row, feedback, logged)
-    answers = row.answers if text is not None else None
-    return MeasuredQuestion(
-        ordinal=row.ordinal,
-        question_id=row.question_id,
-        question=text,
-        known_answer=None if text is None else known_answer(row, feedback),
-        answers=None if answers is None else msgspec.convert(answers, ComparedAnswers),
-        fidelity=msgspec.convert(row.outcome, FidelityOutcome) if row.outcome and kind == "fidelity" else None,
-        retrieval=msgspec.convert(row.outcome, RetrievalOutcome) if row.outcome and kind == "retrieval" else None,
-        error=row.error,
     )
 
 

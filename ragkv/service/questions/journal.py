@@ -70,16 +70,9 @@ class KVUse:
             log.warning("when KV was last used is not known to the end: %s", error)
 
 
-class Journal:
-    """One per process. `model`: the public name that questions are recorded under."""
-
-    def __init__(self, database: Database, kv_use: KVUse, model: str) -> None:
-        self._database = database
-        self._kv_use = kv_use
-        self._model = model
-
-    def record(self, question: Question, answer: Answer) -> None:
-        """Blocks. Raises Unavailable when the database is away."""
-        record_question(question, answer, self._model, self._database)
-        if question.mode == "stitched":
-            self._kv_use.note(passage.chunk.id for passage in answer.passages)
+def record_answer(question: Question, answer: Answer, database: Database, kv_use: KVUse, model: str) -> None:
+    """Record an answered question under the public name of a model. Blocks. Raises Unavailable when the database is
+    away."""
+    record_question(question, answer, model, database)
+    if question.mode == "stitched":
+        kv_use.note(passage.chunk.id for passage in answer.passages)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -22,9 +22,6 @@ from ragkv.service.questions.statements import (
     passages_of,
 )
 from ragkv.text import plural
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 class LoggedQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,21 +149,20 @@ def evaluation_set(ref: CollectionRef, database: Database) -> Iterator[SetQuesti
         after = from_cursor(cursor, tuple[Moment, str])
         with database.reading() as session:
             page = rows_behind(session, known_answers(ref.tenant_id, ref.collection_id), _OLDEST_FIRST, MAX_PAGE, after)
-            questions = [_set_question(row.FeedbackRow, session) for row in page.items]
+            questions: list[SetQuestion | None] = []
+            for (feedback,) in page.items:
+                titled_texts = session.execute(passages_of(feedback.answer_id))
+                passages = tuple(SetPassage(title, text) for title, text in titled_texts)
+                answer = feedback.correction or feedback.answer
+                is_whole = answer and passages and len(passages) == feedback.num_passages
+                question = SetQuestion(feedback.answer_id, feedback.question, (answer,), passages)
+                questions.append(question if is_whole else None)
             return _SetPage(questions, page.next(lambda row: (row.FeedbackRow.asked_at, row.FeedbackRow.answer_id)))
 
     return all_pages(page_at)
 
 
 _OLDEST_FIRST = (FeedbackRow.asked_at.expression, FeedbackRow.answer_id.expression)
-
-
-def _set_question(row: FeedbackRow, session: "Session") -> SetQuestion | None:
-    passages = tuple(SetPassage(title, text) for title, text in session.execute(passages_of(row.answer_id)))
-    answer = row.correction or row.answer
-    if answer and passages and len(passages) == row.num_passages:
-        return SetQuestion(row.answer_id, row.question, (answer,), passages)
-    return None
 
 
 def _position(row: Any) -> tuple[datetime, str]:

@@ -43,17 +43,7 @@ def blocks(placed: Sequence[Placed]) -> list[list[Row]]:
         return []
     line = median(item.height for item in placed)
     columns = _cut(placed, lambda item: (item.left, item.right), _GUTTER * line)
-    fewer, more = sorted((columns[0], columns[-1]), key=len)
-    # Each of two columns is read to its end before the other: lines of prose, or rows that do not match.
-    if (
-        len(columns) > 1
-        and len(fewer) >= _MIN_LINES
-        and (
-            all(median(item.right - item.left for item in column) >= _PROSE * line for column in columns)
-            or 2 * sum(any(abs(item.middle - other.middle) <= line / 4 for other in more) for item in fewer)
-            < len(fewer)
-        )
-    ):
+    if _are_columns(columns, line):
         return [block for column in columns for block in blocks(column)]
     bands = _cut(placed, lambda item: (item.top, item.bottom), _PARAGRAPH * line)
     if len(bands) > 1:
@@ -78,3 +68,14 @@ def _cut(
         if (gap := sides(after)[0] - end) >= best:
             best, at = gap, number
     return [ordered[:at], ordered[at:]] if at else [ordered]
+
+
+def _are_columns(parts: Sequence[Sequence[Placed]], line: float) -> bool:
+    """Whether each of two parts is read to its end before the other: lines of prose, or rows that do not match."""
+    fewer, more = sorted((parts[0], parts[-1]), key=len)
+    if len(parts) == 1 or len(fewer) < _MIN_LINES:
+        return False
+    if all(median(item.right - item.left for item in part) >= _PROSE * line for part in parts):
+        return True
+    matched = sum(any(abs(item.middle - other.middle) <= line / 4 for other in more) for item in fewer)
+    return matched * 2 < len(fewer)

@@ -101,15 +101,7 @@ class _Styles:
     def look(self, element: _Element, inherited: _Look) -> _Look:
         """The look of an element within another."""
         namespace, _, name = str(element.tag).rpartition("}")
-        is_hidden = inherited.is_hidden
-        if name in ("p", "h"):
-            marks = element.iterchildren(f"{_TEXT}hidden-paragraph")
-            is_hidden |= any(mark.get(f"{_TEXT}is-hidden") == "true" for mark in marks)
-        else:
-            display = element.get(f"{_TEXT}display")
-            may_be_hidden = display == "condition" or name == "hidden-text"
-            is_hidden |= may_be_hidden and element.get(f"{_TEXT}is-hidden") == "true"
-            is_hidden |= "none" in (display, element.get(f"{_DRAW}display"))
+        is_hidden = inherited.is_hidden or self._is_hidden(element, name)
         style = element.get(f"{namespace}}}style-name")
         if style is not None and (properties := self._properties(_FAMILIES.get(name, name), style)):
             is_hidden |= any(properties.get(key) == value for key, value in _HIDING.items())
@@ -122,6 +114,17 @@ class _Styles:
                 sign = SIGNS.get(height) or SIGNS["sub" if height.startswith("-") else "sup"] * is_raised
             return _Look(is_hidden, is_struck, sign)
         return _Look(is_hidden, inherited.is_struck, inherited.sign) if is_hidden else inherited
+
+    @staticmethod
+    def _is_hidden(element: _Element, name: str) -> bool:
+        """Whether an element says that it is hidden, whatever its style."""
+        if name in ("p", "h"):
+            return len(element) > 0 and any(
+                mark.get(f"{_TEXT}is-hidden") == "true" for mark in element.iterchildren(f"{_TEXT}hidden-paragraph")
+            )
+        display = element.get(f"{_TEXT}display")
+        is_hidden = element.get(f"{_TEXT}is-hidden") == "true" and (display == "condition" or name == "hidden-text")
+        return is_hidden or "none" in (display, element.get(f"{_DRAW}display"))
 
     def _inherited(self, family: str, name: str) -> dict[str, str]:
         chain: list[_Element] = []

@@ -62,26 +62,7 @@ def closed_grids(across: list[Line], down: list[Line]) -> list[Grid]:
     """The grids of lines that meet and close each cell, which may be as large as several others."""
     if len(across) <= _LEAST_ROWS or len(down) <= _LEAST_COLUMNS or len(across) * len(down) > _MAX_PAIRS:
         return []
-    meets = {
-        (kind, number): [
-            (not kind, other)
-            for other, candidate in enumerate(crossing)
-            if line.start - TOLERANCE <= candidate.at <= line.end + TOLERANCE
-            and candidate.start - TOLERANCE <= line.at <= candidate.end + TOLERANCE
-        ]
-        for kind, lines, crossing in ((True, across, down), (False, down, across))
-        for number, line in enumerate(lines)
-    }
-    grids: list[Grid] = []
-    while meets:
-        start, waiting = meets.popitem()
-        group = {start}  # that meet, directly or by way of others
-        while waiting:
-            group.add(node := waiting.pop())
-            waiting += meets.pop(node, ())
-        rows, columns = [across[n] for kind, n in group if kind], [down[n] for kind, n in group if not kind]
-        grids += filter(None, [_grid(rows, columns)])
-    return grids
+    return [grid for lines, columns in _connected(across, down) if (grid := _grid(lines, columns))]
 
 
 def _grid(across: list[Line], down: list[Line]) -> Grid | None:
@@ -118,6 +99,28 @@ def _borders(lines: Iterable[Line], ends: Sequence[float]) -> list[list[bool]]:
         ]
         for level in (list(group) for _, group in groupby(sorted(lines), key=lambda line: line.at))
     ]
+
+
+def _connected(across: list[Line], down: list[Line]) -> Iterator[tuple[list[Line], list[Line]]]:
+    """Lines that meet, directly or by way of others."""
+    meets = {
+        (kind, number): [
+            (not kind, other)
+            for other, candidate in enumerate(crossing)
+            if line.start - TOLERANCE <= candidate.at <= line.end + TOLERANCE
+            and candidate.start - TOLERANCE <= line.at <= candidate.end + TOLERANCE
+        ]
+        for kind, lines, crossing in ((True, across, down), (False, down, across))
+        for number, line in enumerate(lines)
+    }
+    while meets:
+        start, reached = meets.popitem()
+        group, waiting = {start}, list(reached)
+        while waiting:
+            if (node := waiting.pop()) not in group:
+                group.add(node)
+                waiting += meets.pop(node, ())
+        yield [across[n] for kind, n in group if kind], [down[n] for kind, n in group if not kind]
 
 
 def ruled(objects: Sequence[Drawn], turn: Turn) -> tuple[list[Line], list[Line]]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -46,11 +47,13 @@ class Run:
     def measure(self, parts: Sequence[Part]) -> None:
         """Measure what the report lacks of the parts, those worth most first. A part that fails is noted, and the next
         one begins; one that would not end in time is left out."""
-        for oracle, shape in zip(self.scale.oracles, self.scale.shapes, strict=True):
-            is_first = shape is self.scale.shapes[0]
+        for oracle, shape in zip_longest(self.scale.oracles, self.scale.shapes):
             if self._due(["oracle"], parts, oracle):
                 with self._part("oracle", oracle):
                     self.report.oracle[oracle.name] = asyncio.run(self._oracle(oracle))
+            if shape is None:
+                continue
+            is_first = shape is self.scale.shapes[0]
             if due := self._due(WITH_ENGINE if is_first else ("ttft", "ingest"), parts, shape, ENGINE_START_S):
                 with self._part("engine", shape):
                     asyncio.run(self._with_engine(shape, due))

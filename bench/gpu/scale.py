@@ -3,18 +3,18 @@
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from bench.gpu.shapes import LLAMA_8B, QWEN3_8B, Shape, llama, qwen3, small_sizes
+from bench.gpu.shapes import LLAMA_8B, QWEN3_8B, Shape, deepseek, llama, mistral, qwen3, small_sizes
 
 RATIOS = (0.0, 0.02, 0.05, 0.10)
-Kind = Literal["llama", "qwen3"]
+Kind = Literal["llama", "qwen3", "mistral", "deepseek_v3"]
 """Architectures that are measured, as the configurations of their models name them."""
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
-    """Sizes in tokens. oracles: models whose weights are saved; shapes: models whose weights are drawn, of the same
-    kinds, the first of which is measured in every part."""
+    """Sizes in tokens. oracles: models whose weights are saved; shapes: models whose weights are drawn, of the kinds of
+    the first oracles, the first of which is measured in every part."""
 
     device: str
     oracles: tuple[Shape, ...]
@@ -54,6 +54,8 @@ ON_A_GPU = Scale(
     oracles=(
         llama("small Llama", **small_sizes(512, 128, 8, 32000)),
         qwen3("small Qwen3", **small_sizes(512, 128, 8, 32000)),
+        mistral("small Mistral, windows", **small_sizes(512, 128, 8, 32000)),
+        deepseek("small DeepSeek", 512, 8, 32000),
     ),
     shapes=(LLAMA_8B, QWEN3_8B),
     oracle_prompts=20,

@@ -11,7 +11,9 @@ from tokenizers import Tokenizer as Words
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
+    DeepseekV3Config,
     LlamaConfig,
+    MistralConfig,
     PretrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerFast,
@@ -80,6 +82,30 @@ def llama(name: str, **sizes: Any) -> Shape:
 
 def qwen3(name: str, **sizes: Any) -> Shape:
     return Shape(name, Qwen3Config(architectures=["Qwen3ForCausalLM"], dtype=DTYPE, eos_token_id=1, **sizes))
+
+
+def mistral(name: str, **sizes: Any) -> Shape:
+    """All layers have a sliding window."""
+    config = MistralConfig(
+        architectures=["MistralForCausalLM"], dtype=DTYPE, eos_token_id=1, sliding_window=256, **sizes
+    )
+    return Shape(name, config)
+
+
+def deepseek(name: str, hidden: int, layers: int, vocabulary: int) -> Shape:
+    """Latent attention as in DeepSeek V2 Lite, without experts: a few of them would make roundings into other
+    models."""
+    config = DeepseekV3Config(
+        architectures=["DeepseekV3ForCausalLM"], dtype=DTYPE, eos_token_id=1, vocab_size=vocabulary, hidden_size=hidden,
+        intermediate_size=2 * hidden, num_hidden_layers=layers, first_k_dense_replace=layers, num_attention_heads=16,
+        num_key_value_heads=16, q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128,
+        v_head_dim=128, n_group=1, topk_group=1, max_position_embeddings=40960, initializer_range=_GAIN / math.sqrt(hidden),
+        rope_parameters={
+            "rope_type": "yarn", "rope_theta": 10000.0, "factor": 10.0, "original_max_position_embeddings": 4096,
+            "mscale": 0.707, "mscale_all_dim": 0.707, "beta_fast": 32, "beta_slow": 1,
+        },
+    )  # fmt: skip
+    return Shape(name, config)
 
 
 LLAMA_8B = llama(

@@ -40,25 +40,22 @@ class Gemma3LanguageModel(Gemma3ForCausalLM):
         super().__init__(vllm_config=_of_language_model(vllm_config), prefix=prefix)
 
 
-class Llama4LanguageModel(Llama4ForCausalLM):
+class _OfCheckpoint:
+    """A language model that reads a checkpoint's names of weights."""
+
+    hf_to_vllm_mapper = _NAMES
+
+    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
+        super().__init__(vllm_config=_of_language_model(vllm_config), prefix=prefix)  # type: ignore[call-arg]
+
+    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
+        loaded: set[str] = super().load_weights(_NAMES.apply(weights))  # type: ignore[misc]
+        return loaded
+
+
+class Llama4LanguageModel(_OfCheckpoint, Llama4ForCausalLM):
     """Llama 4 Scout and Maverick."""
 
-    hf_to_vllm_mapper = _NAMES
 
-    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-        super().__init__(vllm_config=_of_language_model(vllm_config), prefix=prefix)
-
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        return super().load_weights(_NAMES.apply(weights))
-
-
-class Mistral3LanguageModel(MistralForCausalLM):
+class Mistral3LanguageModel(_OfCheckpoint, MistralForCausalLM):
     """Mistral Small 3.1 and 3.2, Ministral 3."""
-
-    hf_to_vllm_mapper = _NAMES
-
-    def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
-        super().__init__(vllm_config=_of_language_model(vllm_config), prefix=prefix)
-
-    def load_weights(self, weights: Iterable[tuple[str, torch.Tensor]]) -> set[str]:
-        return super().load_weights(_NAMES.apply(weights))

@@ -48,7 +48,7 @@ class InPlaceBatch:
 @dataclass(frozen=True, slots=True)
 class PrefixKV:
     """Keys and values of a prefix as they enter attention, [layers, tokens, kv_heads, head_dim] each, of one rank.
-    Those of a latent layer have a head_dim of 0."""
+    Values of a latent layer have a head_dim of 0."""
 
     keys: torch.Tensor
     values: torch.Tensor

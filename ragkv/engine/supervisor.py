@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ragkv.engine.protocol import Engine, EngineLost, Generate, Output, Prefill
-from ragkv.errors import Unavailable
+from ragkv.errors import Rejected, Unavailable
 from ragkv.observe import metrics
 
 log = logging.getLogger(__name__)
@@ -193,7 +193,8 @@ class SupervisedEngine:
             except Exception as error:  # whatever it is: the service must not stay without an engine
                 log.exception("the engine did not start; it will be started again")
                 self._failed_starts += 1
-                await self._replace_after(engine, "it did not start")
+                refusal = f": {error}" if isinstance(error, Rejected) else ""
+                await self._replace_after(engine, f"it did not start{refusal}")
                 if not first_start.done():
                     first_start.set_exception(error if isinstance(error, Unavailable) else Unavailable(str(error)))
             else:

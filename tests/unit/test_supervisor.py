@@ -13,7 +13,7 @@ import pytest
 from ragkv.engine import supervisor
 from ragkv.engine.protocol import EngineLost, Generate
 from ragkv.engine.supervisor import Phase, SupervisedEngine, SupervisionTimes
-from ragkv.errors import Unavailable
+from ragkv.errors import Unavailable, Unsupported
 from tests.support.child_engine import POISON, ChildEngine
 
 PACE = SupervisionTimes(silence=25.0, look=0.02, delays=(0.05, 0.1, 0.2), stable=60.0, patience=25.0)
@@ -185,6 +185,23 @@ def test_an_engine_that_does_not_start_is_tried_again_ever_more_slowly() -> None
         assert await ask(engine) == ANSWER
 
     run(scenario, *[failing] * 5, ChildEngine)
+
+
+class Refusing(ChildEngine):
+    """Its vLLM cannot run the model."""
+
+    async def start(self) -> None:
+        raise Unsupported("it can be served on GPUs alone")
+
+
+def test_who_asks_is_told_why_the_engine_refuses_its_model() -> None:
+    async def scenario(engine: SupervisedEngine, cores: Cores) -> None:
+        with pytest.raises(Unavailable, match="on GPUs alone"):
+            await engine.start()
+        with pytest.raises(Unavailable, match="after it did not start: it can be served on GPUs alone, attempt 2"):
+            await ask(engine)
+
+    run(scenario, Refusing, Refusing)
 
 
 class Loading(ChildEngine):

@@ -118,7 +118,11 @@ def test_a_question_longer_than_a_step_chooses_nothing_and_the_latest_tokens_are
     assert span.end == plan.end
 
 
-@pytest.mark.parametrize("tiny", [ONE_TOKEN_A_STEP, pytest.param(GUESSING, marks=pytest.mark.long)], indirect=True)
+@pytest.mark.parametrize(
+    "tiny",
+    [ONE_TOKEN_A_STEP, *(pytest.param(name, marks=pytest.mark.long) for name in (GUESSING, IN_ONE_STEP))],
+    indirect=True,
+)
 def test_preempted_requests_are_stitched_again_and_answer_the_same(tiny: World) -> None:
     """More requests than the cache holds: some are preempted, lose their blocks, and start over."""
     model = tiny.model

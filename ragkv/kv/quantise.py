@@ -102,16 +102,14 @@ def pack_keys(keys: torch.Tensor, grid: QuantisationGrid) -> Packed:
 
 def pack_values(values: torch.Tensor, grid: QuantisationGrid) -> Packed:
     """values: [layers, tokens, kv_heads, head_dim], or nothing of each head."""
-    if not values.shape[-1]:
-        scale = values.new_zeros(*values.shape[:3], 1)
-        return Packed(values.to(torch.uint8), scale, _edges(values, grid), None if grid.centred else scale)
     codes, step, low = _pack(values, 3, grid)
     return Packed(codes, step, _edges(values, grid), None if grid.centred else low)
 
 
 def _pack(values: torch.Tensor, axis: int, grid: QuantisationGrid) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Codes, step and low of groups along an axis. `step` is rounded before it is used: no error is left to it."""
-    low, high = values.amin(axis, keepdim=True), values.amax(axis, keepdim=True)
+    measured = values if values.numel() else values.new_zeros(*values.shape[:-1], 1)  # nothing spreads over nothing
+    low, high = measured.amin(axis, keepdim=True), measured.amax(axis, keepdim=True)
     if grid.centred:
         low, high = torch.zeros_like(low), torch.maximum(-low, high)
     step = ((high.float() - low.float()) / grid.highest).to(values.dtype)

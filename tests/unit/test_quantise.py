@@ -1,5 +1,6 @@
 """Quantised KV: as near as its step, whatever part is read, and as small as it says."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,24 @@ class TestFile:
         assert store.convert(KEY, OTHER, kv_format)
         assert store.shape(OTHER).format is kv_format
         assert not store.convert(OTHER, "ef" * 32, kv_format)
+
+
+@pytest.mark.parametrize("kv_format", KVFormat)
+def test_of_latent_attention_keys_alone_are_kept(kv_format: KVFormat, tmp_path: Path):
+    """The same as beside values."""
+    alone, beside = (tmp_path / f"{name}.safetensors" for name in (KEY, OTHER))
+    kv = some_kv()
+    write_kv(alone, replace(kv, values=kv.values[..., :0]), kv_format)
+    write_kv(beside, kv, kv_format)
+
+    stored = read_kv(alone, replace(LAYOUT, is_latent=True))
+    keys = torch.empty(kv.keys.shape).bfloat16()
+    stored.copy_into(keys, torch.empty(*keys.shape[:3], 0).bfloat16(), slice(0, LAYOUT.layers), 0)
+
+    assert torch.equal(keys, both_read(beside)[0])
+    assert stored.loaded().values.shape == (*keys.shape[:3], 0)
+    with pytest.raises(Unsupported, match="values are"):
+        read_kv(alone, LAYOUT)
 
 
 def test_a_format_of_the_future_is_left_alone(tmp_path: Path):

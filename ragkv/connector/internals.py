@@ -94,6 +94,12 @@ class ModelInternals:
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
         for layer in filter(is_latent, self.layers):
             refuse_packed(layer)
+        # Llama 4 norms queries and keys behind their rotation: without weights, so it comes to the same before.
+        self._norms = {
+            module.attn.layer_name: module.qk_norm
+            for module in self._model.modules()
+            if isinstance(module, Llama4Attention)
+        }
         self._rotary_by_layer = self._find_rotary_by_layer()
 
     @property
@@ -181,12 +187,6 @@ class ModelInternals:
         batch = InPlaceBatch(tuple(spans), positions.to(self.device), slots.to(self.device))
         token_ids = torch.tensor([token for row in rows for token in row], device=self.device)
         layers = self.layers
-        # Llama 4 norms queries and keys behind their rotation: without weights, so it comes to the same before.
-        norms = {
-            module.attn.layer_name: module.qk_norm
-            for module in self._model.modules()
-            if isinstance(module, Llama4Attention)
-        }
         last = len(layers) - 1
         layer_number, rotary, unrotated = 0, cast("Rotary", None), cast("Unrotated | None", None)
 
@@ -197,7 +197,7 @@ class ModelInternals:
                 unrotated = Unrotated(query.clone(), key.clone())
             else:
                 parts = _by_heads(layers[layer_number], query, key)
-                if norm := norms.get(layers[layer_number].layer_name):
+                if norm := self._norms.get(self._names[layer_number]):
                     parts = tuple(norm(part.float()).to(part.dtype) for part in parts)
                 observer.rotating(layer_number, embedding, *parts)
 
@@ -330,7 +330,6 @@ class ModelInternals:
         raised when the forward has ended: other ranks are in it.
         """
         failed: list[Exception] = []
-
         layers = self.layers
 
         def see(index: int, inputs: tuple[Any, ...]) -> None:

@@ -109,14 +109,14 @@ def rotate(rotary: Rotary, positions: torch.Tensor, keys: torch.Tensor) -> None:
     its heads are smaller, their first dimensions are turned."""
     if rotary is None:
         return
-    if not isinstance(rotary, Angles) and rotary.head_size < keys.shape[-1]:
-        part = keys[..., : rotary.head_size].contiguous()
-        rotate(rotary, positions, part)
-        keys[..., : rotary.head_size] = part
-        return
     if isinstance(rotary, Angles):
         by_head = keys.transpose(1, 2)
         keys.copy_(rotary.turn(positions, by_head.flatten(0, 1)).view(by_head.shape).transpose(1, 2))
+        return
+    if rotary.head_size < keys.shape[-1]:
+        part = keys[..., : rotary.head_size].contiguous()
+        rotate(rotary, positions, part)
+        keys[..., : rotary.head_size] = part
         return
     vectors = keys.view(keys.shape[0] * keys.shape[1], -1)
     beside = None

@@ -29,11 +29,9 @@ class RequireKey:
         self._expected = _digest(b"Bearer " + envs.VLLM_API_KEY.encode())
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if (
-            scope["type"] == "lifespan"
-            or (scope["type"] == "http" and scope["path"] == _OPEN)
-            or self._knows_key(scope)
-        ):
+        is_open = scope["type"] == "lifespan" or (scope["type"] == "http" and scope["path"] == _OPEN)
+        sent = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
+        if is_open or (len(sent) == 1 and hmac.compare_digest(_digest(sent[0]), self._expected)):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
@@ -41,10 +39,6 @@ class RequireKey:
             headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body", "body": _BODY})
-
-    def _knows_key(self, scope: Message) -> bool:
-        authorization = [value for name, value in scope["headers"] if name == b"authorization"]
-        return len(authorization) == 1 and hmac.compare_digest(_digest(authorization[0]), self._expected)
 
 
 def _digest(value: bytes) -> bytes:

@@ -235,7 +235,13 @@ class Stitcher:
         written: list[tuple[Sequence[int], Sequence[KVSlice]]] = [(layers, slices)]
         if near is not None:
             seeing_all = [layer for layer in layers if layer not in self._windows]
-            written = [(seeing_all, slices), (list(self._windows), _within(slices, near))]
+            parts = ((kv_slice, kv_slice.span.clipped_to(span)) for kv_slice in slices for span in near)
+            seen = [
+                replace(kv_slice, span=part, offset=kv_slice.offset + part.start - kv_slice.span.start)
+                for kv_slice, part in parts
+                if part.num_tokens
+            ]
+            written = [(seeing_all, slices), (list(self._windows), seen)]
         portions = ((of_layers, part) for of_layers, of_them in written if of_layers for part in self._parts(of_them))
         row = 0
         for number, (of_layers, part) in enumerate(portions):
@@ -311,16 +317,6 @@ class Stitcher:
             room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
-
-
-def _within(slices: Sequence[KVSlice], spans: Sequence[Span]) -> list[KVSlice]:
-    """The parts of slices that lie within spans, both ascending."""
-    parts = ((kv_slice, kv_slice.span.clipped_to(span)) for kv_slice in slices for span in spans)
-    return [
-        replace(kv_slice, span=part, offset=kv_slice.offset + part.start - kv_slice.span.start)
-        for kv_slice, part in parts
-        if part.num_tokens
-    ]
 
 
 def _runs(layers: Sequence[int], longest: int) -> Iterator[slice]:

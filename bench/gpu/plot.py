@@ -1,15 +1,13 @@
 """Plot a GPU report as SVG."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.gpu.ingestion import IngestRow
-from bench.gpu.loading import LoadRow
 from bench.gpu.report import GpuReport
 from bench.gpu.streams import StreamRow
-from bench.serving.load import ServeRow
 from bench.ttft import TtftRow
 
 if TYPE_CHECKING:
@@ -17,6 +15,10 @@ if TYPE_CHECKING:
 
 _PANEL_INCHES = (6.0, 4.2)
 _COLUMNS = 3
+
+_LOADING = ("{0.source}, {0.kv_format}", "bf16_gb_s", "GB of bfloat16 KV a second")
+_SERVING = ("{0.clients} clients, {0.mode}", "qps", "questions a second, {0.context_tokens:,} tokens of context")
+_INGESTION = ("{0.work}", "tokens_per_s", "tokens a second")
 
 _Draw = Callable[["Axes", Sequence[Any]], None]
 
@@ -33,10 +35,10 @@ def plot(report: GpuReport, file: Path) -> bool:
 
     by_part: tuple[tuple[str, _Draw, Mapping[str, Sequence[Any]]], ...] = (
         ("time to first token", _draw_ttft, report.ttft),
-        ("loading KV", _draw_load, report.load),
-        ("questions a second", _draw_serve, report.serve),
+        ("loading KV", partial(_draw_bars, *_LOADING), report.load),
+        ("questions a second", partial(_draw_bars, *_SERVING), report.serve),
         ("running streams while prompts arrive", _draw_latency, report.latency),
-        ("ingestion", _draw_ingest, report.ingest),
+        ("ingestion", partial(_draw_bars, *_INGESTION), report.ingest),
     )
     panels = [(f"{title}, {model}", draw, rows) for title, draw, of in by_part for model, rows in of.items()]
     if not panels:
@@ -74,18 +76,12 @@ def _draw_ttft(axes: "Axes", rows: Sequence[TtftRow]) -> None:
     axes.legend(fontsize=7)
 
 
-def _draw_load(axes: "Axes", rows: Sequence[LoadRow]) -> None:
-    bars = {f"{row.source}, {row.kv_format}": row.bf16_gb_s for row in rows}
+def _draw_bars(name: str, length: str, label: str, axes: "Axes", rows: Sequence[Any]) -> None:
+    """A bar for each row: the template of its name, the field that is its length, the template of the axis's label."""
+    bars = {name.format(row): getattr(row, length) for row in rows}
     axes.barh(list(bars), list(bars.values()))
     axes.invert_yaxis()
-    axes.set_xlabel("GB of bfloat16 KV a second")
-
-
-def _draw_serve(axes: "Axes", rows: Sequence[ServeRow]) -> None:
-    bars = {f"{row.clients} clients, {row.mode}": row.qps for row in rows}
-    axes.barh(list(bars), list(bars.values()))
-    axes.invert_yaxis()
-    axes.set_xlabel(f"questions a second, {rows[0].context_tokens:,} tokens of context")
+    axes.set_xlabel(label.format(rows[0]))
 
 
 def _draw_latency(axes: "Axes", rows: Sequence[StreamRow]) -> None:
@@ -95,9 +91,3 @@ def _draw_latency(axes: "Axes", rows: Sequence[StreamRow]) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("milliseconds between tokens")
     axes.legend(fontsize=7)
-
-
-def _draw_ingest(axes: "Axes", rows: Sequence[IngestRow]) -> None:
-    axes.barh([row.work for row in rows], [row.tokens_per_s for row in rows])
-    axes.invert_yaxis()
-    axes.set_xlabel("tokens a second")

@@ -33,14 +33,23 @@ class _Code:
     entry: bytes
 
 
-def pruned(library: bytes, chip: int = HOPPER) -> bytes:
-    """The library with code for one chip alone: its cubins, or PTX that can be compiled for it where there are none.
+def pruned(library: bytes) -> bytes:
+    """The library with code for Hopper alone: its cubins, or PTX that can be compiled for it where there are none.
 
     A container that has neither keeps its smallest entry: nothing of it can be launched, but it loads. Raises
     ValueError for a file without GPU code.
     """
     out = bytearray(library)
-    at, end = _gpu_code(library)
+    offset, number, names = _ELF_SECTIONS.unpack_from(library)
+    sections = [_ELF_SECTION.unpack_from(library, offset + _ELF_SECTION.size * index) for index in range(number)]
+    gpu_code = [
+        (start, start + size)
+        for name, start, size in sections
+        if library.startswith(b".nv_fatbin\0", sections[names][1] + name)
+    ]
+    if not gpu_code:
+        raise ValueError("no GPU code in this library")
+    at, end = gpu_code[0]
     while at <= end - _CONTAINER.size:
         magic, _, header, content = _CONTAINER.unpack_from(out, at)
         if magic != _MAGIC:
@@ -48,24 +57,13 @@ def pruned(library: bytes, chip: int = HOPPER) -> bytes:
             continue
         start, stop = at + header, at + header + content
         entries = list(_entries(library, start, stop))
-        cubins = [code.entry for code in entries if code.kind == _CUBIN and code.chip == chip]
-        assembler = [code.entry for code in entries if code.kind == _PTX and code.chip <= chip]
+        cubins = [code.entry for code in entries if code.kind == _CUBIN and code.chip == HOPPER]
+        assembler = [code.entry for code in entries if code.kind == _PTX and code.chip <= HOPPER]
         left = b"".join(cubins or assembler or [min((code.entry for code in entries), key=len)])
         struct.pack_into("<Q", out, at + 8, len(left))
         out[start:stop] = left.ljust(content, b"\0")
         at = stop
     return bytes(out)
-
-
-def _gpu_code(library: bytes) -> tuple[int, int]:
-    """Start and end of the section with GPU code."""
-    offset, number, names = _ELF_SECTIONS.unpack_from(library)
-    sections = [_ELF_SECTION.unpack_from(library, offset + _ELF_SECTION.size * index) for index in range(number)]
-    for name, start, size in sections:
-        name_at = sections[names][1] + name
-        if library[name_at : library.index(b"\0", name_at)] == b".nv_fatbin":
-            return start, start + size
-    raise ValueError("no GPU code in this library")
 
 
 def _entries(library: bytes, start: int, stop: int) -> Iterator[_Code]:

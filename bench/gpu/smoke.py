@@ -35,17 +35,13 @@ def check_kernels() -> list[str]:
 
     torch.manual_seed(0)
     smoke = Smoke()
-    table = _angles()
     positions = torch.arange(TOKENS, device="cuda")
     keys, values, queries = (
         _draw(TOKENS, KV_HEADS, HEAD_DIM),
         _draw(TOKENS, KV_HEADS, HEAD_DIM),
         _draw(TOKENS, QUERY_HEADS, HEAD_DIM),
     )
-    rotated = keys.clone()
-    torch.ops._C.rotary_embedding(positions, rotated.view(TOKENS, -1), None, HEAD_DIM, table, True)  # noqa: SLF001
-    smoke.compare("rotary_embedding without a key", rotated, _rotated(keys, table[positions]))
-    _compare_norm_and_activation(smoke)
+    rotated = _compare_operators(smoke, keys, positions)
     cache = torch.zeros(256, 2, BLOCK, KV_HEADS, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
     blocks = torch.randperm(256, device="cuda")[: TOKENS // BLOCK]
     slots = blocks[positions // BLOCK] * BLOCK + positions % BLOCK
@@ -63,19 +59,17 @@ def _draw(*shape: int) -> torch.Tensor:
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16)
 
 
-def _angles() -> torch.Tensor:
+def _compare_operators(smoke: Smoke, keys: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+    """Compare rotation, norm and activation. Returns the keys as vLLM rotates them."""
     frequencies = 500000.0 ** (-torch.arange(0, HEAD_DIM, 2, device="cuda") / HEAD_DIM)
     angles = torch.arange(HIDDEN, device="cuda")[:, None] * frequencies
-    return torch.cat((angles.cos(), angles.sin()), -1).bfloat16()
-
-
-def _rotated(keys: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-    cos, sin = angles.float()[:, None].chunk(2, -1)
+    table = torch.cat((angles.cos(), angles.sin()), -1).bfloat16()
+    rotated = keys.clone()
+    torch.ops._C.rotary_embedding(positions, rotated.view(TOKENS, -1), None, HEAD_DIM, table, True)  # noqa: SLF001
+    cos, sin = table[positions].float()[:, None].chunk(2, -1)
     low, high = keys.float().chunk(2, -1)
-    return torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
-
-
-def _compare_norm_and_activation(smoke: Smoke) -> None:
+    expected = torch.cat((low * cos - high * sin, high * cos + low * sin), -1)
+    smoke.compare("rotary_embedding without a key", rotated, expected)
     rows, weight, normed = _draw(TOKENS, HIDDEN), _draw(HIDDEN), _draw(TOKENS, HIDDEN)
     torch.ops._C.rms_norm(normed, rows, weight, 1e-5)  # noqa: SLF001
     inverse = (rows.float().square().mean(-1, keepdim=True) + 1e-5).rsqrt()
@@ -83,6 +77,7 @@ def _compare_norm_and_activation(smoke: Smoke) -> None:
     activated, (gate, up) = _draw(TOKENS, HIDDEN // 2), rows.float().chunk(2, -1)
     torch.ops._C.silu_and_mul(activated, rows)  # noqa: SLF001
     smoke.compare("silu_and_mul", activated, torch.nn.functional.silu(gate) * up)
+    return rotated
 
 
 def _attention_of_spans(

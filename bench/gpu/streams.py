@@ -84,8 +84,13 @@ class Streams:
                 await asyncio.sleep(_LOOK_EVERY_S)
                 if any(task.done() for task in running):
                     await asyncio.gather(*running)
+            numbers = range(number * self.arrivals, (number + 1) * self.arrivals)
             began = time.perf_counter()
-            seen = await self._arrive(mode, number)
+            if mode is None:
+                seen = await asyncio.sleep(self.arrivals / self.arrivals_a_second, Seen())
+            else:
+                ask = self.serving.ask(mode, self.answer)
+                seen = await poisson(ask, numbers, self.arrivals_a_second, number, lambda: None)
             ended = time.perf_counter()
         finally:
             for task in running:
@@ -96,13 +101,6 @@ class Streams:
         if not between:
             raise Rejected("the streams ended before anything arrived: the model's window is too short")
         return between, seen
-
-    async def _arrive(self, mode: Arriving, number: int) -> Seen:
-        numbers = range(number * self.arrivals, (number + 1) * self.arrivals)
-        if mode is None:
-            await asyncio.sleep(self.arrivals / self.arrivals_a_second)
-            return Seen()
-        return await poisson(self.serving.ask(mode, self.answer), numbers, self.arrivals_a_second, number, lambda: None)
 
     async def _stream(self, moments: list[float]) -> None:
         request = Generate(self.prompt.token_ids, uuid.uuid4().hex, max_tokens=self.tokens, ignore_eos=True)

@@ -248,10 +248,6 @@ def _faults(
         "KV files without entries": leftovers.unnamed_kv(now, database, kv_store, prefixes),
     }
     yield from (f"{len(items)} {what}" for what, items in misfits.items() if items)
-    yield from _unfound(plan, uploaded, client)
-
-
-def _unfound(plan: Plan, uploaded: Uploaded, client: httpx.Client) -> Iterator[str]:
     for number in range(0, plan.documents, max(plan.documents // ASKED, 1)):
         body = {"question": f"Who inspected bridge {_word(number)}?", "top_k": 3}
         passages = client.post("/v1/search", json=body, timeout=60).json()["passages"]

@@ -20,8 +20,9 @@ STOP_TIMEOUT_S = 20.0
 class WorkerProcess:
     """Keeps one worker running. It gets the settings as environment variables."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], command: tuple[str, ...] = COMMAND) -> None:
         self._environ = dict(environ)
+        self._command = command
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -71,5 +72,5 @@ class WorkerProcess:
     def _launch(self) -> subprocess.Popen[bytes]:
         # A session of its own: Ctrl-C in a terminal is for the service, which then stops the worker itself.
         return subprocess.Popen(  # noqa: S603 - the command is ours
-            COMMAND, env=self._environ, stdin=subprocess.DEVNULL, start_new_session=True
+            self._command, env=self._environ, stdin=subprocess.DEVNULL, start_new_session=True
         )

@@ -36,11 +36,7 @@ def check_kernels() -> list[str]:
     torch.manual_seed(0)
     smoke = Smoke()
     positions = torch.arange(TOKENS, device="cuda")
-    keys, values, queries = (
-        _draw(TOKENS, KV_HEADS, HEAD_DIM),
-        _draw(TOKENS, KV_HEADS, HEAD_DIM),
-        _draw(TOKENS, QUERY_HEADS, HEAD_DIM),
-    )
+    keys, values, queries = (_draw(TOKENS, heads, HEAD_DIM) for heads in (KV_HEADS, KV_HEADS, QUERY_HEADS))
     rotated = _compare_operators(smoke, keys, positions)
     cache = torch.zeros(256, 2, BLOCK, KV_HEADS, HEAD_DIM, device="cuda", dtype=torch.bfloat16)
     blocks = torch.randperm(256, device="cuda")[: TOKENS // BLOCK]
@@ -51,7 +47,12 @@ def check_kernels() -> list[str]:
     smoke.compare("reshape_and_cache_flash", key_cache[blocks].reshape(rotated.shape), rotated, bound=1e-6)
     rows = torch.cat([torch.arange(*span, device="cuda") for span in SPANS])
     attended = _attention_of_spans(queries[rows], key_cache, value_cache, blocks)
-    smoke.compare("FlashAttention 3 over three spans", attended, _attention(queries[rows], rows, rotated, values))
+    # Causal attention of these rows, in float32.
+    all_keys, all_values = (part.float().repeat_interleave(QUERY_HEADS // KV_HEADS, 1) for part in (rotated, values))
+    logits = torch.einsum("qhd,khd->hqk", queries[rows].float(), all_keys) * HEAD_DIM**-0.5
+    later = positions > rows[:, None]
+    expected = torch.einsum("hqk,khd->qhd", logits.masked_fill(later, -torch.inf).softmax(-1), all_values)
+    smoke.compare("FlashAttention 3 over three spans", attended, expected)
     return smoke.wrong
 
 
@@ -105,14 +106,6 @@ def _attention_of_spans(
         scheduler_metadata=plan, fa_version=3, q_descale=scales, k_descale=scales, v_descale=scales, num_splits=0,
     )  # fmt: skip
     return attended
-
-
-def _attention(queries: torch.Tensor, rows: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Causal attention of some rows of a sequence, in float32."""
-    all_keys, all_values = (part.float().repeat_interleave(QUERY_HEADS // KV_HEADS, 1) for part in (keys, values))
-    logits = torch.einsum("qhd,khd->hqk", queries.float(), all_keys) * HEAD_DIM**-0.5
-    later = torch.arange(len(keys), device="cuda") > rows[:, None]
-    return torch.einsum("hqk,khd->qhd", logits.masked_fill(later, -torch.inf).softmax(-1), all_values)
 
 
 if __name__ == "__main__":

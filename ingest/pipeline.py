@@ -5,8 +5,6 @@ step that is repeated gives what it gave before.
 """
 
 import logging
-import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -35,9 +33,9 @@ from ingest.turn import (
 )
 from ragkv.chunk import Chunk
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
-from ragkv.ids import new_id
 from ragkv.retrieve.encoder import embed_chunks
 from ragkv.retrieve.index import Held, Point, Vectors
+from ragkv.service.base.database import new_owner
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.long_work import is_outage
 from ragkv.service.base.status import Status
@@ -84,7 +82,7 @@ def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgre
     it happens. `progress` may raise Interrupted to stop: that costs none either.
     """
     _settle(ingest)
-    lease = Lease.take(ingest.parts.database, document_id, owner=_owner())
+    lease = Lease.take(ingest.parts.database, document_id, owner=new_owner())
     return IngestOutcome.SKIPPED if lease is None else work_on(lease, ingest, progress)
 
 
@@ -98,7 +96,7 @@ def take_next(ingest: IngestParts, *, unread_only: bool = False) -> Lease | None
     if not Lease.any_waits(ingest.parts.database, kinds):
         return None
     ingest.load_models()  # before the lease: a worker that is killed meanwhile costs no document an attempt
-    return Lease.take_next(ingest.parts.database, _owner(), kinds[::-1] if ingest.kv_share.is_due else kinds)
+    return Lease.take_next(ingest.parts.database, new_owner(), kinds[::-1] if ingest.kv_share.is_due else kinds)
 
 
 def lacks_only_kv(lease: Lease, ingest: IngestParts) -> bool:
@@ -329,7 +327,3 @@ def _index(
     except Conflict:  # deleted or replaced meanwhile: what was just written must not stay
         write_points([Held(document.tenant_id, document.collection_id, document.id)], server_index, source)
         raise
-
-
-def _owner() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{new_id()}"

@@ -3,6 +3,8 @@
 A lease: one owner holds a row until a time; after that the row is free again.
 """
 
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,7 +15,7 @@ from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from ragkv.errors import Rejected
-from ragkv.ids import utc_now
+from ragkv.ids import new_id, utc_now
 from ragkv.service.base.failures import discarding, translated
 from ragkv.service.base.postgres import READS, open_postgres
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
@@ -102,6 +104,11 @@ def now_of(session: Session) -> datetime:
         return utc_now()
     moment: datetime = session.execute(select(func.clock_timestamp())).scalar_one()
     return moment
+
+
+def new_owner() -> str:
+    """A name for one more owner of leases: the machine, the process and an id."""
+    return f"{socket.gethostname()}:{os.getpid()}:{new_id()}"
 
 
 def is_free(until: InstrumentedAttribute[datetime | None], moment: datetime) -> ColumnElement[bool]:

@@ -5,8 +5,6 @@ listing. Each file is a separate step: a sync that is interrupted anywhere is go
 """
 
 import logging
-import os
-import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -16,8 +14,8 @@ from typing import Literal
 from ragkv.errors import Conflict, NotFound, QuotaExceeded, RagKVError, Rejected, TooLarge, Unavailable
 from ragkv.file_types import is_image, is_read, no_ocr
 from ragkv.files_io import trouble_of
-from ragkv.ids import new_id
 from ragkv.service.audit.log import Change, record_change
+from ragkv.service.base.database import new_owner
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DataSourceFileRow
 from ragkv.service.base.tenants import CollectionRef, collection_ref, tenant_name
@@ -70,14 +68,14 @@ class SyncTally:
 
 def sync_next(intake: Intake, removal: Removal, counters: WorkerCounters, go_on: GoOn) -> SyncTally | None:
     """Sync the data source whose turn it is. None if none is due. Raises like `sync_now`."""
-    lease = SyncLease.take_next(intake.database, _owner())
+    lease = SyncLease.take_next(intake.database, new_owner())
     return None if lease is None else _run(lease, intake, removal, counters, go_on)
 
 
 def sync_now(data_source_id: str, intake: Intake, removal: Removal, counters: WorkerCounters, go_on: GoOn) -> SyncTally:
     """Sync a data source in this process. Raises NotFound, Unavailable when the database is away, and Conflict while
     another process does so, or when it was paused or removed meanwhile."""
-    lease = SyncLease.take(intake.database, data_source_id, _owner())
+    lease = SyncLease.take(intake.database, data_source_id, new_owner())
     if lease is None:
         raise Conflict("another process is syncing the data source: try again when it has finished")
     return _run(lease, intake, removal, counters, go_on)
@@ -283,7 +281,3 @@ def _was_away(row: DataSourceFileRow | None) -> bool:
     """Whether it could not be read at the last sync because something was away. Such files come last, so that those
     behind them are read though they always fail."""
     return row is not None and row.version == AWAY
-
-
-def _owner() -> str:
-    return f"{socket.gethostname()}:{os.getpid()}:{new_id()}"

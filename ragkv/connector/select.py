@@ -82,7 +82,8 @@ def key_deviation(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
-    # Runs layer 0 only, and leaves its fresh KV in place: layer 0 has no context to be wrong about.
+    # Rotated keys of layer 1 over the whole region, as full prefill has them. Layer 0 alone runs, and leaves its fresh
+    # KV in place: it has no context to be wrong about.
     ids = torch.tensor(stitch.token_ids, device=model.device)
     keys_of_steps: list[torch.Tensor] = []
 

@@ -82,20 +82,7 @@ def key_deviation(
     model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
 ) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
-    # Rotated keys of layer 1 over the whole region, as full prefill has them. Layer 0 alone runs, and leaves its fresh
-    # KV in place: it has no context to be wrong about.
-    ids = torch.tensor(stitch.token_ids, device=model.device)
-    keys_of_steps: list[torch.Tensor] = []
-
-    def on_layer(layer: int, _queries: Queries, keys: torch.Tensor, _values: torch.Tensor) -> None:
-        if layer == _CONTEXT_LAYER:
-            keys_of_steps.append(keys.clone())
-
-    for start in range(stitch.start, stitch.end, model.max_tokens):
-        batch = model.batch([Span(start, min(start + model.max_tokens, stitch.end))], block_ids)
-        with model.attention_hook(on_layer, stop_at=_CONTEXT_LAYER):
-            model.forward(ids[batch.positions], batch, block_ids)
-    fresh = torch.cat(keys_of_steps)
+    fresh = _fresh_keys(model, stitch, block_ids)
     spans = [kv_slice.span for kv_slice in candidates_of(stitch, stitched)]
     fresh_keys = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
     stitched_keys = stitched.keys[_CONTEXT_LAYER][-total_tokens(spans) :]
@@ -165,3 +152,22 @@ def run_question(
             batch = model.batch([question], table)
             with model.attention_hook(hook, stop_at=layers[-1]):
                 model.forward(ids[batch.positions], batch, table)
+
+
+def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.Tensor) -> torch.Tensor:
+    """Rotated keys of layer 1 over the whole region, [tokens, kv_heads, head_dim], as full prefill has them.
+
+    Runs layer 0 only, and leaves its fresh KV in place: layer 0 has no context to be wrong about.
+    """
+    ids = torch.tensor(stitch.token_ids, device=model.device)
+    keys_of_steps: list[torch.Tensor] = []
+
+    def on_layer(layer: int, _queries: Queries, keys: torch.Tensor, _values: torch.Tensor) -> None:
+        if layer == _CONTEXT_LAYER:
+            keys_of_steps.append(keys.clone())
+
+    for start in range(stitch.start, stitch.end, model.max_tokens):
+        batch = model.batch([Span(start, min(start + model.max_tokens, stitch.end))], block_ids)
+        with model.attention_hook(on_layer, stop_at=_CONTEXT_LAYER):
+            model.forward(ids[batch.positions], batch, block_ids)
+    return torch.cat(keys_of_steps)

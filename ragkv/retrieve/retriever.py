@@ -226,23 +226,7 @@ class _Walk:
         if fresh is not None:
             self._enriched_with.add(fresh.id)
             self._add_search(self._embed(enriched(self._question, fresh)), DEPTH, weight=ENRICHED_WEIGHT)
-        # Then the strongest link to each chunk; of several chunks under one title, the nth nearest to the question by
-        # 1/n.
-        groups = list(linked_groups(links, self._question, sources))
-        if self._scope.document_ids is not None:  # some chunks of a group may not be seen
-            seen = {chunk.id for chunk in self.read(sorted({i for _, group in groups for i in group}))}
-            groups = [(weight, [i for i in group if i in seen]) for weight, group in groups]
-        ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
-        if self._comparable is not None:
-            ambiguous = [chunk.id for chunk in self.read(ambiguous) if chunk.document_id in self._comparable]
-        dense = self._index.dense_of(self._scope.tenant_id, self._scope.collection_id, ambiguous)
-        linked: Scores = defaultdict(float)
-        for weight, group in groups:
-            nearest = group
-            if len(group) > 1:
-                nearest = sorted((i for i in group if i in dense), key=lambda i: -float(dense[i] @ self._vectors.dense))
-            for rank, chunk_id in enumerate(nearest, start=1):
-                linked[chunk_id] = max(linked[chunk_id], weight / rank)
+        linked = self._linked(list(linked_groups(links, self._question, sources)))
         self.scores = {i: self._searched.get(i, 0.0) + linked.get(i, 0.0) for i in self._searched | linked}
         return self.best(top_k)
 
@@ -273,6 +257,25 @@ class _Walk:
             hits = fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
         for hit in hits:
             self._searched[hit.chunk_id] += weight * hit.score
+
+    def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
+        """The strongest link to each chunk; of several chunks under one title,
+        the nth nearest to the question by 1/n."""
+        if self._scope.document_ids is not None:  # some chunks of a group may not be seen
+            seen = {chunk.id for chunk in self.read(sorted({i for _, group in groups for i in group}))}
+            groups = [(weight, [i for i in group if i in seen]) for weight, group in groups]
+        ambiguous = sorted({i for _, group in groups if len(group) > 1 for i in group})
+        if self._comparable is not None:
+            ambiguous = [chunk.id for chunk in self.read(ambiguous) if chunk.document_id in self._comparable]
+        dense = self._index.dense_of(self._scope.tenant_id, self._scope.collection_id, ambiguous)
+        linked: Scores = defaultdict(float)
+        for weight, group in groups:
+            nearest = group
+            if len(group) > 1:
+                nearest = sorted((i for i in group if i in dense), key=lambda i: -float(dense[i] @ self._vectors.dense))
+            for rank, chunk_id in enumerate(nearest, start=1):
+                linked[chunk_id] = max(linked[chunk_id], weight / rank)
+        return linked
 
 
 def enriched(question: str, chunk: Chunk) -> str:

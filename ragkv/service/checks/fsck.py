@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -125,13 +124,21 @@ def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
     return moment - grace.rows, moment + CLOCK_STEP
 
 
+def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    ends = _lease_ends(grace, parts.database)
+    execute_all((release(batch, *ends) for batch in batched(document_ids)), parts.database)
+
+
+def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    lapsed_before = _now(parts.database) - grace.rows
+    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), parts.database)
+
+
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
         lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database),
-        lambda ids, grace, parts: execute_all(
-            (release(batch, *ends) for ends in [_lease_ends(grace, parts.database)] for batch in batched(ids)), parts.database
-        ),
+        _release,
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
@@ -146,9 +153,7 @@ ROW_CHECKS = (
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
         lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database),
-        lambda ids, grace, parts: execute_all(
-            map(partial(queue_jobs, lapsed_before=_now(parts.database) - grace.rows), batched(ids)), parts.database
-        ),
+        _queue,
     ),
 )  # fmt: skip
 """Leases, jobs and counts of documents against each other."""

@@ -38,7 +38,7 @@ MAX_CAPTURE_BYTES = 512 * 2**20
 PATIENCE_S = 0.005
 """Time that an idle step waits for files to be written, before the engine looks for new requests."""
 LAST_FILES_S = 0.05
-"""Time that a step beside answers waits for the last files of a prefill: the next one may take much longer."""
+"""Time that one step beside answers waits for the last files of a prefill: the next one may take much longer."""
 WRITERS = 4
 """KV files that are written at the same time: each waits for the disk most of its time."""
 PREFIXES = 2
@@ -49,16 +49,30 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Job:
-    """One request: its chunks that have not run yet, and the files that are being written."""
+    """One request: its chunks that have not run yet, and the files that are being written.
+
+    is_begun: its prefix was looked for. was_waited_for: a step beside answers waited for its last files.
+    """
 
     request: PrefillRequest
     rows: list[PrefillChunk]
     writes: list[Future[int]] = field(default_factory=list)
     report: WireReport = field(default_factory=WireReport)
+    is_begun: bool = False
+    was_waited_for: bool = False
+
+    @property
+    def has_run(self) -> bool:
+        return self.is_begun and not self.rows
+
+    @property
+    def next_tokens(self) -> int:
+        """Tokens that it runs at least when it goes on; of a lost prefix alone none are counted."""
+        return _tokens_of(self.rows[-1]) if self.rows else 0
 
     @property
     def is_written(self) -> bool:
-        return not self.rows and all(write.done() for write in self.writes)
+        return self.has_run and all(write.done() for write in self.writes)
 
 
 class _Capture:
@@ -132,11 +146,14 @@ class Prefills:
         requests that are done."""
         num_run = 0
         for job in self._jobs.values():
-            while tokens and job.rows and (not num_run or num_run + _tokens_of(job.rows[-1]) <= tokens):
+            while tokens and not job.has_run and (not num_run or num_run + job.next_tokens <= tokens):
                 num_run += self._run(job, tokens - num_run)
-        if not any(job.rows for job in self._jobs.values()):
-            pending = [write for job in self._jobs.values() for write in job.writes if not write.done()]
+        if tokens and all(job.has_run for job in self._jobs.values()):
+            waiting = [job for job in self._jobs.values() if is_idle or not job.was_waited_for]
+            pending = [write for job in waiting for write in job.writes if not write.done()]
             wait(pending, PATIENCE_S if is_idle else LAST_FILES_S, FIRST_COMPLETED if is_idle else ALL_COMPLETED)
+            for job in waiting:
+                job.was_waited_for = not is_idle
         written = self._model.ranks.all_of([job.is_written for job in self._jobs.values()])
         done = [name for name, is_written in zip(self._jobs, written, strict=True) if is_written]
         return {name: _report(self._jobs.pop(name)) for name in done}
@@ -144,6 +161,7 @@ class Prefills:
     def _run(self, job: _Job, tokens: int) -> int:
         """Run chunks of a request, one at least. Returns the tokens that this took out of it."""
         rows: list[PrefillChunk] = []
+        job.is_begun = True
         try:
             prefix = self._prefix(job)
             if rows := self._next_rows(job, tokens):
@@ -175,7 +193,8 @@ class Prefills:
         remembered = self._prefixes.of(prefill.prefix_ids)
         if not remembered or prefill.prefix_key not in self._store:
             capture = self._captured([prefill.prefix_ids], PrefixKV(self._empty(), self._empty()), looks=True)
-            remembered[:] = [PrefixKV(torch.stack([keys for _, keys in capture.attended]), capture.values)]
+            keys = torch.stack([keys for _, keys in capture.attended])
+            remembered[:] = [PrefixKV(keys, capture.values.to(keys.dtype))]  # as computed with, KV's is another
             [kv] = self._gathered(capture)
             self._keep(job, prefill.prefix_key, kv, KVFormat.BF16)
         return remembered[0]

@@ -1,16 +1,23 @@
 """Chunks that the engine prefills: the KV that it stores, beside answers, and what it refuses."""
 
 import asyncio
+import time
 import uuid
+from concurrent.futures import Future
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from ragkv.connector.metadata import PrefillRequest
+from ragkv.connector.prefill import LAST_FILES_S, Prefills
+from ragkv.connector.ranks import Ranks
 from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Prefill, PrefillChunk
 from ragkv.errors import Unavailable
 from ragkv.kv.format import KVFormat
+from ragkv.kv.layout import Shard
 from tests.engine.world import World, request
 
 
@@ -83,6 +90,29 @@ def test_a_prefill_that_is_given_up_leaves_the_engine_free(exact: World):
     prefill(exact, prefill_of(exact, 1))
     stored = [chunk.key in exact.model.store for chunk in order.chunks]
     assert not all(stored)
+
+
+def test_a_prefix_whose_file_was_lost_is_computed_again_though_its_chunks_have_theirs(exact: World):
+    prefix = exact.model.keys.prefix()
+    exact.model.store.drop([prefix])
+
+    exact.ingest(exact.model.chunks)
+
+    assert prefix in exact.model.store
+
+
+def test_files_that_hang_hold_up_one_step_of_answers_and_no_other(exact: World):
+    """The engine goes on; whoever waits for the files goes on waiting."""
+    model = SimpleNamespace(ranks=Ranks(0, 1))
+    prefills = Prefills(model, exact.model.store, Shard(exact.model.layout), writer=pytest.fail)
+    prefills.begin(PrefillRequest("hanging", Prefill(key(), (), ())))
+    prefills._jobs["hanging"].writes.append(Future())
+    began = time.monotonic()
+
+    reports = [prefills.advance(64, is_idle=False) for _ in range(40)]
+
+    assert LAST_FILES_S / 2 < time.monotonic() - began < 4 * LAST_FILES_S
+    assert not any(reports)
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,7 @@ WAYS = {
     "bfloat16": Way({"dtype": "bfloat16"}, {"block_size": 32}, 0.005),
     "int8": Way({"kv_format": KVFormat.INT8}, {"block_size": 64}, 0.1),
     "read from files": Way({"host_kv_bytes": 0}, {}, 0.005),
+    "float16": Way({"dtype": "float16"}, {}, 0.005),
     "two ranks": Way({"tensor_parallel_size": 2, "kv_cache_gib": 0.04}, {}, 0.005),
 }
 QUANTISED = "Qwen3"

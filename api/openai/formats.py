@@ -1,5 +1,6 @@
 """Formats of answers: text, any JSON object, or JSON that a schema describes."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -11,8 +12,22 @@ from api.openai.errors import BadParam
 MAX_SCHEMA_BYTES = 32_768
 _MAX_DEPTH = 30
 _MAX_COUNT = 10_000
+_MAX_PROPERTIES = 500
+_MAX_COUNTED_PROPERTIES = 100
+"""Properties of the objects that say how many they may have: xgrammar compiles 200 for 13 s, 100 for 0.8."""
 _MAX_PATTERN_CHARS = 500
+_MAX_REPETITIONS = 128
+"""A count in a pattern: xgrammar fails on larger ones, after reading one of 30,000 for 49 s."""
+_MAX_ALL_REPETITIONS = 2_000
 ANY_OBJECT = '{"type":"object"}'
+
+_OF_PROPERTIES = ("minProperties", "maxProperties")
+_COUNTS = (*_OF_PROPERTIES, "minItems", "maxItems", "minLength", "maxLength")
+_NAMING = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+"""Keywords whose value is an object of schemas by names."""
+_VALUES = ("const", "enum", "default", "examples")
+"""Keywords whose value is no schema, whatever it looks like."""
+_REPETITION = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
 
 Name = Annotated[str, "Name of the format; no effect on the answer.", Meta(max_length=200)]
 Description = Annotated[str | None, "Description of the format; no effect on the answer."]
@@ -63,24 +78,59 @@ def schema_of(answer_format: ChatFormat | TextFormat | None, param: str) -> str 
             source = msgspec.json.encode(schema)
             if len(source) > MAX_SCHEMA_BYTES:
                 raise BadParam(param, f"the schema has {len(source):,} bytes, the limit is {MAX_SCHEMA_BYTES:,}")
-            for problem in _too_large(schema, 0):
+            for problem in _too_large(schema):
                 raise BadParam(param, f"the schema cannot be followed: {problem}")
             return source.decode()
     return None
 
 
-def _too_large(value: Any, depth: int) -> Iterator[str]:
-    """Problems of a schema that is too large, part by part."""
-    if depth > _MAX_DEPTH:
+def _too_large(schema: dict[str, Any]) -> Iterator[str]:
+    """What makes it too large to be followed."""
+    if _is_deeper(schema, _MAX_DEPTH):
         yield f"it is nested more than {_MAX_DEPTH} levels deep"
-    elif isinstance(value, dict):
-        for name, member in value.items():
-            counts = name.startswith(("min", "max")) and name.endswith(("Items", "Length", "Properties"))
-            if counts and not (isinstance(member, int) and 0 <= member <= _MAX_COUNT):
+        return
+    parts = list(_schemas(schema))
+    for part in parts:
+        for name in _COUNTS:
+            if name in part and not (isinstance(part[name], int) and 0 <= part[name] <= _MAX_COUNT):
                 yield f"{name} must be a number from 0 to {_MAX_COUNT:,}"
-            if name == "pattern" and len(str(member)) > _MAX_PATTERN_CHARS:
-                yield f"its pattern has more than {_MAX_PATTERN_CHARS} characters"
-            yield from _too_large(member, depth + 1)
-    elif isinstance(value, list):
+    num_properties = [len(_names(part, "properties")) for part in parts]
+    if sum(num_properties) > _MAX_PROPERTIES:
+        yield f"it has more than {_MAX_PROPERTIES} properties"
+    counted = (number for number, part in zip(num_properties, parts, strict=True) if part.keys() & _OF_PROPERTIES)
+    if sum(counted) > _MAX_COUNTED_PROPERTIES:
+        yield f"its objects with minProperties or maxProperties have more than {_MAX_COUNTED_PROPERTIES} properties"
+    patterns = [str(part.get("pattern", "")) for part in parts]
+    patterns += [name for part in parts for name in _names(part, "patternProperties")]
+    if max(map(len, patterns)) > _MAX_PATTERN_CHARS:
+        yield f"its pattern has more than {_MAX_PATTERN_CHARS} characters"
+    repetitions = [int(high or low) for pattern in patterns for low, high in _REPETITION.findall(pattern)]
+    if max(repetitions, default=0) > _MAX_REPETITIONS or sum(repetitions) > _MAX_ALL_REPETITIONS:
+        yield (
+            f"counts in a pattern may be {_MAX_REPETITIONS} at most, {_MAX_ALL_REPETITIONS:,} together "
+            "(maxLength bounds a text without a pattern)"
+        )
+
+
+def _names(part: dict[str, Any], keyword: str) -> list[str]:
+    schemas = part.get(keyword)
+    return list(schemas) if isinstance(schemas, dict) else []
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    members = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deeper(member, levels - 1) for member in members)
+
+
+def _schemas(value: Any) -> Iterator[dict[str, Any]]:
+    """The schema, and each that is part of it."""
+    if isinstance(value, list):
         for member in value:
-            yield from _too_large(member, depth + 1)
+            yield from _schemas(member)
+    elif isinstance(value, dict):
+        yield value
+        for name, member in value.items():
+            if name in _NAMING and isinstance(member, dict):
+                yield from _schemas(list(member.values()))
+            elif name not in _VALUES:
+                yield from _schemas(member)

@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 _WARM_UP_TOKENS = 1024
 _LOOK_EVERY_S = 0.2
 _CORE = "EngineCore"  # vLLM's name for its processes
+_FAILED = "error"  # vLLM's reason for a request that it gave up, for instance with a schema that does not compile
+_UNANSWERED = "the engine could not answer this question: ask again"
+_UNFOLLOWED = "the engine could not follow the schema: simplify it"
 
 
 class LocalEngine:
@@ -185,6 +188,8 @@ class LocalEngine:
                 with _refusals():
                     output = await anext(outputs, None)
                 while output is not None:
+                    if output.outputs[0].finish_reason == _FAILED:
+                        raise Rejected(_UNFOLLOWED) if request.sampling.schema else Unavailable(_UNANSWERED)
                     yield _output(output)
                     output = await anext(outputs, None)
 
@@ -217,7 +222,7 @@ def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
     except EngineGenerateError as error:
         if llm.errored:
             raise EngineLost("the engine stopped while answering: ask again") from error
-        raise Unavailable("the engine could not answer this question: ask again") from error
+        raise Unavailable(_UNANSWERED) from error
 
 
 @contextmanager

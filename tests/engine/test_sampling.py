@@ -54,3 +54,10 @@ def test_a_schema_that_cannot_be_followed_is_refused(served: World, chunks: list
     with pytest.raises(Rejected, match="refused"):
         answer(served, chunks, Sampling(schema='{"type": "nothing"}'))
     assert answer(served, chunks, GREEDY)
+
+
+def test_a_schema_that_compiles_only_in_part_is_no_empty_answer(served: World, chunks: list[Chunk]) -> None:
+    """vLLM takes the request, and gives it up without an exception."""
+    with pytest.raises(Rejected, match="could not follow the schema"):
+        answer(served, chunks, Sampling(schema='{"type": "string", "pattern": "^.{1,200}$"}'))
+    assert answer(served, chunks, GREEDY)

@@ -371,12 +371,36 @@ def test_a_schema_reaches_the_engine_unless_it_is_too_large(service: OpenAIServi
         {"type": "string", "minLength": 1_000_000},
         {"type": "string", "maxLength": 1e300},
         {"type": "string", "pattern": "(a+)+" * 200},
+        {"type": "string", "pattern": "a{1, 1000000}"},
+        {"type": "string", "pattern": "^[ab]{129}$"},
+        {"anyOf": [{"type": "string", "pattern": "(.b{100})" * 8} for _ in range(4)]},
+        {"patternProperties": {"^a{3000,}$": {"type": "integer"}}},
+        {"propertyNames": {"pattern": "^a{3000}$"}},
+        {"properties": {f"p{number}": {} for number in range(501)}},
+        {"properties": {f"p{number}": {} for number in range(101)}, "minProperties": 50},
+        {"$defs": {"deep": {"allOf": [{"items": {"maxItems": -1}}]}}},
+        {"properties": 7, "patternProperties": [7], "pattern": 7, "$defs": {"a": 7}, "items": {"minItems": "7"}},
     ):
         with subtests.test(schema=str(hostile)[:60]):
             refused = chat(
                 service, response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": hostile}}
             )
             assert_refused(refused, "response_format")
+
+
+def test_names_and_values_in_a_schema_are_no_keywords_of_it(service: OpenAIService):
+    schema = {
+        "type": "object",
+        "properties": {
+            "maxLineItems": {"type": "integer"},
+            "minLength": {"enum": [{"maxItems": "many"}]},
+            "pattern": {"type": "string", "pattern": "^[0-9]{4}-[0-9]{2}$", "description": "x" * 600},
+            "properties": {"type": "object", "properties": {"maxProperties": {"const": {"minItems": -1}}}},
+        },
+        "default": {"pattern": "a{5000}"},
+    }
+    named = {"name": "x", "schema": schema}
+    assert chat(service, response_format={"type": "json_schema", "json_schema": named}).status_code == 200
 
 
 def test_without_retrieval_the_messages_alone_are_read(service: OpenAIService):

@@ -3,6 +3,7 @@ file."""
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 from qdrant_client import QdrantClient
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -102,6 +103,22 @@ def outdated_everywhere(client: httpx.Client, document_id: str) -> set[str]:
     call, message = client.post("/v1/responses", json=asked).json()["output"]
     found += [*call["results"], *message["content"][0]["annotations"]]
     return {one["outdated"] for one in found}
+
+
+def test_a_file_that_is_replaced_while_a_worker_stores_its_text_stays_as_long_as_the_text_answers(
+    client: Client, parts: Parts
+):
+    document_id = upload(client, OLD, "fees-2026.pdf").json()["id"]
+    with ThreadPoolExecutor() as replacing:
+        with parts.database.writing() as worker:
+            worker.execute(update(DocumentRow).where(DocumentRow.id == document_id).values(num_chunks=1))
+            response = replacing.submit(put, client, document_id, DAMAGED)
+            with pytest.raises(TimeoutError):
+                response.result(timeout=0.5)
+        response.result(timeout=30)
+
+    assert "has not been read yet" in document(client, document_id)["outdated"]
+    assert stored(parts) == {OLD, DAMAGED}
 
 
 def test_a_document_whose_new_file_cannot_be_read_says_everywhere_that_its_text_is_outdated(

@@ -150,7 +150,8 @@ def store_exchange(
     receiving = intake.files.receive(body, intake.settings.max_upload_bytes)
     with receiving as received, intake.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        document = find_document(session, tenant_id, document_id)
+        # A worker that stores this document's text holds its row: what it answers from is known when it has committed.
+        document = find_document(session, tenant_id, document_id, lock=True)
         if still is not None:
             this = among(documents_where(tenant_id, document.collection_id), [document_id])
             if session.scalars(this.where(still)).one_or_none() is None:

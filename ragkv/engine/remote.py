@@ -113,17 +113,20 @@ class RemoteEngine:
 
     async def prefill(self, prefill: Prefill) -> None:
         """See KVEngine.prefill."""
-        body = {
-            "prompt": list(PREFILL_PROMPT),
-            "add_special_tokens": False,
-            "cache_salt": uuid.uuid4().hex,
-            "max_tokens": 1,
-            "kv_transfer_params": prefill_to_wire(await looked_ahead(self, prefill)),
-        }
         try:
+            body = {
+                "prompt": list(PREFILL_PROMPT),
+                "add_special_tokens": False,
+                "cache_salt": uuid.uuid4().hex,
+                "max_tokens": 1,
+                "kv_transfer_params": prefill_to_wire(await looked_ahead(self, prefill)),
+            }
             response = await self._http.post("/v1/completions", json=body)
             await _raise_for_status(response)
             answer = response.json()
+        except Rejected as error:  # by a proxy in front of the engine, say: the document is not at fault
+            log.warning("the engine at %s refused to prefill: %s", self._shown_url, error)
+            raise Unavailable(str(error), _RETRY_AFTER_S) from error
         except (httpx.HTTPError, ValueError) as error:
             log.warning("the engine at %s did not prefill: %r", self._shown_url, error)
             raise Unavailable(_AWAY, _RETRY_AFTER_S) from error

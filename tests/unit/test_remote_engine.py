@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ragkv.engine import remote
-from ragkv.engine.protocol import EngineLost, Generate
+from ragkv.engine.protocol import EngineLost, Generate, Prefill, PrefillChunk
 from ragkv.engine.remote import RemoteEngine
 from ragkv.engine.wire import PARAM
 from ragkv.errors import Unavailable
@@ -88,6 +88,19 @@ async def answers(engine: RemoteEngine) -> None:
 @pytest.mark.parametrize("first", [[], 500, 503, [DEAD]], ids=["hangs up", "500", "503", "core is dead"])
 def test_a_server_that_dies_before_the_first_token_is_asked_again(first: Any) -> None:
     assert run(answers, first, WHOLE) == 2
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+def test_whatever_answers_to_a_prefill_is_no_fault_of_the_document(status: int) -> None:
+    """It may be a proxy in front of the engine."""
+
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(Unavailable):
+            await engine.prefill(Prefill("a" * 64, (1,), (PrefillChunk("b" * 64, (1, 2)),)))
+        with pytest.raises(Unavailable):
+            await engine.prefill(Prefill("a" * 64, (1,), (PrefillChunk("b" * 64, (2,) * 90),), cue_ids=(5,) * 5))
+
+    assert run(scenario, status)
 
 
 @pytest.mark.parametrize("first", [[output("a")], [output("a"), DEAD]], ids=["hangs up", "core is dead"])

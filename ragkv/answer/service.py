@@ -32,7 +32,7 @@ from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import budget_of
-from ragkv.threads import Threads
+from ragkv.threads import P, T, Threads
 
 NOTHING = "There is nothing to answer from: the collection has no searchable document; upload one first."
 NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter; loosen it, or upload one."
@@ -40,6 +40,8 @@ NOTHING_RELEVANT = "There is nothing to answer from: no passage reaches the scor
 
 THREADS = 4
 """For all questions of a process. More would only take the interpreter from each other, and from the event loop."""
+LOOK_UP_S = 10.0
+"""Time in which the KV of a question is looked for: as long as its files may be read (`connector.under_way`)."""
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +94,7 @@ class Answerer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._threads = Threads("answer", THREADS)
+        self._lookups = Threads("KV look-up", THREADS)
         self._question_vectors = QuestionVectors(engine, prompts, self._threads)
 
     async def until_idle(self) -> None:
@@ -203,10 +206,12 @@ class Answerer:
         build = partial(self._prompts.build, question=text, answer_tokens=answer_tokens)
         located = None if question.mode == "full" else await self._locate(passages, keys, recompute)
         with traces.span("plan"):
-            if located is None:
-                prompt, plan = await self._threads.run(build, [passage.chunk for passage in passages]), None
-            else:
-                prompt, plan = await self._threads.run(self._planned, build, located, recompute, vectors)
+            planned = None
+            if located is not None:
+                planned = await self._looked_up(self._planned, build, located, recompute, vectors)
+            if planned is None:
+                planned = await self._threads.run(build, [passage.chunk for passage in passages]), None
+        prompt, plan = planned
         return Prepared(
             prompt=prompt,
             passages=passages,
@@ -218,9 +223,20 @@ class Answerer:
             promoted=located.promoted if located else frozenset(),
         )
 
-    async def _locate(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> LocatedKV:
-        """The KV of these passages, on disk as far as it came quickly enough."""
-        located = await self._threads.run(self._planner.locate, passages, keys)
+    async def _looked_up(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """The result of what looks at KV's disk. None where that hangs: the prompt is prefilled then."""
+        try:
+            async with asyncio.timeout(LOOK_UP_S):
+                return await self._lookups.run(work, *args, **kwargs)
+        except TimeoutError:
+            log.warning("KV is not used: its disk has not answered for %.0f s", LOOK_UP_S)
+            return None
+
+    async def _locate(self, passages: Sequence[Passage], keys: KeyMaker, recompute: Recompute) -> LocatedKV | None:
+        """The KV of these passages, on disk as far as it came quickly enough. None where the disk hangs."""
+        located = await self._looked_up(self._planner.locate, passages, keys)
+        if located is None:
+            return None
         context = located.num_tokens
         repaired = recompute.for_kv(written=located.is_written).budget(context) / context
         return await self._incoming.bring(located, repaired)

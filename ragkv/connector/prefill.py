@@ -51,12 +51,12 @@ log = logging.getLogger(__name__)
 class _Job:
     """One request: its chunks that have not run yet, and the files that are being written.
 
-    is_begun: its prefix was looked for. was_waited_for: a step beside answers waited for its last files.
+    is_begun: its prefix has run, or could not. was_waited_for: a step beside answers waited for its last files.
     """
 
     request: PrefillRequest
     rows: list[PrefillChunk]
-    writes: list[Future[int]] = field(default_factory=list)
+    writes: list[Future[None]] = field(default_factory=list)
     report: WireReport = field(default_factory=WireReport)
     is_begun: bool = False
     was_waited_for: bool = False
@@ -127,7 +127,7 @@ class Prefills:
         self._writer: tuple[str, Adapter] | None = None
         self._jobs: dict[str, _Job] = {}
         self._writers = ThreadPoolExecutor(WRITERS, "KV writer")
-        self._prefixes = RecentlyUsed[tuple[int, ...], list[PrefixKV]](list, PREFIXES)
+        self._prefixes = RecentlyUsed[tuple[int, ...], list[tuple[PrefixKV, PlainKV]]](list, PREFIXES)
 
     def begin(self, request: PrefillRequest) -> None:
         rows = sorted(request.prefill.chunks, key=lambda chunk: len(chunk.token_ids))
@@ -161,7 +161,6 @@ class Prefills:
     def _run(self, job: _Job, tokens: int) -> int:
         """Run chunks of a request, one at least. Returns the tokens that this took out of it."""
         rows: list[PrefillChunk] = []
-        job.is_begun = True
         try:
             prefix = self._prefix(job)
             if rows := self._next_rows(job, tokens):
@@ -186,18 +185,23 @@ class Prefills:
         return rows
 
     def _prefix(self, job: _Job) -> PrefixKV:
-        """KV of the job's prefix, which the plain model computes. Stored if it is not."""
+        """KV of the job's prefix, which the plain model computes. Stored if it is not: a thread looks, since a disk may
+        hang."""
+        is_new, job.is_begun = not job.is_begun, True
         prefill = job.request.prefill
         if not prefill.prefix_ids:
             return PrefixKV(self._empty(), self._empty())
         remembered = self._prefixes.of(prefill.prefix_ids)
-        if not remembered or prefill.prefix_key not in self._store:
+        if not remembered:
             capture = self._captured([prefill.prefix_ids], PrefixKV(self._empty(), self._empty()), looks=True)
             keys = torch.stack([keys for _, keys in capture.attended])
-            remembered[:] = [PrefixKV(keys, capture.values.to(keys.dtype))]  # as computed with, KV's is another
             [kv] = self._gathered(capture)
-            self._keep(job, prefill.prefix_key, kv, KVFormat.BF16)
-        return remembered[0]
+            # Of the type that is computed with: that of stored KV may be another.
+            remembered[:] = [(PrefixKV(keys, capture.values.to(keys.dtype)), kv)]
+        prefix, kv = remembered[0]
+        if is_new:
+            self._keep(job, prefill.prefix_key, kv, KVFormat.BF16, unless_stored=True)
+        return prefix
 
     def _empty(self) -> torch.Tensor:
         layout = self._shard.layout
@@ -262,11 +266,16 @@ class Prefills:
             for key, value, (initial, local) in rows
         ]
 
-    def _keep(self, job: _Job, key: str, kv: PlainKV, kv_format: KVFormat) -> None:
+    def _keep(self, job: _Job, key: str, kv: PlainKV, kv_format: KVFormat, *, unless_stored: bool = False) -> None:
         """Quantise the KV and have it written, by the first rank."""
         if not self._model.ranks.rank:
             content = KVContent.of(kv, kv_format)
-            job.writes.append(self._writers.submit(write_content, self._store.path(key), content))
+
+            def write() -> None:
+                if not unless_stored or key not in self._store:
+                    write_content(self._store.path(key), content)
+
+            job.writes.append(self._writers.submit(write))
 
 
 def _tokens_of(row: PrefillChunk) -> int:

@@ -1,6 +1,7 @@
 """KV that is shown, evicted, pinned, rebuilt and verified, over HTTP and by the sweep; with real files."""
 
 import os
+import threading
 import time
 from collections import Counter
 from contextlib import closing
@@ -15,6 +16,8 @@ from sqlalchemy import select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.answer import service
+from ragkv.answer.planner import Planner
 from ragkv.errors import Unavailable
 from ragkv.files_io import is_resident, resident_bytes
 from ragkv.ids import utc_now
@@ -70,6 +73,21 @@ def verify(client: Client, path: str) -> dict[str, Any]:
     name, found = list(events_of(response.text))[-1]
     assert name == "done"
     return dict(found)
+
+
+def test_questions_are_prefilled_while_the_disk_of_kv_hangs(
+    client: Client, answerable: str, monkeypatch: pytest.MonkeyPatch
+):
+    """More of them than threads that hang."""
+    answers_again = threading.Event()
+    monkeypatch.setattr(service, "LOOK_UP_S", 0.2)
+    monkeypatch.setattr(Planner, "locate", lambda *_: answers_again.wait(60))
+    try:
+        answers = [client.post("/v1/ask", json={"question": "Who?"}).json() for _ in range(service.THREADS + 2)]
+    finally:
+        answers_again.set()
+    assert {(answer["usage"]["stitched"], answer["usage"]["recomputed"]) for answer in answers} == {(0, 0)}
+    assert all(answer["passages"] for answer in answers)
 
 
 def test_after_an_upgrade_to_another_layout_all_kv_is_made_again(

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 OVERHEAD = 1.2
 """A KV file takes a little more than its keys and values."""
+RUNS = 3
+"""Runs over the chunks, at most, while files go that the document counted on."""
 
 
 def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
@@ -86,11 +88,16 @@ def _keep_kv_by(
 
     try:
         with ingest.stage("prefill"):
-            done = precompute(
-                chunks, keys, lambda: ingest.prefiller, parts.kv_store, ingest.batch_size.tokens,
-                Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere),
-            )  # fmt: skip
-        counted = lease.kv_keys()
+            for _ in range(RUNS):
+                done = precompute(
+                    chunks, keys, lambda: ingest.prefiller, parts.kv_store, ingest.batch_size.tokens,
+                    Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere),
+                )  # fmt: skip
+                counted = lease.kv_keys()
+                # A file that no chunk of this document names yet goes with the other document that it was of. One that
+                # a chunk names was evicted, and stays so.
+                if done.vanished <= counted:
+                    break
         is_whole = done.is_whole and len(chunks) == lease.document().num_chunks
         is_done = lease.finish(
             named.kept(done.entries), parts.kv_fingerprint(rule), rule, parts.settings.kv_rule, is_whole=is_whole

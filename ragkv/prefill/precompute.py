@@ -70,9 +70,11 @@ class KVEntry:
 
 @dataclass(frozen=True, slots=True)
 class Precomputed:
-    """The result of a run. `is_whole`: no chunk was left out."""
+    """The result of a run. vanished: keys whose files were there, or were made, and went meanwhile. `is_whole`: no
+    chunk was left out."""
 
     entries: tuple[KVEntry, ...]
+    vanished: frozenset[str]
     is_whole: bool
 
 
@@ -150,7 +152,8 @@ def precompute(
     # Asked after the look at the files: one that went to make room has a copy.
     sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
-    return Precomputed(entries, is_whole=len(entries) == len(named))
+    vanished = frozenset(named.keys() - sizes.keys() - todo.keys())
+    return Precomputed(entries, vanished, is_whole=len(entries) == len(named))
 
 
 def _tokens(batch: Batch) -> int:

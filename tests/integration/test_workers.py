@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -26,11 +27,14 @@ from ragkv.service.documents.documents import (
     DocumentView,
     accept_document,
     delete_document,
+    delete_documents,
     document_view,
     store_document,
 )
 from ragkv.service.documents.lease import LEASE, Lease
 from ragkv.service.documents.requeue import requeue_stuck
+from ragkv.service.kv_admin.entry_statements import KVOwner, keys_of_documents
+from ragkv.service.kv_admin.eviction import evict
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
@@ -331,6 +335,39 @@ class TestDeleting:
         delete_document(parts.default_collection.tenant_id, two, parts.removal)
         assert not kv_files(parts)
 
+    def test_kv_that_a_document_in_progress_counts_on_is_made_again(self, parts: Parts, ingest: IngestParts):
+        one, two = stored(parts), stored(parts, ADA + b"\n\n")
+        ingest_document(one, ingest)
+
+        def delete_the_other(stage: str, done: int, total: int) -> None:
+            if stage == "prefill":
+                with suppress(NotFound):
+                    delete_document(parts.default_collection.tenant_id, one, parts.removal)
+
+        ingest_document(two, ingest, delete_the_other)
+        assert _row(parts, two).status is Status.READY
+        assert _kv_keys(parts, two) == kv_files(parts) != set()
+
+    @pytest.mark.parametrize("how", ["delete", "evict"])
+    def test_files_stay_for_a_document_that_is_finished_with_them_before_they_go(
+        self, parts: Parts, ingest: IngestParts, how: str
+    ):
+        one, two = stored(parts), stored(parts, ADA + b"\n\n")
+        tenant_id, collection_id = parts.default_collection.tenant_id, parts.default_collection.collection_id
+        ingest_document(one, ingest)
+
+        def finish() -> None:
+            ingest_document(two, ingest)
+
+        if how == "delete":
+            delete_documents(tenant_id, collection_id, [one], parts.removal, when_changed=finish)
+        else:
+            owner = KVOwner(tenant_id, collection_id, one)
+            evict(owner, parts.database, parts.kv_store, parts.worker_counters, when_changed=finish)
+
+        assert _row(parts, two).status is Status.READY
+        assert _kv_keys(parts, two) == kv_files(parts) != set()
+
     @pytest.mark.parametrize("stage", ["parse", "embed", "prefill"])
     def test_deleting_while_a_worker_reads_stops_it_and_leaves_nothing(
         self, parts: Parts, ingest: IngestParts, stage: str
@@ -417,6 +454,11 @@ class TestWorkerProcess:
 def _row(parts: Parts, document_id: str) -> DocumentRow:
     with parts.database.reading() as session:
         return session.get_one(DocumentRow, document_id)
+
+
+def _kv_keys(parts: Parts, document_id: str) -> set[str]:
+    with parts.database.reading() as session:
+        return set(session.scalars(keys_of_documents([document_id])))
 
 
 def _sha256(parts: Parts, document_id: str) -> str:

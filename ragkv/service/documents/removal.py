@@ -18,7 +18,12 @@ from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.collections.statements import collection_lost_documents, generations_of
 from ragkv.service.documents.statements import forget_documents, hashes_to_remove, named_files_among
-from ragkv.service.kv_admin.entry_statements import forget_entries, keys_in_use, keys_of_documents
+from ragkv.service.kv_admin.entry_statements import (
+    forget_entries,
+    keys_in_use,
+    keys_of_documents,
+    keys_with_entries,
+)
 from ragkv.service.webhooks.statements import forget_deliveries_about
 
 if TYPE_CHECKING:
@@ -119,8 +124,15 @@ def remove_documents(
         when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
     discard_all_unnamed(tenant_id, hashes, removal.database, removal.files)
-    removal.kv_store.delete(unused)
+    delete_forgotten(unused, removal.database, removal.kv_store)
     return ids
+
+
+def delete_forgotten(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
+    """Remove KV whose entries were forgotten, save what has one again: a document was finished with it meanwhile."""
+    with database.reading() as session:
+        named = {key for batch in batched(keys) for key in session.scalars(keys_with_entries(batch))}
+    kv_store.delete(key for key in keys if key not in named)
 
 
 def forget_answers(tenant_id: str, collection_id: str, removal: Removal) -> None:

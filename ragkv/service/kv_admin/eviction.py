@@ -17,6 +17,7 @@ from ragkv.ids import BATCH, batched, utc_now
 from ragkv.kv.eviction import EvictionReason, known_policy
 from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.tenants import count_tenants
+from ragkv.service.documents.removal import delete_forgotten
 from ragkv.service.kv_admin.entry_statements import (
     KVOwner,
     entries_only_of,
@@ -87,7 +88,7 @@ def evict_entries(
         with database.writing() as session:
             forget(session, keys)
         when_changed()
-        kv_store.delete(keys)
+        delete_forgotten(keys, database, kv_store)
         freed += Freed(len(batch), sum(size for _, size in batch))
     return freed
 

@@ -6,7 +6,6 @@ step that is repeated gives what it gave before.
 
 import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -158,10 +157,14 @@ def _settle(ingest: IngestParts) -> None:
     """Release the leases that could not be released while the database was away. Raises Unavailable while it still
     is."""
     while ingest.owed:
-        lease, reason = ingest.owed[-1]
-        with suppress(Conflict):  # it lapsed and another worker took it over
+        lease, reason = ingest.owed.pop()  # at once: threads of KV append to it meanwhile
+        try:
             lease.postpone(reason)
-        ingest.owed.pop()
+        except Conflict as lost:  # it lapsed and another worker took it over
+            log.info("stopped: %s", lost)
+        except Unavailable:
+            ingest.owed.append((lease, reason))
+            raise
 
 
 def _reason(error: Exception) -> str:

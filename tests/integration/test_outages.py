@@ -110,6 +110,26 @@ class TestOutages:
         row = row_of(on_postgres.database, document_id)
         assert (row.attempts, row.lease_owner, row.outages) == (0, None, 1)
 
+    def test_a_lease_that_is_owed_while_another_is_released_is_released_too(
+        self, parts: Parts, ingest: IngestParts, document_id: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """A thread of KV adds to the list that the worker's main thread works off."""
+        other_id = store_document(parts.default_collection, "b.md", io.BytesIO(b"# B"), parts.intake).document_id
+        lease, late = (Lease.take(parts.database, taken_id, "worker") for taken_id in (document_id, other_id))
+        postpone, failing = Lease.postpone, [late]
+
+        def postpone_while_another_fails(self: Lease, reason: str) -> None:
+            while failing:
+                ingest.owed.append((failing.pop(), reason))
+            postpone(self, reason)
+
+        monkeypatch.setattr(Lease, "postpone", postpone_while_another_fails)
+        ingest.owed.append((lease, "the database was away"))
+        ingest_document("0" * 32, ingest)
+
+        released = [row_of(parts.database, taken_id) for taken_id in (document_id, other_id)]
+        assert [(row.lease_owner, row.attempts, row.outages) for row in released] == [(None, 0, 1)] * 2
+
     def test_the_file_formats_own_errors_are_the_systems(self, tmp_path: Path, loaded: IngestParts):
         """safetensors hides the number of an error in its words."""
         kv = random_kv([1, 2], loaded.parts.layout)

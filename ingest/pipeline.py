@@ -99,11 +99,14 @@ def take_next(ingest: IngestParts, *, unread_only: bool = False) -> Lease | None
 
 
 def lacks_only_kv(lease: Lease, ingest: IngestParts) -> bool:
-    """Whether the document has been read."""
+    """Whether the document has been read. Raises Unavailable, once the lease is given back or owed."""
     try:
         document = lease.document()
     except Conflict:  # deleted: `work_on` ends at once
         return False
+    except Unavailable as error:
+        _postpone(lease, error, ingest)
+        raise
     return not _needs_reading(document, ingest.parts.index_fingerprint)
 
 

@@ -391,6 +391,24 @@ class TestKVThreads:
         assert {status(parts, "default", one) for one in unread} == {Status.SEARCHABLE, Status.ACCEPTED}
         assert [row.attempts for row in rows(parts, searchable)] == [0] * len(searchable)
 
+    def test_a_database_that_goes_away_once_a_document_is_taken_costs_no_attempt(
+        self, parts: Parts, ingestion: Ingestion, searchable: list[str], monkeypatch: pytest.MonkeyPatch
+    ):
+        def fail(lease: Lease, *_: str) -> DocumentRow:
+            raise Unavailable("the database is away")
+
+        with monkeypatch.context() as away:
+            away.setattr(Lease, "document", fail)
+            away.setattr(Lease, "postpone", fail)
+            ingestion.stop()  # so that it does not wait
+            ingestion.turn()
+        assert [row.lease_owner for row in rows(parts, searchable)].count(None) == AT_ONCE
+
+        ingestion.turn()
+        ingestion.close()
+        assert [(row.lease_owner, row.attempts) for row in rows(parts, searchable)] == [(None, 0)] * len(searchable)
+        assert sum(row.outages for row in rows(parts, searchable)) == 1
+
 
 def store(parts: Parts, name: str) -> str:
     """The id of a document that waits."""

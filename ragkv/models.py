@@ -167,7 +167,8 @@ class Fingerprints:
         return self._of(folder, files) if files else ""
 
     def encoder(self, folder: Path) -> str:
-        """Everything that a sentence encoder's vectors depend on: weights, tokenizer and how they are pooled."""
+        """Everything that a sentence encoder's vectors, or a cross-encoder's scores, depend on: weights, tokenizer and
+        how they are pooled."""
         modules = _found(folder, ("*.json", "*/config.json", "*/*.safetensors", "*/pytorch_model.bin"))
         return self._of(folder, sorted({*modules, *_found(folder, _TOKENIZER)}), self.weights(folder))
 

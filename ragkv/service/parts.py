@@ -626,11 +626,12 @@ class Parts:
 
     @cached_property
     def answer_digest(self) -> str:
-        """Differs wherever settings, or files of the data folder that stand in for settings, may change an answer.
-        Models, writer and index have fingerprints of their own."""
+        """Differs wherever settings, files of the data folder that stand in for settings, or the bytes of the reranker
+        may change an answer. Model, writer and index have fingerprints of their own."""
         from ragkv.service.answer_cache.cache import settings_digest
 
-        return _digest(settings_digest(self.settings), self.choice, self.recomputing.writer_suffices)
+        ranked = () if self.reranker_folder is None else (self.fingerprints.encoder(self.reranker_folder),)
+        return _digest(settings_digest(self.settings), self.choice, self.recomputing.writer_suffices, *ranked)
 
     @cached_property
     def answer_cache(self) -> "AnswerCache":

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -255,6 +256,19 @@ class TestRing:
 
         assert not ring.put(RingName("t", "c", "r", 8), record(0), b"late", 60)
         assert ring.put(RingName("t", "c", "r", 9), record(0), b"new", 60)
+
+
+def test_answers_depend_on_the_bytes_of_the_reranker(parts: Parts, tmp_path: Path):
+    digests = {parts.answer_digest}
+    parts.reranker_folder = tmp_path / "reranker"
+    parts.reranker_folder.mkdir()
+    (parts.reranker_folder / "config.json").write_text("{}")
+    for weights in (b"some", b"other"):
+        (parts.reranker_folder / "model.safetensors").write_bytes(weights)
+        del parts.answer_digest
+        digests.add(parts.answer_digest)
+
+    assert len(digests) == 3
 
 
 def test_a_rule_out_of_range_is_refused(client: Client, subtests: pytest.Subtests):

@@ -5,6 +5,7 @@ ends the prefill. The socket lies in the data folder, which only this user may o
 """
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -19,6 +20,8 @@ from ragkv.engine.protocol import KVEngine, Prefill
 from ragkv.errors import OutOfSpace, Unavailable
 
 MAX_BYTES = 64 * 2**20
+LOOK_S = 5.0
+"""Between looks whether another service that took the socket has ended."""
 _LENGTH_BYTES = 4
 _RETRY_AFTER_S = 10.0
 _AWAY = "the service that runs the engine is away: start `ragkv serve`, or set RAGKV_ENGINE_URL"
@@ -34,24 +37,48 @@ class _Result(msgspec.Struct):
 
 
 class EngineDoor:
-    """Serves prefills of an engine on a socket while its block runs. One that another process left is replaced."""
+    """Serves prefills of an engine on a socket while its block runs.
+
+    One that another process left is replaced, and so is that of one that runs: workers ask the service that started
+    last. Once it has ended, by itself or killed, one of the others opens the socket again.
+    """
 
     def __init__(self, engine: KVEngine, path: Path) -> None:
         self._engine = engine
         self._path = path
 
     async def __aenter__(self) -> Self:
+        await self._open()
+        self._keeping = asyncio.create_task(self._keep_open())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._keeping.cancel()
+        await asyncio.wait([self._keeping])
+        self._server.close()
+        if self._is_own():
+            self._path.unlink()
+
+    async def _open(self) -> None:
         self._path.unlink(missing_ok=True)
         with _short(self._path) as path:
             self._server = await asyncio.start_unix_server(self._serve, path)
         self._path.chmod(0o600)
         self._identity = self._path.stat().st_ino
-        return self
 
-    async def __aexit__(self, *error: object) -> None:
-        self._server.close()
-        if self._path.exists() and self._path.stat().st_ino == self._identity:
-            self._path.unlink()
+    async def _keep_open(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._is_own() or is_open(self._path):
+                continue
+            self._server.close()  # nobody can reach it; connections that were made stay
+            try:
+                await self._open()
+            except OSError as error:
+                log.warning("workers cannot ask this service's engine yet: %s", error)
+
+    def _is_own(self) -> bool:
+        return self._path.exists() and self._path.stat().st_ino == self._identity
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -66,7 +93,8 @@ class EngineDoor:
             else:
                 working.cancel()
         except (OSError, ValueError, asyncio.IncompleteReadError) as error:
-            log.warning("a worker's prefill broke off: %s", error)
+            if not (isinstance(error, asyncio.IncompleteReadError) and not error.partial):  # `is_open` sends nothing
+                log.warning("a worker's prefill broke off: %s", error)
         finally:
             writer.close()
 
@@ -120,7 +148,8 @@ def is_open(path: Path) -> bool:
     """Whether a service serves its engine there."""
     try:
         with _short(path) as address, socket.socket(socket.AF_UNIX) as client:
-            return client.connect_ex(address) == 0
+            client.setblocking(False)
+            return client.connect_ex(address) in (0, errno.EAGAIN)  # or too many are waiting to be accepted
     except OSError:
         return False
 

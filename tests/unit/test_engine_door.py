@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -108,13 +109,45 @@ def test_without_a_service_it_is_said_what_to_do(path: Path):
 
 def test_what_a_killed_service_left_is_replaced_and_another_ones_is_kept(path: Path):
     async def work() -> None:
-        async with EngineDoor(Recording(), path):
-            async with EngineDoor(engine := Recording(), path):
-                await EngineBehindDoor(path).prefill(PREFILL)
-                assert engine.asked
-            assert not is_open(path)
+        async with EngineDoor(Recording(), path), EngineDoor(engine := Recording(), path):
+            await EngineBehindDoor(path).prefill(PREFILL)
+            assert engine.asked
 
     path.touch()
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_once_the_service_that_started_last_has_ended_another_is_asked_again(
+    path: Path, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("ragkv.engine.door.LOOK_S", 0.01)
+    left_by_kill = path.touch if is_killed else lambda: None
+
+    async def work() -> None:
+        async with EngineDoor(engine := Recording(), path):
+            async with EngineDoor(Recording(), path):
+                await asyncio.sleep(0.1)
+                await EngineBehindDoor(path).prefill(PREFILL)
+            left_by_kill()
+            await asyncio.sleep(0.1)
+            assert engine.asked == []
+            await EngineBehindDoor(path).prefill(PREFILL)
+            assert engine.asked == [PREFILL]
+
+    asyncio.run(work())
+    assert not path.exists()
+
+
+def test_a_service_that_ends_leaves_the_socket_of_one_that_started_later(path: Path):
+    async def work() -> None:
+        async with AsyncExitStack() as earlier:
+            await earlier.enter_async_context(EngineDoor(Recording(), path))
+            async with EngineDoor(engine := Recording(), path):
+                await earlier.aclose()
+                await EngineBehindDoor(path).prefill(PREFILL)
+                assert engine.asked == [PREFILL]
+
     asyncio.run(work())
 
 

@@ -78,7 +78,10 @@ class EngineDoor:
                 log.warning("workers cannot ask this service's engine yet: %s", error)
 
     def _is_own(self) -> bool:
-        return self._path.exists() and self._path.stat().st_ino == self._identity
+        try:
+            return self._path.stat().st_ino == self._identity
+        except OSError:
+            return False
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -42,9 +42,9 @@ from ragkv.service.base.tables import DocumentRow
 from ragkv.service.checks.cleaning import write_points
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.job_statements import BEGUN_FIRST, LACKS_KV, Others
-from ragkv.service.documents.lease import Lease, forget_unused
+from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.mail_attachments import settle_attachments
-from ragkv.service.documents.removal import discard_unnamed
+from ragkv.service.documents.removal import delete_forgotten, discard_unnamed, forget_unused
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
         turn.made_searchable()
     with ingest.kv_share.spending():
         keep_kv(lease, document, ingest, reporter, turn)
-    parts.kv_store.delete(forget_unused(superseded, parts.database))
+    delete_forgotten(forget_unused(superseded, parts.database), parts.database, parts.kv_store)
 
 
 def _needs_reading(document: DocumentRow, index_fingerprint: str) -> bool:

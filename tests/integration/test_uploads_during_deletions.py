@@ -15,6 +15,8 @@ import pytest
 from sqlalchemy import event, func, select, update
 from sqlalchemy.orm import Session
 
+from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
 from ragkv.answer.question import Answer, Question, Timings, Usage
 from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id, utc_now
@@ -25,6 +27,7 @@ from ragkv.service.base.status import Status
 from ragkv.service.base.tables import (
     ApiKeyRow,
     Base,
+    ChunkRow,
     CollectionRow,
     DataSourceRow,
     DocumentRow,
@@ -32,6 +35,7 @@ from ragkv.service.base.tables import (
     FeedbackPassageRow,
     FeedbackRow,
     JobRow,
+    KVEntryRow,
 )
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.checks.cleaning import clean
@@ -47,6 +51,7 @@ from ragkv.service.data_sources.data_sources import (
 from ragkv.service.data_sources.sync_lease import SyncLease
 from ragkv.service.data_sources.syncing import sync_now
 from ragkv.service.documents.changes import retry_document
+from ragkv.service.documents.chunk_statements import name_kv
 from ragkv.service.documents.documents import delete_document, document_file, label, store_document
 from ragkv.service.documents.listing import DocumentFilter, matching_ids
 from ragkv.service.documents.mail_attachments import document_detail, settle_attachments
@@ -59,13 +64,14 @@ from ragkv.service.files.file_batches import attach_batch, cancel_batch
 from ragkv.service.files.stores import list_stores
 from ragkv.service.files.uploads import keep_file
 from ragkv.service.keys.keys import issue_key, revoke_key
-from ragkv.service.kv_admin.entry_statements import KVOwner
+from ragkv.service.kv_admin.entry_statements import KVOwner, keep_entries
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
 from ragkv.service.kv_admin.usage import pin
 from ragkv.service.parts import Parts
 from ragkv.service.questions.feedback import give_feedback
 from ragkv.service.questions.statements import add_feedback, record_question
 from ragkv.service.webhooks.webhooks import make_webhook
+from tests.conftest import ingest_over
 from tests.support.qdrant_server import QdrantServer
 
 MOST_TRANSACTIONS = 40
@@ -289,6 +295,34 @@ def attached(metadata: Metadata, parts: Parts) -> tuple[str, str]:
     ).id
     attach_files(ref, [Attach(file_id, metadata)], parts.intake)
     return file_id, entry_of(ref, file_id, parts.database).document.id
+
+
+def test_kv_of_a_document_that_is_being_finished_stays_when_another_with_the_same_text_is_deleted(
+    parts: Parts, loaded: IngestParts
+):
+    """It is named, but not committed yet, when the deletion begins."""
+    ref, ingest = parts.default_collection, ingest_over(parts, loaded)
+    deleted, finished = (stored(f"{number}.md", b"# Ada\n\nThe same." + b"\n" * number, parts) for number in (1, 2))
+    for document_id in (deleted, finished):
+        ingest_document(document_id, ingest)
+    with parts.database.writing() as session:
+        (entry,) = session.scalars(select(KVEntryRow)).all()
+        row = {name: getattr(entry, name) for name in ("key", "tenant_id", "num_tokens", "num_bytes")}
+        of_finished = ChunkRow.document_id == finished
+        chunk_id = session.scalars(select(ChunkRow.id).where(of_finished)).one()
+        session.execute(update(ChunkRow).where(of_finished).values(kv_key=None))
+
+    with ThreadPoolExecutor() as deleting:
+        with parts.database.writing() as finishing:
+            finishing.execute(keep_entries(finishing.get_bind().dialect.name, [row]))
+            finishing.connection().execute(name_kv(), [{"chunk": chunk_id, "key": row["key"]}])
+            gone = deleting.submit(delete_document, ref.tenant_id, deleted, parts.removal)
+            wait([gone], timeout=0.5)
+        gone.result(timeout=30)
+
+    with parts.database.reading() as session:
+        assert session.scalars(select(KVEntryRow.key)).all() == [row["key"]]
+    assert row["key"] in parts.kv_store
 
 
 def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):

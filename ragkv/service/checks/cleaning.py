@@ -26,8 +26,7 @@ from ragkv.service.checks.leftovers import (
 from ragkv.service.documents.attachment_statements import places_of_orphans
 from ragkv.service.documents.documents import remove_orphans
 from ragkv.service.documents.indexed import DatabaseSource
-from ragkv.service.documents.lease import forget_unused
-from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers
+from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers, forget_unused
 from ragkv.service.kv_admin.eviction import Freed
 from ragkv.service.parts import Parts
 

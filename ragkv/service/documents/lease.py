@@ -45,7 +45,6 @@ from ragkv.service.documents.job_statements import (
 )
 from ragkv.service.documents.statements import NOT_REPLACED, claim, held
 from ragkv.service.kv_admin.entry_statements import (
-    forget_entries,
     keep_entries,
     keys_in_use,
     keys_of_documents,
@@ -294,17 +293,6 @@ class Lease:
             raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
 
 
-def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
-    """Forget those of `keys` that no chunk uses any longer. Returns them: their files can go."""
-    unused: list[str] = []
-    with database.writing() as session:
-        for batch in batched(keys):
-            used = set(session.scalars(keys_in_use(batch)))
-            unused += (stale := [key for key in batch if key not in used])
-            session.execute(forget_entries(stale))
-    return unused
-
-
 def _claimed(session: Session, document_id: str, owner: str, moment: datetime) -> bool:
     """Whether `owner` holds the document now. A lease that had lapsed means that its worker was lost, and is noted."""
     lost = session.scalar(select(DocumentRow.lease_owner).where(DocumentRow.id == document_id)) is not None
@@ -322,11 +310,13 @@ def _later(session: Session, failures: int) -> datetime:
 def _keep(session: Session, tenant_id: str, entries: Sequence[KeptKV]) -> None:
     if not entries:
         return
-    session.connection().execute(name_kv(), [{"chunk": kv.chunk_id, "key": kv.key} for kv in entries])
-    by_key = {kv.key: kv for kv in entries}.values()
+    by_key = {kv.key: kv for kv in entries}
     rows = [
-        {"key": kv.key, "tenant_id": tenant_id, "num_tokens": kv.num_tokens, "num_bytes": kv.num_bytes} for kv in by_key
+        {"key": key, "tenant_id": tenant_id, "num_tokens": kv.num_tokens, "num_bytes": kv.num_bytes}
+        for key, kv in sorted(by_key.items())
     ]
     for batch in batched(rows):
         session.execute(keep_entries(session.get_bind().dialect.name, batch))
-        session.connection().execute(recall_uses([str(row["key"]) for row in batch]))
+    session.connection().execute(name_kv(), [{"chunk": kv.chunk_id, "key": kv.key} for kv in entries])
+    for kv_keys in batched(list(by_key)):
+        session.connection().execute(recall_uses(kv_keys))

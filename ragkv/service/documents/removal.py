@@ -23,6 +23,7 @@ from ragkv.service.kv_admin.entry_statements import (
     keys_in_use,
     keys_of_documents,
     keys_with_entries,
+    locked_entries,
 )
 from ragkv.service.webhooks.statements import forget_deliveries_about
 
@@ -116,16 +117,26 @@ def remove_documents(
         session.connection().execute(forget_documents(ids))
         note_deletions(session, DocumentRow, ids)
         session.connection().execute(forget_deliveries_about(ids))
-        used = set(session.scalars(keys_in_use(keys)))
-        unused = [key for key in keys if key not in used]
-        session.connection().execute(forget_entries(unused))
         session.connection().execute(collection_lost_documents(collection_id))
     if ids:
         when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
     discard_all_unnamed(tenant_id, hashes, removal.database, removal.files)
-    delete_forgotten(unused, removal.database, removal.kv_store)
+    delete_forgotten(forget_unused(keys, removal.database), removal.database, removal.kv_store)
     return ids
+
+
+def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
+    """Forget the entries of those keys that no chunk uses any longer. Returns them: their files can go
+    (`delete_forgotten`). Call it after the commit that made it so: entries are locked before chunks everywhere."""
+    unused: list[str] = []
+    with database.writing() as session:
+        for batch in batched(sorted(keys)):
+            session.execute(locked_entries(keys_with_entries(batch)))
+            used = set(session.scalars(keys_in_use(batch)))  # also by a document that was finished just before
+            unused += (stale := [key for key in batch if key not in used])
+            session.connection().execute(forget_entries(stale))
+    return unused
 
 
 def delete_forgotten(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:

@@ -52,9 +52,11 @@ _SUMS = (func.count(), _BYTES, _total(KVEntryRow.num_tokens))
 
 
 def keep_entries(dialect: str, rows: Sequence[dict[str, Any]]) -> Insert:
-    """Insert rows of `kv_entries`; those that are there already stay as they are."""
+    """Insert rows of `kv_entries`, in the order of their keys; those that are there already stay as they are. On
+    PostgreSQL these are locked: whoever removes them waits, and sees which chunks use them."""
     if dialect == "postgresql":
-        return postgresql.insert(KVEntryRow).values(rows).on_conflict_do_nothing()
+        unchanged = {"key": KVEntryRow.key}
+        return postgresql.insert(KVEntryRow).values(rows).on_conflict_do_update(index_elements=["key"], set_=unchanged)
     return sqlite.insert(KVEntryRow).values(rows).on_conflict_do_nothing()
 
 

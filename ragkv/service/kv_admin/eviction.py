@@ -199,7 +199,7 @@ def _evict_some(
             if evicted or (new_kv is not None and tenant_id == new_kv.tenant_id):
                 break
         forget(session, [key for key, _ in evicted])
-    kv_store.delete(key for key, _ in evicted)
+    delete_forgotten([key for key, _ in evicted], database, kv_store)
     freed = Freed(len(evicted), sum(size for _, size in evicted))
     worker_counters.evicted(reason, freed.files, freed.bytes)
     return freed

@@ -61,6 +61,9 @@ def refusal_of(config: "PretrainedConfig", max_model_len: int = 0) -> str | None
     ]
     if lengths and max_model_len > min(lengths):
         return f"it computes otherwise in longer contexts: set RAGKV_MAX_MODEL_LEN to {min(lengths)} or less"
+    longest = int(default * max([rope.get("factor") or 1 for rope in ropes], default=1))
+    if max_model_len > longest:
+        return f"it reads no longer contexts than {longest:,} tokens: set RAGKV_MAX_MODEL_LEN to {longest} or less"
     return None
 
 

@@ -81,6 +81,12 @@ REFUSED = [
         "MODEL_LEN to 16384",
     ),
     ("Llama", {"is_causal": False}, "not causal"),
+    ("Llama", {"max_position_embeddings": 2048}, "no longer contexts than 2,048 tokens"),
+    (
+        "Llama",
+        {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}},
+        "MODEL_LEN to 8192 or less",
+    ),
 ]
 
 
@@ -90,6 +96,12 @@ def test_other_models_are_refused_with_the_reason(subtests):
             config = getattr(transformers, f"{kind}Config")(**fields)
             with pytest.raises(Unsupported, match=reason):
                 layout_of(config, max_model_len=32768)
+
+
+def test_a_window_that_its_rotation_stretches_is_served():
+    rope = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 2048}
+    config = LlamaConfig(max_position_embeddings=2048, rope_parameters=rope)
+    assert layout_of(config, max_model_len=8192).layers == config.num_hidden_layers
 
 
 def test_a_family_that_nobody_has_heard_of_is_refused():

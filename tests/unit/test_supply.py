@@ -188,7 +188,7 @@ class TestContainers:
         assert opened == {"services": {"worker": {"networks": ["egress"]}}, "networks": {"egress": None}}
         assert "egress" not in COMPOSE["networks"]
         guides = [(ROOT / name).read_text() for name in ("compose.yaml", "docs/operations/admin.md")]
-        assert all("-f compose.yaml -f compose.egress.yaml" in " ".join(text.split()) for text in guides)
+        assert all("COMPOSE_FILE=compose.yaml:compose.egress.yaml" in " ".join(text.split()) for text in guides)
 
     def test_the_service_believes_proxies_on_the_network_of_its_published_port(self):
         (front,) = COMPOSE["networks"]["front"]["ipam"]["config"]

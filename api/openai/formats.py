@@ -85,7 +85,7 @@ def schema_of(answer_format: ChatFormat | TextFormat | None, param: str) -> str 
 
 
 def _too_large(schema: dict[str, Any]) -> Iterator[str]:
-    """What makes it too large to be followed."""
+    """Reasons why it is too large to be followed."""
     if _is_deeper(schema, _MAX_DEPTH):
         yield f"it is nested more than {_MAX_DEPTH} levels deep"
         return

@@ -11,6 +11,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from ingest.pipeline import ingest_document
 from ragkv.cli.data_sources import data_sources
 from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
 from ragkv.object_store import StoreLocation, opened
+from ragkv.service.base.database import advisory_lock
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.tables import AuditRow, CollectionRow, DataSourceRow, DocumentRow
 from ragkv.service.base.tenants import ensure_collection
@@ -50,6 +52,7 @@ from ragkv.service.data_sources.sync_lease import LEASE, SyncLease
 from ragkv.service.data_sources.syncing import OUTAGES, SyncTally, sync_next, sync_now
 from ragkv.service.documents.changes import amend_document, replace_document
 from ragkv.service.documents.documents import accept_document, delete_document
+from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.files.attachments import Attach, attach_files, detach_file, entry_of
 from ragkv.service.files.uploads import keep_file
 from ragkv.service.parts import Parts
@@ -135,6 +138,12 @@ def folder_on_postgres(
     lend_models(parts, loaded)
     yield folder_source(parts, inbox)
     parts.close()
+
+
+@pytest.fixture(params=["folder", "folder_on_postgres"])
+def folder_on_either(request: pytest.FixtureRequest) -> Source:
+    found: Source = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture
@@ -587,6 +596,49 @@ class TestDeletions:
 
         assert folder.contents() == [b"# Changed\n", b"# Keep\n", b"# Mine\n"]
 
+    def test_a_document_of_two_data_sources_that_is_uploaded_while_one_loses_its_file_stays(
+        self, folder_on_either: Source, inbox: Path
+    ):
+        first, parts = folder_on_either, folder_on_either.parts
+        (inbox.parent / "other").mkdir()
+        second = folder_source(parts, inbox.parent / "other")
+        for source in (first, second):
+            source.write("keep.md", b"# Keep\n")
+            source.write("a.md", b"# Mine\n")
+            source.sync()
+        shared = next(document for document in documents(first) if document.name == "a.md")
+        assert shared.data_source_id == second.view.id  # which came last
+        lease = taken(second)
+
+        with ThreadPoolExecutor() as syncing:
+            with parts.database.writing() as uploading:
+                advisory_lock(uploading, uploads_lock(shared.tenant_id))
+                uploaded = uploading.get_one(DocumentRow, shared.id)
+                uploaded.data_source_id, uploaded.was_uploaded = None, True
+                uploading.flush()
+                to_delete = syncing.submit(lease.documents_to_delete, {"a.md": shared.id})
+                with pytest.raises(TimeoutError):
+                    to_delete.result(timeout=0.5)
+            assert to_delete.result(timeout=30) == []
+        lease.give_back()
+
+        for source in (first, second):
+            source.delete("a.md")
+            source.sync()
+        assert first.contents() == [b"# Keep\n", b"# Mine\n"]
+        assert {document.data_source_id for document in documents(first) if document.name == "a.md"} == {None}
+
+    def test_a_document_that_was_uploaded_stays_though_a_data_source_is_named_as_its_place(self, folder: Source):
+        """As a sync and an upload at the same time left it before the one waited for the other."""
+        folder.write("keep.md", b"# Keep\n")
+        folder.write("a.md", b"# A\n")
+        folder.sync()
+        with folder.parts.database.writing() as session:
+            session.execute(update(DocumentRow).where(DocumentRow.name == "a.md").values(was_uploaded=True))
+        folder.delete("a.md")
+        assert folder.sync().outcome == "done"
+        assert folder.contents() == [b"# A\n", b"# Keep\n"]
+
     def test_a_document_that_is_an_attached_file_too_stays(self, folder: Source):
         ref = folder.parts.default_collection
         folder.write("keep.md", b"# Keep\n")
@@ -1002,6 +1054,13 @@ class TestDoors:
             time.sleep(0.02)
         worker.stop()
         assert len(documents(folder)) == 1
+
+
+def taken(source: Source) -> SyncLease:
+    """The lease of a sync that has begun."""
+    lease = SyncLease.take(source.parts.database, source.view.id, "a worker")
+    assert lease is not None
+    return lease
 
 
 def lapse(source: Source) -> None:

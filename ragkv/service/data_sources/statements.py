@@ -34,6 +34,8 @@ _STATUS: ColumnElement[str] = case(
     else_=FileStatus.WAITING.value,
 )
 
+_SYNCED = (DocumentRow.data_source_id.is_not(None), ~DocumentRow.was_uploaded)
+
 
 def data_sources_of(tenant_id: str) -> Select[DataSourceRow]:
     """A tenant's data sources, oldest first."""
@@ -199,19 +201,19 @@ def move(document: DocumentRow, data_source_id: str, place: str) -> bool:
 
 def documents_synced(document_ids: Sequence[str]) -> Select[DocumentRow]:
     """The documents that exist only through the data source."""
-    return select(DocumentRow).where(one_of(DocumentRow.id, document_ids), DocumentRow.data_source_id.is_not(None))
+    return select(DocumentRow).where(one_of(DocumentRow.id, document_ids), *_SYNCED)
 
 
 def is_kept_by(data_source_id: str) -> ColumnElement[bool]:
     """Whether a document exists only through this data source, or through one that is gone: no mail has it either."""
     is_gone = ~exists().where(DataSourceRow.id == DocumentRow.data_source_id)
     mine = or_(DocumentRow.data_source_id == data_source_id, is_gone)
-    return and_(DocumentRow.data_source_id.is_not(None), mine, ~is_in_mail())
+    return and_(*_SYNCED, mine, ~is_in_mail())
 
 
 def documents_without_source_file(collection_id: str, data_source_id: str) -> Select[str]:
     """Ids of documents made from files of the data source that it does not know: a process was killed in between."""
-    mine = (DocumentRow.collection_id == collection_id, DocumentRow.data_source_id == data_source_id)
+    mine = (DocumentRow.collection_id == collection_id, DocumentRow.data_source_id == data_source_id, *_SYNCED)
     has_file = exists().where(DataSourceFileRow.document_id == DocumentRow.id)
     return select(DocumentRow.id).where(*mine, ~has_file)
 

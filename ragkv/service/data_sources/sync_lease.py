@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from ragkv.errors import Conflict, NotFound
-from ragkv.service.base.database import RELEASED, Database, now_of, num_changed
+from ragkv.service.base.database import RELEASED, Database, advisory_lock, now_of, num_changed
 from ragkv.service.base.page import rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.collections.statements import collection_changed
@@ -31,6 +31,7 @@ from ragkv.service.data_sources.statements import (
     schedule_of,
 )
 from ragkv.service.documents.attachment_statements import leave_to_mails
+from ragkv.service.documents.removal import uploads_lock
 
 PAUSED = "the data source is paused: resume it first"
 LEASE = timedelta(seconds=120)
@@ -129,6 +130,7 @@ class SyncLease:
         going: list[str] = []
         is_renamed = False
         with self.database.writing() as session:
+            advisory_lock(session, uploads_lock(self.source.tenant_id))  # an upload of the same bytes keeps a document
             self._hold_on(session)
             ids = sorted({document_id for document_id in documents.values() if document_id is not None})
             for document in session.scalars(documents_synced(ids)).all():
@@ -147,6 +149,7 @@ class SyncLease:
     def strays(self, limit: int) -> list[str]:
         """Documents made from files that were never noted: the process was killed, and the file is gone since."""
         with self.database.writing() as session:
+            advisory_lock(session, uploads_lock(self.source.tenant_id))
             self._hold_on(session)
             statement = documents_without_source_file(self.source.collection_id, self.source.id).limit(limit)
             return _without_those_of_mails(session, session.scalars(statement).all())

@@ -22,6 +22,7 @@ from ragkv.errors import Conflict, NotFound, Unavailable
 from ragkv.ids import new_id, utc_now
 from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.service.base.database import now_of
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import (
@@ -579,6 +580,18 @@ def test_a_data_source_that_is_paused_or_removed_while_a_worker_is_about_to_sync
     with before_transaction(2, partial(remove_data_source, *mine), parts) as acted:
         assert SyncLease.take_next(parts.database, "worker") is None
     assert acted[0]
+
+
+def test_a_sync_that_is_requested_while_another_ends_is_due(parts: Parts, tmp_path: Path):
+    source_id = source_of(tmp_path / "inbox", parts)
+    lease = SyncLease.take(parts.database, source_id, "worker")
+    assert lease is not None
+
+    def request(session: Session) -> None:
+        session.get_one(DataSourceRow, source_id).next_at = now_of(session)
+
+    beside(request, partial(lease.end, is_whole=True), parts)
+    assert SyncLease.take_next(parts.database, "worker") is not None
 
 
 def test_what_adds_documents_and_what_changes_one_do_not_wait_for_each_other(parts: Parts):

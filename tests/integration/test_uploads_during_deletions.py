@@ -594,6 +594,17 @@ def test_a_sync_that_is_requested_while_another_ends_is_due(parts: Parts, tmp_pa
     assert SyncLease.take_next(parts.database, "worker") is not None
 
 
+def test_a_file_whose_document_is_deleted_while_a_sync_reads_it_is_noted_without(parts: Parts, tmp_path: Path):
+    """The next sync reads it again."""
+    lease = SyncLease.take(parts.database, source_of(tmp_path / "inbox", parts), "worker")
+    assert lease is not None
+    document_id = stored("a.md", b"# A", parts)
+    note = partial(lease.record, "a.md", "1", 1, document_id, None)
+    beside(lambda session: session.execute(forget_documents([document_id])), note, parts)
+    note()
+    assert lease.known(["a.md"])["a.md"].document_id is None
+
+
 def test_what_adds_documents_and_what_changes_one_do_not_wait_for_each_other(parts: Parts):
     """A file that is attached, with one that is there; an attachment of a mail."""
     ref = parts.default_collection

@@ -32,6 +32,7 @@ from ragkv.service.data_sources.statements import (
 )
 from ragkv.service.documents.attachment_statements import leave_to_mails
 from ragkv.service.documents.removal import uploads_lock
+from ragkv.service.documents.statements import ids_among
 
 PAUSED = "the data source is paused: resume it first"
 LEASE = timedelta(seconds=120)
@@ -93,10 +94,12 @@ class SyncLease:
             num_changed(session, files_seen(self.source.id, keys, self.source.syncs))
 
     def record(self, key: str, version: str, num_bytes: int, document_id: str | None, error: str | None) -> None:
-        """Note what became of a file that is new or changed."""
-        values = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
+        """Note what became of a file that is new or changed. Its document may have been deleted since."""
         with self.database.writing() as session:
             self._hold_on(session)
+            if document_id is not None:
+                document_id = session.scalar(ids_among([document_id]).with_for_update(read=True, key_share=True))
+            values = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
             row = session.get(DataSourceFileRow, (self.source.id, key))
             if row is None:
                 row = DataSourceFileRow(data_source_id=self.source.id, key=key, tenant_id=self.source.tenant_id)

@@ -605,6 +605,21 @@ def test_a_file_whose_document_is_deleted_while_a_sync_reads_it_is_noted_without
     assert lease.known(["a.md"])["a.md"].document_id is None
 
 
+@pytest.mark.parametrize("is_uploaded_too", [False, True])
+def test_a_file_that_becomes_searchable_while_its_batch_is_cancelled_stays(parts: Parts, is_uploaded_too: bool):
+    ref = parts.default_collection
+    file_id, document_id = attached({}, parts)
+    if is_uploaded_too:
+        assert stored("a.md", b"# A", parts) == document_id
+    batch_id = attach_batch(ref, [Attach(file_id)], parts.intake).id
+    searchable = update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE)
+    cancel = partial(cancel_batch, ref, batch_id, parts.removal, lambda: None)
+
+    progress = beside(lambda session: session.execute(searchable), cancel, parts)
+    assert (progress.num_missing, progress.statuses) == (0, {Status.SEARCHABLE: 1})
+    assert entry_of(ref, file_id, parts.database).document.id == document_id
+
+
 def test_what_adds_documents_and_what_changes_one_do_not_wait_for_each_other(parts: Parts):
     """A file that is attached, with one that is there; an attachment of a mail."""
     ref = parts.default_collection

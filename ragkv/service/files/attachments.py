@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from sqlalchemy import and_
+
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
 from ragkv.service.audit.statements import note_deletions
@@ -56,7 +58,7 @@ from ragkv.service.files.statements import (
 from ragkv.service.files.uploads import find_file
 
 if TYPE_CHECKING:
-    from sqlalchemy import Row, Select
+    from sqlalchemy import ColumnElement, Row, Select
     from sqlalchemy.orm import Session
 
 
@@ -159,17 +161,22 @@ def set_metadata(ref: CollectionRef, file_id: str, metadata: Metadata, database:
 
 
 def detach_file(
-    ref: CollectionRef, file_id: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
+    ref: CollectionRef,
+    file_id: str,
+    removal: Removal,
+    when_changed: Callable[[], None] = lambda: None,
+    still: "Sequence[ColumnElement[bool]]" = (),
 ) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's, a
     data source's or a mail's, or was uploaded too.
 
-    `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
-    Unavailable and the file stays attached: detach it again.
+    `when_changed` is called after each commit that removes something. still: conditions on its document, asked when it
+    goes. Raises NotFound, also where one of them does not hold. When the index is away it raises Unavailable and the
+    file stays attached: detach it again.
     """
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
-        document = _find(session, ref, file_id)[0]
+        document = _find(session, ref, file_id, still, lock=True)[0]
         going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
         document_goes = session.scalars(going).one_or_none() is not None
         if not document_goes:
@@ -184,17 +191,22 @@ def detach_file(
     if not document_goes:
         when_changed()
         return
-    deleted = delete_documents(
-        ref.tenant_id, ref.collection_id, [document.id], removal, goes_with(file_id), when_changed
-    )
+    goes = and_(goes_with(file_id), *still)
+    deleted = delete_documents(ref.tenant_id, ref.collection_id, [document.id], removal, goes, when_changed)
     if document.id not in deleted:  # it became another file's meanwhile
-        detach_file(ref, file_id, removal, when_changed)
+        detach_file(ref, file_id, removal, when_changed, still)
 
 
-def detach_if_there(ref: CollectionRef, file_id: str, removal: Removal, when_changed: Callable[[], None]) -> None:
+def detach_if_there(
+    ref: CollectionRef,
+    file_id: str,
+    removal: Removal,
+    when_changed: Callable[[], None],
+    still: "Sequence[ColumnElement[bool]]" = (),
+) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
     try:
-        detach_file(ref, file_id, removal, when_changed)
+        detach_file(ref, file_id, removal, when_changed, still)
     except NotFound:
         return  # detached meanwhile
 
@@ -269,10 +281,16 @@ def _attach(
 
 
 def _find(
-    session: "Session", ref: CollectionRef, file_id: str, *, lock: bool = False
+    session: "Session",
+    ref: CollectionRef,
+    file_id: str,
+    still: "Sequence[ColumnElement[bool]]" = (),
+    *,
+    lock: bool = False,
 ) -> "Row[DocumentRow, str, datetime]":
-    """The entry of a file, its document for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = entry_by_id(ref.tenant_id, ref.collection_id, file_id)
+    """The entry of a file of whose document `still` holds; the document for the transaction to change alone with
+    `lock`. Raises NotFound."""
+    statement = entry_by_id(ref.tenant_id, ref.collection_id, file_id).where(*still)
     if lock:
         statement = statement.with_for_update(of=DocumentRow)
     row = session.execute(statement).one_or_none() if is_id(file_id) else None

@@ -11,7 +11,7 @@ from ragkv.ids import is_id, new_id, utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Page, PageRequest
 from ragkv.service.base.status import UNREAD, Status
-from ragkv.service.base.tables import FileBatchMemberRow, FileBatchRow
+from ragkv.service.base.tables import DocumentRow, FileBatchMemberRow, FileBatchRow
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
@@ -82,7 +82,7 @@ def cancel_batch(
     if is_cancelled_now:
         when_changed()
     for file_id in unread:
-        detach_if_there(ref, file_id, removal, when_changed)
+        detach_if_there(ref, file_id, removal, when_changed, still=[DocumentRow.status.in_(UNREAD)])
     return batch_of(ref, batch_id, removal.database)
 
 

@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -57,7 +58,7 @@ from ragkv.service.documents.documents import delete_document, document_file, la
 from ragkv.service.documents.listing import DocumentFilter, matching_ids
 from ragkv.service.documents.mail_attachments import document_detail, settle_attachments
 from ragkv.service.documents.metadata import Metadata
-from ragkv.service.documents.statements import document_by_id, forget_documents, locked, start_over
+from ragkv.service.documents.statements import claim, document_by_id, forget_documents, locked, start_over
 from ragkv.service.evaluations.outcome import GivenQuestion
 from ragkv.service.evaluations.runs import RunRequest, cancel_run, start_run
 from ragkv.service.files.attachments import Attach, attach_files, detach_file, entry_of, set_metadata
@@ -342,6 +343,24 @@ def test_a_document_that_another_is_retrying_is_not_retried(parts: Parts):
         beside(lambda session: session.execute(start_over(document_id)), retried, parts)
     with parts.database.reading() as session:
         assert session.scalar(select(func.count()).select_from(JobRow)) == 1
+
+
+@pytest.mark.parametrize("is_attached", [False, True])
+def test_a_document_that_another_is_retrying_is_not_begun_again_by_an_upload(parts: Parts, is_attached: bool):
+    """The worker that took it meanwhile keeps it."""
+    document_id = failed(b"# A", parts)
+    upload = partial(mail_with, b"# A", "mail", parts) if is_attached else partial(stored, "a.md", b"# A", parts)
+
+    def retried_and_taken(session: Session) -> None:
+        moment = now_of(session)
+        session.execute(start_over(document_id))
+        session.execute(claim(document_id, "worker", moment, moment + timedelta(minutes=1)))
+
+    beside(retried_and_taken, upload, parts)
+    with parts.database.reading() as session:
+        document = session.get_one(DocumentRow, document_id)
+        jobs = select(func.count()).where(JobRow.document_id == document_id)
+        assert (document.lease_owner, session.scalar(jobs)) == ("worker", 1)
 
 
 def test_attributes_of_a_file_that_is_detached_meanwhile_are_refused(parts: Parts):

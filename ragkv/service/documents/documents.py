@@ -162,7 +162,8 @@ def store_document(
         with intake.database.writing() as session:
             advisory_lock(session, uploads_lock(ref.tenant_id))
             known_collection(session, ref.collection_id)
-            document = session.scalars(document_by_hash(ref.collection_id, received.sha256)).one_or_none()
+            # Who tries it again, or works on it, holds its row: `revive` sees what came of that.
+            document = session.scalars(locked(document_by_hash(ref.collection_id, received.sha256))).one_or_none()
             if document is None:
                 document_id = insert_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None

@@ -35,7 +35,7 @@ from ragkv.service.documents.documents import (
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.metadata import Metadata
 from ragkv.service.documents.removal import Removal, uploads_lock
-from ragkv.service.documents.statements import document_by_hash
+from ragkv.service.documents.statements import document_by_hash, locked
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -190,7 +190,7 @@ def _insert(
     received: Received,
     intake: Intake,
 ) -> str:
-    document = session.scalars(document_by_hash(mail.collection_id, received.sha256)).one_or_none()
+    document = session.scalars(locked(document_by_hash(mail.collection_id, received.sha256))).one_or_none()
     if document is None:
         document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
         check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)

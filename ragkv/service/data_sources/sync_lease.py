@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from ragkv.errors import Conflict, NotFound
-from ragkv.service.base.database import BESIDE_NEW_ROWS, RELEASED, Database, advisory_lock, now_of, num_changed
+from ragkv.service.base.database import RELEASED, Database, advisory_lock, now_of, num_changed
 from ragkv.service.base.page import rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.collections.statements import collection_changed
@@ -175,7 +175,7 @@ class SyncLease:
         with self.database.writing() as session:
             moment = now_of(session)
             # A request for another sync, whose transaction has the row, is seen once it has committed.
-            schedule = schedule_of(self.source.id).with_for_update(**BESIDE_NEW_ROWS)
+            schedule = schedule_of(self.source.id).with_for_update(key_share=True)
             interval, next_at = session.execute(schedule).one_or_none() or (0, None)
             if next_at is None or next_at <= (self.source.next_at or moment):
                 next_at = moment + timedelta(minutes=interval) if interval else None

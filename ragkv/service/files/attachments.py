@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from sqlalchemy import and_
-
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
 from ragkv.service.audit.statements import note_deletions
@@ -191,7 +189,7 @@ def detach_file(
     if not document_goes:
         when_changed()
         return
-    goes = and_(goes_with(file_id), *still)
+    goes = goes_with(file_id, still)
     deleted = delete_documents(ref.tenant_id, ref.collection_id, [document.id], removal, goes, when_changed)
     if document.id not in deleted:  # it became another file's meanwhile
         detach_file(ref, file_id, removal, when_changed, still)

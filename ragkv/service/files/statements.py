@@ -91,12 +91,12 @@ def attachment(document_id: str, file_id: str) -> Select[AttachmentRow]:
     return select(AttachmentRow).where(AttachmentRow.document_id == document_id, AttachmentRow.file_id == file_id)
 
 
-def goes_with(file_id: str) -> ColumnElement[bool]:
+def goes_with(file_id: str, still: Sequence[ColumnElement[bool]] = ()) -> ColumnElement[bool]:
     """Whether a document goes when this file, which may be the document by its own id, is detached: it is no other
-    file's, no data source's and no mail's, and was not uploaded itself."""
+    file's, no data source's and no mail's, and was not uploaded itself; and `still` holds of it."""
     is_anothers = exists().where(AttachmentRow.document_id == DocumentRow.id, AttachmentRow.file_id != file_id)
     came_with_it = and_(~DocumentRow.was_uploaded, ~is_in_data_source(), ~is_in_mail())
-    return and_(~is_anothers, or_(came_with_it, DocumentRow.id == file_id))
+    return and_(~is_anothers, or_(came_with_it, DocumentRow.id == file_id), *still)
 
 
 def places_of(file_id: str) -> Select[str]:

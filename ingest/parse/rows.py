@@ -3,7 +3,7 @@ middle of the table makes sense by itself. Cells may be labels, numbers or nothi
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, groupby, islice, zip_longest
+from itertools import chain, dropwhile, groupby, islice, takewhile, zip_longest
 
 SEPARATOR = " | "
 LOOKAHEAD = 20
@@ -25,27 +25,61 @@ _ABSENT = {"", "-", "–", "—", "n/a", "na", "nan", "null", "none", "..", "?"}
 def lines_of_table(rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """One line a row, `label: value | label: value` where the table has a header, its cells alone where not.
 
-    Rows without words separate tables. A labelled line ends with a line feed more: as a paragraph, it is not cut
-    where a chunk may end after it.
+    Rows without words separate tables, or parts of one in the same columns. A labelled line ends with a line feed more:
+    as a paragraph, it is not cut where a chunk may end after it.
     """
     labels: Sequence[str] = ()
     cleaned = ([" ".join(cell.split()) for cell in row] for row in rows)
-    for has_words, table in groupby(cleaned, key=any):
+    for has_words, table in groupby(_without_gap(cleaned), key=any):
         if not has_words:
             continue
         start = list(islice(table, LOOKAHEAD))
         is_wide = any(sum(map(bool, row)) > 1 for row in start)
+        may_go_on = _columns(start) == _columns([labels])  # below a gap in a table
         while is_wide and sum(map(bool, start[0])) == 1:  # a title above the table
             yield line_of(start.pop(0))
-        columns = {n for row in start for n, cell in enumerate(row) if cell}
-        if is_header(start[0], start[1:]):
+            may_go_on = False
+        if is_header(start[0], start[1:]) and (not may_go_on or _begins_table(start, labels)):
             header = start.pop(0)
             labels = labels_of(header)
             yield line_of(header) + "\n"
-        elif not is_wide or not all(len(labels) > n and labels[n] for n in columns):
+        elif not is_wide or not _columns(start) <= _columns([labels]):
             labels = ()  # those of the table before hold for one without a header in the same columns
         for row in chain(start, table):
             yield line_of(row, labels) + "\n" if labels else line_of(row)
+
+
+def _without_gap(rows: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """The rows, without those that have no words below a first one that labels what follows them."""
+    filled = dropwhile(lambda row: not any(row), rows)
+    top, gap = list(islice(filled, 1)), list(islice(filled, 1))
+    if any(map(any, gap)):
+        return chain(top, gap, filled)
+    below = list(islice(dropwhile(lambda row: not any(row), filled), LOOKAHEAD))
+    part = list(takewhile(any, below))
+    is_label_row = (
+        part
+        and is_header(top[0], part)
+        and not any(label.endswith(":") for label in top[0])
+        and _columns(top) == _columns(part)
+        and sum(map(bool, part[0])) > 1
+        and not (is_header(part[0], part[1:]) and _begins_table(part, labels_of(top[0])))
+    )
+    return chain(top, () if is_label_row else gap, below, filled)
+
+
+def _begins_table(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> bool:
+    """Whether the first of rows below a gap labels the others itself, rather than the labels above the gap: it stands
+    over numbers, or repeats one of these."""
+    is_above_numbers = (label and are_numbers(list(cells)) for label, *cells in zip_longest(*rows, fillvalue=""))
+    return any(is_above_numbers) or any(
+        cell and cell == label for cell, label in zip(labels_of(rows[0]), labels, strict=False)
+    )
+
+
+def _columns(rows: Iterable[Sequence[str]]) -> set[int]:
+    """The numbers of the columns that have words."""
+    return {n for row in rows for n, cell in enumerate(row) if cell}
 
 
 def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

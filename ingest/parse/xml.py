@@ -77,7 +77,7 @@ class _Reader:
             self.flush()
             for title in element.iterchildren(*_TABLE_TITLES):
                 self._composer.block(_words(title))
-            self._composer.table(_rows(element))
+            self._add_table(element)
         elif children and (not _has_words(element) or next(element.iterdescendants(*_BLOCKS), None) is not None):
             self._add_inside(element, level)
         elif (words := _words(element)) and name in _TITLES:
@@ -88,6 +88,16 @@ class _Reader:
             self._composer.block(words)
         elif described := ", ".join(filter(None, [*_attributes(element), words])):
             self._lines.append(f"{name}: {described}")
+
+    def _add_table(self, table: _Element) -> None:
+        """Add its groups, as tables of their own from one with a header on."""
+        rows: list[list[str]] = []
+        for group in list(table.iterchildren("{*}tgroup")) or [table]:
+            if group.find("{*}thead") is not None:
+                self._composer.table(rows)
+                rows = []
+            rows += [[], *_rows(group)]  # ends the rows of the group before
+        self._composer.table(rows)
 
     def _add_inside(self, element: _Element, level: int) -> None:
         """Elements that hold others end the paragraph before them. Those beside a title are a level below it."""
@@ -162,23 +172,22 @@ def _attributes(element: _Element) -> Iterator[str]:
             yield f"{name}={' '.join(value.split())}"
 
 
-def _rows(table: _Element) -> Iterator[list[str]]:
-    """The rows of a table, without those of tables inside its cells; several rows of headers are one."""
-    for group in list(table.iterchildren("{*}tgroup")) or [table]:
-        names = [column.get("colname") for column in group.iterchildren("{*}colspec")]
-        numbers = {name: number for number, name in enumerate(names) if name}
-        columns = Columns()
-        yield []  # ends the table before
-        for is_head, rows in groupby(_own_rows(group), key=lambda row: QName(row.getparent()).localname == "thead"):
-            placed = [
-                columns.place(_cell(cell, numbers) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS)))
-                for row in rows
-            ]
-            if is_head:
-                yield from (words_of(row) for row in placed if is_title(row))
-                yield header_of(placed)
-            else:
-                yield from map(words_of, placed)
+def _rows(group: _Element) -> Iterator[list[str]]:
+    """The rows of a table or of a group in it, without those of tables inside its cells; several rows of headers are
+    one."""
+    names = [column.get("colname") for column in group.iterchildren("{*}colspec")]
+    numbers = {name: number for number, name in enumerate(names) if name}
+    columns = Columns()
+    for is_head, rows in groupby(_own_rows(group), key=lambda row: QName(row.getparent()).localname == "thead"):
+        placed = [
+            columns.place(_cell(cell, numbers) for cell in row.iterchildren(*(f"{{*}}{name}" for name in _CELLS)))
+            for row in rows
+        ]
+        if is_head:
+            yield from (words_of(row) for row in placed if is_title(row))
+            yield header_of(placed)
+        else:
+            yield from map(words_of, placed)
 
 
 def _own_rows(table: _Element) -> Iterator[_Element]:

@@ -90,6 +90,17 @@ def test_cells_of_xml_that_span_rows_and_columns_keep_the_labels_in_their_column
     assert blocks_of(cals) == ["Sales", "In millions.", "City | 2023 Plan | 2023 Actual", "City: Oslo | 2023 Actual: 7"]
 
 
+def test_groups_of_a_table_of_xml_have_headers_of_their_own():
+    groups = (
+        f"<tgroup><thead><row><entry>{a}</entry><entry>{b}</entry></row></thead>"
+        f"<tbody><row><entry>{c}</entry><entry>{d}</entry></row></tbody></tgroup>"
+        for a, b, c, d in (("Name", "City", "Ann", "Oslo"), ("Item", "Colour", "Bolt", "red"))
+    )
+    assert blocks_of(f"<table>{''.join(groups)}</table>") == [
+        "Name | City", "Name: Ann | City: Oslo", "Item | Colour", "Item: Bolt | Colour: red",
+    ]  # fmt: skip
+
+
 def test_blocks_breaks_and_inner_tables_of_xml_are_apart_in_a_cell_and_a_title():
     inner = "<table><tr><td>i</td><td>j</td></tr></table>"
     cells = f"<td>10<break/>20</td><td><p>First.</p><p>Second.</p></td><td>{inner}</td>"

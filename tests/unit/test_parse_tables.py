@@ -88,6 +88,38 @@ def test_tables_apart_by_a_blank_row_have_headers_of_their_own():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "name,city\nAnn,Oslo\nBea,Bern\n\nBob,Paris\nCid,Rome",
+        "name,city\n\n\nAnn,Oslo\nBea,Bern\n,\nBob,Paris\nCid,Rome",
+    ],
+)
+def test_rows_below_a_blank_one_keep_the_labels_of_their_columns(source: str):
+    expected = [
+        "name | city", "name: Ann | city: Oslo", "name: Bea | city: Bern", "name: Bob | city: Paris", "name: Cid | city: Rome",
+    ]  # fmt: skip
+    assert parse("a.csv", source.encode()).text.split("\n\n") == expected
+    rows = [line.split(",") if line.strip(",") else [None] for line in source.split("\n")]
+    assert parse("a.xlsx", xlsx({"a": sheet_rows(rows)})).text.split("\n\n")[1:] == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "blocks"),
+    [
+        ("name,city\nAnn,Oslo\n\nname,city\nBob,Paris", ["name | city", "name: Bob | city: Paris"]),
+        ("name,city\nAnn,Oslo\n\nitem,price\nBolt,5", ["item | price", "item: Bolt | price: 5"]),
+        ("name,city,age\nAnn,Oslo,5\n\nitem,colour\nBolt,red", ["item | colour", "item: Bolt | colour: red"]),
+        ("name,city\nAnn,Oslo\n\nParts,\nitem,colour\nBolt,red", ["Parts\nitem | colour", "item: Bolt | colour: red"]),
+        ("By:,Bea\n\nname,city\nAnn,Oslo", ["By: | Bea\nname | city", "name: Ann | city: Oslo"]),
+    ],
+)
+def test_a_header_below_a_blank_row_labels_a_table_of_its_own(source: str, blocks: list[str]):
+    rows = [line.split(",") if line else [None] for line in source.split("\n")]
+    text = parse("a.xlsx", xlsx({"a": sheet_rows(rows)})).text
+    assert text.split("\n\n")[-2:] == blocks
+
+
 def test_entities_are_refused_in_any_part():
     with pytest.raises(Rejected, match="entities"):
         parse("a.xlsx", xlsx({"a": ""}, **{"xl/x.bin": b"<!DOCTYPE a [<!ENTITY b 'c'>]><a/>"}))

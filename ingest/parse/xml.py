@@ -21,7 +21,9 @@ from ragkv.errors import Rejected
 from ragkv.text import scrub
 
 _TITLES = ("title", "head", "heading", "article-title")
-_PARAGRAPHS = ("p", "para", "simpara", "li", "item", "description", "text", "abstract", "body")
+_RUNNING = ("p", "para", "simpara")  # attributes of these are about how they look, or where they are
+_PLACES = ("lb", "pb", "cb", "gb", "milestone", "anchor")  # where a line or a page begins, as in TEI
+_PARAGRAPHS = (*_RUNNING, "li", "item", "description", "text", "abstract", "body")
 _TABLES, _ROWS, _CELLS = ("table", "tgroup"), ("tr", "row"), ("td", "th", "entry")
 _TABLE_TITLES = ("{*}title", "{*}caption", "{*}desc")
 _TITLE_PATHS = (
@@ -31,7 +33,7 @@ _TITLE_PATHS = (
     "{*}front//{*}article-title",
     "{*}teiHeader//{*}title",
 )
-_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, "p", "para", "simpara", "li", "item", *_TABLES))
+_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, *_RUNNING, "li", "item", *_TABLES))
 _OWN_LINES = {*_TITLES, *_PARAGRAPHS, *_TABLES, *_ROWS, *_CELLS, "br", "break"}
 _MATHML = "http://www.w3.org/1998/Math/MathML"
 _NOT_INLINE = (*_BLOCKS, *(f"{{*}}{name}" for name in (*_PARAGRAPHS, *_ROWS, *_CELLS)))
@@ -85,7 +87,9 @@ class _Reader:
             self._composer.heading(words, level)
         elif children or name in _PARAGRAPHS:
             self.flush()
-            self._composer.block(words)
+            attributes = [] if name in _RUNNING else [*_attributes(element)]
+            described = ", ".join(filter(None, [*attributes, _words(element, with_attributes=True)]))
+            self._composer.block(f"{name}: {described}" if attributes else described)
         elif described := ", ".join(filter(None, [*_attributes(element), words])):
             self._lines.append(f"{name}: {described}")
 
@@ -108,7 +112,7 @@ class _Reader:
         running = [element.text or ""]
         for child in element:
             if child.tag is etree.Entity or (is_running and _is_inline(child)):
-                running += _pieces(child)
+                running += _pieces(child, with_attributes=True)
             else:
                 self._add_running(running)
                 is_title = QName(child).localname in _TITLES
@@ -126,22 +130,32 @@ class _Reader:
         pieces.clear()
 
 
-def _words(element: _Element) -> str:
-    return " ".join("".join(_pieces(element)).split())
+def _words(element: _Element, *, with_attributes: bool = False) -> str:
+    return " ".join("".join(_pieces(element, with_attributes=with_attributes)).split())
 
 
-def _pieces(element: _Element) -> Iterator[str]:
+def _pieces(element: _Element, *, with_attributes: bool) -> Iterator[str]:
     """The text of an element or an entity; entities are read as those of HTML. A blank keeps apart what does not share
-    its line."""
+    its line. with_attributes: elements inside that are empty are read as their attributes."""
     if element.tag is etree.Entity:
         yield unescape(element.text)
         return
     around = " " if QName(element).localname in _OWN_LINES else ""
     yield around + (element.text or "")
     for child in element:
-        yield from _pieces(child)
+        yield from _pieces(child, with_attributes=with_attributes)
+        if with_attributes and _is_empty_value(child) and (attributes := ", ".join(_attributes(child))):
+            yield f" {QName(child).localname}: {attributes} "
         yield child.tail or ""
     yield around
+
+
+def _is_empty_value(element: _Element) -> bool:
+    """Whether an element is empty and neither a break, a mark of a place nor a part of a formula."""
+    if element.tag is etree.Entity or len(element) or (element.text or "").strip():
+        return False
+    name = QName(element)
+    return name.localname not in _OWN_LINES and name.localname not in _PLACES and name.namespace != _MATHML
 
 
 def _has_words(element: _Element) -> bool:
@@ -204,4 +218,6 @@ def _cell(cell: _Element, numbers: Mapping[str, int]) -> Cell:
     start = numbers.get(cell.get("namest") or cell.get("colname") or "", 0)
     end = numbers.get(cell.get("nameend") or "", -1)
     rows = max(span_of(cell, "rowspan"), span_of(cell, "morerows", 0) + 1)
-    return Cell(_words(cell), rows, end - start + 1 if end >= start else span_of(cell, "colspan"), start)
+    return Cell(
+        _words(cell, with_attributes=True), rows, end - start + 1 if end >= start else span_of(cell, "colspan"), start
+    )

@@ -151,6 +151,30 @@ def test_lists_records_and_attributes_of_xml_are_no_inline_markup(inside: str, b
     assert parse("a.xml", f"<d>{inside}<p>x</p></d>".encode()).text.split("\n\n") == [*blocks, "x"]
 
 
+@pytest.mark.parametrize(
+    ("inside", "blocks"),
+    [
+        (
+            "<item id='1' price='5.00'>Bolt</item><item id='2' price='7.50'/>",
+            ["item: id=1, price=5.00, Bolt", "item: id=2, price=7.50"],
+        ),
+        ("<text n='1'>One</text><li n='2'>Two</li>", ["text: n=1, One", "li: n=2, Two"]),
+        ("<line price='9'>Nut <b>big</b></line>", ["line: price=9, Nut big"]),
+        (
+            "<p id='a'>Total <amount currency='EUR' value='12'/> due</p>",
+            ["Total amount: currency=EUR, value=12 due"],
+        ),
+        (
+            "<table><tr><td align='left'><amount value='12'/></td><td align='left'/><td>7</td></tr></table>",
+            ["amount: value=12 | 7"],
+        ),
+        ("<title>Ducks<xref rid='f1'/></title><p>Wa<lb n='2'/>ter<br clear='all'/></p>", ["Ducks", "Water"]),
+    ],
+)
+def test_attributes_of_xml_stand_before_words_and_in_place_of_empty_elements(inside: str, blocks: list[str]):
+    assert blocks_of(inside) == blocks
+
+
 def test_superscripts_and_formulas_of_xml_do_not_merge_with_numbers():
     """As JATS, DocBook and MathML write them."""
     half = (

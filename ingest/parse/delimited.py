@@ -118,11 +118,12 @@ def _score(text: str, dialect: _Dialect, hint: str) -> float:
     if widths[1] * 2 > widths.total() or width == 1:
         return 0
     fit = widths[width] / widths.total() * (width - 1) / width
-    if dialect.delimiter == hint:
-        return fit * _HINT_WEIGHT
+    is_hinted = dialect.delimiter == hint
+    usual = _DELIMITERS.replace(hint, "") if is_hinted else ""  # such as the commas in a cell between tabs
     cells = [cell for row in sample for cell in row]
-    num_signs = sum(len(_SIGN.findall(cell)) for cell in cells if not is_number(cell))
-    return fit * max(_LEAST_CLEAN, 1 - num_signs / len(cells))
+    signs = (sign for cell in cells if not is_number(cell) for sign in _SIGN.findall(cell))
+    num_signs = sum(sign not in usual for sign in signs)
+    return fit * (_HINT_WEIGHT if is_hinted else 1) * max(_LEAST_CLEAN, 1 - num_signs / len(cells))
 
 
 def _add_rows(composer: Composer, rows: Iterator[list[str]]) -> None:

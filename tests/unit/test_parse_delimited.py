@@ -93,6 +93,14 @@ def test_a_quote_that_is_never_closed_is_a_character():
     assert lines_of(source)[-1] == 'Part: P2000 | Size: "2000 in | N: 2000'
 
 
+@pytest.mark.parametrize(("name", "delimiter"), [("a.csv", ","), ("a.tsv", "\t")])
+def test_a_quote_in_the_last_column_that_is_never_closed_is_a_character(name: str, delimiter: str):
+    rows = [["Part", "Size"], *([f"P{n}", f'"{n} in' if n == 2 else f"{n} cm"] for n in range(9))]
+    assert lines_of("".join(f"{delimiter.join(row)}\n" for row in rows), name)[3:5] == [
+        'Part: P2 | Size: "2 in', "Part: P3 | Size: 3 cm",
+    ]  # fmt: skip
+
+
 def test_a_cell_beyond_the_limit_is_refused():
     limit = csv.field_size_limit(100)
     try:

@@ -11,7 +11,7 @@ from ingest.parse.parsed import Section
 from ingest.parse.rows import labels_of, line_of, lines_of_table
 
 _PIPE = re.compile(r"(?<!\\)\|")
-_PIPE_RULE = re.compile(r"\s*[|+]?\s*:?[-=]+:?\s*(?:[|+]\s*:?[-=]+:?\s*)*[|+]?\s*")
+_PIPE_RULE = re.compile(r"(?:[|+]\s*)?:?[-=]+:?\s*(?:[|+]\s*:?[-=]+:?\s*)*[|+]?")
 _ORG_COOKIE = re.compile(r"<[lrc]?\d{0,4}>|[/<>]?")
 
 
@@ -110,7 +110,7 @@ def _piped(lines: Sequence[str], number: int, is_row: Callable[[str], bool]) -> 
 
 
 def _is_pipe_rule(line: str) -> bool:
-    return "-" in line and ("|" in line or "+" in line) and _PIPE_RULE.fullmatch(line) is not None
+    return "-" in line and ("|" in line or "+" in line) and _PIPE_RULE.fullmatch(line.strip()) is not None
 
 
 def _pipe_cells(line: str) -> list[str]:

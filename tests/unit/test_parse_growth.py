@@ -185,6 +185,8 @@ FILES = {
     ),
     "descriptions": ("a.html", 2_000, lambda n: page(f"<img alt='{' ' * n}a{' ' * n}'>" + "<img alt='b c'>" * 20)),
     "one line": ("a.txt", 50_000, lambda n: b"a" + b" " * n + b"b"),
+    "almost a rule": ("a.txt", 2_000, lambda n: b"|a|b|\n" + b" " * n + b"x-|"),
+    "almost a rule of Org": ("a.org", 2_000, lambda n: b"|-" + b" " * n + b"x|"),
     "underlines": ("a.txt", 200, lambda n: (b"=" * 200 + b"\n") * n + b"a"),
     "marks": ("a.txt", 2_000, lambda n: ("a" + "\u0301\u0323" * n).encode()),
 }

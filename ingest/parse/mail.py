@@ -16,6 +16,7 @@ from email.mime.text import MIMEText
 from email.parser import BytesHeaderParser
 from email.policy import compat32
 from functools import cached_property
+from itertools import chain
 
 from ingest.parse.calendar import Event, events_of
 from ingest.parse.composer import Composer
@@ -146,13 +147,45 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
             _add_alternative(inside, mail, depth)
             return
         case "multipart/related":
-            inside = [child for child in inside if child is inside[0] or _is_file(child)]
+            root = _root(part, inside)
+            inside = [child for child in inside if child is root or _is_file(child)]
+        case "message/delivery-status":
+            mail.bodies.append(Body("\n\n".join(map(_fields, inside)), is_html=False))
+            return
         case "message/rfc822":
-            for message in inside:
+            encoding = header_of(part, "Content-Transfer-Encoding").strip().lower()
+            for message in (_unpacked(message) if encoding == "base64" else message for message in inside):
                 _attach(mail, file_name(header_of(message, "Subject")), written(message))
             return
     for child in inside:
         _collect(child, mail, depth + 1)
+
+
+def _root(related: Message, parts: list[Message]) -> Message | None:
+    """The page of parts that belong to one: the part that `start` names, else the first, or the first page if that is a
+    picture, style or script."""
+    start = _parameter(related, "start").strip("<>")
+    named = (part for part in parts if start and header_of(part, "Content-ID").strip().lower().strip("<>") == start)
+    pages = (part for part in parts if part.get_content_type() == "text/html")
+    others = pages if parts and _OF_A_PAGE.fullmatch(parts[0].get_content_type()) else ()
+    return next(chain(named, others, parts), None)
+
+
+def _fields(block: Message) -> str:
+    """The headers of a message, a line each, as they tell what became of a mail."""
+    fields = ((name, _decoded(_as_text(words, block))) for name, words in block.raw_items())
+    return "\n".join(f"{name}: {' '.join(words.split())}" for name, words in fields)
+
+
+def _unpacked(message: Message) -> Message:
+    """A message that was sent in base64, which no standard allows: it has no headers until it is decoded."""
+    if message.items():
+        return message
+    message["Content-Transfer-Encoding"] = "base64"
+    body = message.get_payload(decode=True)
+    decoded = message_from_bytes(body) if isinstance(body, bytes) else message
+    del message["Content-Transfer-Encoding"]
+    return decoded if decoded.items() else message
 
 
 def _is_file(part: Message) -> bool:
@@ -236,9 +269,13 @@ def _file_name(part: Message) -> str:
 
 
 def _raw(part: Message, name: str) -> str:
-    """A header as it stands. Bytes beyond ASCII, which none should have, are decoded as UTF-8, in the first encoding
+    """A header as it stands."""
+    return _as_text(next((words for key, words in part.raw_items() if key.lower() == name.lower()), ""), part)
+
+
+def _as_text(words: str, part: Message) -> str:
+    """The words of a header. Bytes beyond ASCII, which none should have, are decoded as UTF-8, in the first encoding
     that a part declares, or as Windows-1252."""
-    words = next((words for key, words in part.raw_items() if key.lower() == name.lower()), "")
     if words.isascii():
         return words
     body = words.encode("ascii", "surrogateescape")

@@ -157,6 +157,60 @@ def test_a_named_file_beside_a_page_is_an_attachment_unless_it_is_part_of_the_pa
     assert parse("a.eml", message.as_bytes()).attachments == (Attachment("contract.pdf", b"%PDF-1.5"),)
 
 
+PICTURE = "Content-Type: image/png\nContent-ID: <b>\n\nx\n"
+PAGE = "Content-Type: text/html\nContent-ID: <P@x>\n\n<p>page</p>\n"
+FRAME = "Content-Type: text/html\nContent-ID: <f>\n\n<p>frame</p>\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "parts"),
+    [
+        ("; start='<P@x>'", (PICTURE, FRAME, PAGE)),
+        ("; start='<none>'", (PICTURE, PAGE)),
+        ("", (PICTURE, PAGE, FRAME)),
+        ("", (PAGE, FRAME)),
+    ],
+)
+def test_the_page_of_related_parts_is_the_one_that_start_names_or_the_first(start: str, parts: tuple[str, ...]):
+    inside = "".join(f"--b\n{part}" for part in parts)
+    head = f"Content-Type: multipart/related; boundary=b{start}\n\n".replace("'", '"')
+    assert parse("a.eml", f"{head}{inside}--b--\n".encode()).text == "page"
+
+
+def test_a_bounce_says_whom_it_did_not_reach_and_why():
+    status = (
+        "Reporting-MTA: dns; mx.example.org\n\nFinal-Recipient: rfc822; bob@example.org\n"
+        "Diagnostic-Code: smtp;\n 550 mailbox full of Zoë\n"
+    )
+    report = (
+        "Content-Type: multipart/report; report-type=delivery-status; boundary=b\n\n"
+        "--b\nContent-Type: text/plain\n\nIt failed.\n"
+        f"--b\nContent-Type: message/delivery-status\n\n{status}\n--b--\n"
+    )
+    assert parse("a.eml", report.encode()).text.split("\n\n") == [
+        "It failed.",
+        "Reporting-MTA: dns; mx.example.org",
+        "Final-Recipient: rfc822; bob@example.org\nDiagnostic-Code: smtp; 550 mailbox full of Zoë",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inner", "name", "body"),
+    [
+        (b64encode(b"Subject: Plans\n\nwords\n" * 9).decode(), "Plans.eml", b"Subject: Plans\n\nwords\n"),
+        ("Subject: Plans\n\nwords\n", "Plans.eml", b"Subject: Plans\n\nwords\n"),
+        ("\nno base64!\n", "message.eml", b"\nno base64!\n"),
+    ],
+)
+def test_a_forwarded_message_in_base64_is_decoded(inner: str, name: str, body: bytes):
+    part = f"Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{inner}"
+    (forwarded,) = parse(
+        "a.eml", f"Content-Type: multipart/mixed; boundary=b\n\n--b\n{part}\n--b--\n".encode()
+    ).attachments
+    assert forwarded.name == name
+    assert forwarded.body.startswith(body)
+
+
 def test_what_is_attached_to_any_of_the_alternatives_is_an_attachment():
     message = mail("plain words")
     message.add_alternative("<img src='cid:a'>", subtype="html")

@@ -3,7 +3,7 @@ headings become sections."""
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, takewhile
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -17,6 +17,7 @@ from ingest.parse.text_tables import Block, Reader, blocks_of, read_org_table, r
 _PLAIN_HEADING = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)
+_BLOCK_SCALAR = re.compile(r"[>|][-+1-9]{0,2}(?:\s+#.*)?")  # as in YAML: the words are the indented lines below
 _MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
 _MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
 _RST_HEADING = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
@@ -54,6 +55,9 @@ def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Par
     title = ""
     if front and (match := _FRONT_TITLE.search(front[1])):
         title = match[1].strip()
+        if _BLOCK_SCALAR.fullmatch(title):
+            below = front[1][match.end() :].removeprefix("\n").split("\n")
+            title = " ".join(takewhile(lambda line: not line or line[0].isspace(), below)).strip()
         if len(title) > 2 and title[0] == title[-1] and title[0] in "'\"":  # noqa: PLR2004 - two quotes around something
             title = title[1:-1]
     title = one_line(title) or leading_title(sections) or fallback_title

@@ -18,6 +18,7 @@ def page(body: str) -> bytes:
 
 FILES = {
     "front matter": ("a.md", 20_000, lambda n: b"---\ntitle: a" + b" " * n + b"b\n---\nwords"),
+    "folded title": ("a.md", 20_000, lambda n: b"---\ntitle: >-\n" + b" a\n" * n + b"---\nwords"),
     "open front matter": ("a.md", 100, lambda n: b"---\n" + b"title: 'a\n" * n),
     "brackets": ("a.md", 20_000, lambda n: b"# " + b"[" * n + b"\n\nwords"),
     "backticks": ("a.md", 10_000, lambda n: b"# " + b"".join(b"a" + b"`" * i for i in range(math.isqrt(n)))),
@@ -226,3 +227,9 @@ def test_headings_end_with_the_text():
 @pytest.mark.parametrize("line", ["title: Plan", "title: 'Plan'", 'title:   "Plan"  ', "title:\tPlan"])
 def test_the_front_matter_s_title_stands_with_and_without_quotes(line: str):
     assert parse("a.md", f"---\nx: 1\n{line}\n---\nwords".encode()).title == "Plan"
+
+
+@pytest.mark.parametrize("sign", [">-", ">", "|", "|2+", "> # folded"])
+def test_the_front_matter_s_title_may_stand_on_indented_lines_below(sign: str):
+    assert parse("a.md", f"---\ntitle: {sign}\n  A long\n\n  Plan\nx: 1\n---\nwords".encode()).title == "A long Plan"
+    assert parse("a.md", f"---\ntitle: {sign}\nx: 1\n---\n# Words".encode()).title == "Words"

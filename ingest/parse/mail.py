@@ -167,8 +167,8 @@ def _root(related: Message, parts: list[Message]) -> Message | None:
     start = _parameter(related, "start").strip("<>")
     named = (part for part in parts if start and header_of(part, "Content-ID").strip().lower().strip("<>") == start)
     pages = (part for part in parts if part.get_content_type() == "text/html")
-    others = pages if parts and _OF_A_PAGE.fullmatch(parts[0].get_content_type()) else ()
-    return next(chain(named, others, parts), None)
+    first_page = pages if parts and _OF_A_PAGE.fullmatch(parts[0].get_content_type()) else ()
+    return next(chain(named, first_page, parts), None)
 
 
 def _fields(block: Message) -> str:

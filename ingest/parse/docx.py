@@ -28,6 +28,8 @@ p[style-name='Title'] => h1.title:fresh
 p[style-name='Heading 7'] => h6:fresh
 p[style-name='Heading 8'] => h6:fresh
 p[style-name='Heading 9'] => h6:fresh
+br[type='page'] => br:fresh
+br[type='column'] => br:fresh
 """
 _BOXES = str.maketrans({**dict.fromkeys("☐□⬜🞎🞏🗌❑❒", "[ ] "), **dict.fromkeys("☑☒🗹🗷🗵⌧⮽", "[x] ")})
 _INPUT = re.compile(r'<input( checked="checked")? type="checkbox"( checked="checked")? ?/>')

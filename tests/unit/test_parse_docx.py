@@ -46,6 +46,12 @@ def test_cells_merged_downwards_stand_in_each_of_their_rows() -> None:
     assert parse("a.docx", docx(f"<w:tbl>{head}{rows}</w:tbl>")).text.endswith("Region: West | City: Bergen")
 
 
+@pytest.mark.parametrize("kind", ["page", "column", "textWrapping"])
+def test_words_on_both_sides_of_a_break_are_not_joined(kind: str) -> None:
+    words = f'Chapter one ends here.</w:t><w:br w:type="{kind}"/><w:t>Chapter two'
+    assert parse("a.docx", docx(paragraph(words))).text == "Chapter one ends here.\nChapter two"
+
+
 def test_a_text_box_is_part_of_the_text() -> None:
     box = (
         '<w:p><w:r><w:pict xmlns:v="urn:schemas-microsoft-com:vml"><v:shape><v:textbox><w:txbxContent>'

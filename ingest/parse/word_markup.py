@@ -51,6 +51,7 @@ class Rewriter:
         for namespace in _NAMESPACES:
             for element in root.iter(*(f"{{{namespace}}}{name}" for name in _SAME)):
                 element.tag = f"{{{namespace}}}{_SAME[QName(element).localname]}"
+        _write_skipped_columns(root)
         self._rewrite_runs(root)
         relations = self._archive.relations(path)
         for element in reversed(list(root.iter("{*}drawing", "{*}pict", "{*}object"))):  # the innermost first
@@ -196,6 +197,17 @@ def _strike(run: _Element, is_struck: bool) -> None:
             properties.remove(strike)
         if is_struck:
             SubElement(properties, f"{{{W}}}strike")
+
+
+def _write_skipped_columns(root: _Element) -> None:
+    """Write an empty cell over the columns that a row leaves out before its first cell."""
+    for row in root.iter("{*}tr"):
+        skipped = row.find("{*}trPr/{*}gridBefore")
+        number = "" if skipped is None else value_of(skipped)[:9]
+        if number.isdecimal() and int(number):
+            cell = _made("tc")
+            SubElement(SubElement(cell, f"{{{W}}}tcPr"), f"{{{W}}}gridSpan").set(f"{{{W}}}val", str(int(number)))
+            row.find("{*}trPr").addnext(cell)
 
 
 def _write_chosen(run: _Element) -> None:

@@ -52,6 +52,20 @@ def test_words_on_both_sides_of_a_break_are_not_joined(kind: str) -> None:
     assert parse("a.docx", docx(paragraph(words))).text == "Chapter one ends here.\nChapter two"
 
 
+def test_a_row_that_begins_in_a_later_column_has_the_labels_of_its_columns() -> None:
+    def row(*cells: str, properties: str = "") -> str:
+        words = "".join(f"<w:tc>{paragraph(cell)}</w:tc>" for cell in cells)
+        return f"<w:tr><w:trPr>{properties}</w:trPr>{words}</w:tr>"
+
+    head = row("Region", "Year", "N", properties="<w:tblHeader/>")
+    one = row("2022", "7", properties='<w:gridBefore w:val="1"/>')
+    two = row("8", properties='<w:gridBefore w:val="2"/>')
+    table = f"<w:tbl>{head}{row('West', '2021', '6')}{one}{two}</w:tbl>"
+    assert parse("a.docx", docx(table)).text.split("\n\n") == [
+        "Region | Year | N", "Region: West | Year: 2021 | N: 6", "Year: 2022 | N: 7", "N: 8",
+    ]  # fmt: skip
+
+
 def test_a_text_box_is_part_of_the_text() -> None:
     box = (
         '<w:p><w:r><w:pict xmlns:v="urn:schemas-microsoft-com:vml"><v:shape><v:textbox><w:txbxContent>'

@@ -2,7 +2,9 @@
 
 import re
 from bisect import bisect_right
+from codecs import getincrementaldecoder
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import itemgetter
@@ -19,7 +21,7 @@ from ragkv.errors import Rejected
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{3,5}) ?")
 _TOKEN = re.compile(
-    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|([^\\{}]+)|\\", re.IGNORECASE | re.DOTALL
+    r"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})[\r\n]*|\\([^a-z])|([{}])|([^\\{}]+)|\\", re.IGNORECASE | re.DOTALL
 )
 _CHARSETS = {
     0: 1252, 77: 10000, 128: 932, 129: 949, 130: 1361, 134: 936, 136: 950, 161: 1253, 162: 1254, 163: 1258, 177: 1255,
@@ -36,6 +38,7 @@ _CHARACTERS = {
     "bullet": "•", "lquote": "‘", "rquote": "’", "ldblquote": "“", "rdblquote": "”", "nestcell": " | ", "nestrow": "\n",
     "chpgn": FIELD,
 }  # fmt: skip
+_LITERAL = ("{", "}", "\\")
 _ESCAPED = {"~": "\xa0", "_": "\u2011", "-": ""}
 _SKIPPED = frozenset((
     "fonttbl", "colortbl", "stylesheet", "info", "pict", "nonshppict", "shprslt", "fldinst", "filetbl", "revtbl", "xe",
@@ -199,9 +202,10 @@ class _Reader:
                 self._bytes += b"" if self._num_skipped else bytes.fromhex(code)
                 self._num_skipped -= self._num_skipped != 0
                 continue
-            self._write_bytes()
-            if words:
-                words = words.replace("\r", "").replace("\n", "")
+            words = words and words.replace("\r", "").replace("\n", "")
+            num_taken = self._write_bytes(words or (sign if sign in _LITERAL else ""))
+            if words is not None:
+                words = words[num_taken:]
                 skipped = min(self._num_skipped, len(words))
                 self._num_skipped -= skipped
                 self._write(words[skipped:])
@@ -211,7 +215,7 @@ class _Reader:
                 position += max(0, int(number or 0))
             elif word:
                 self._control(word, None if number is None else int(number))
-            elif sign:
+            elif sign and not num_taken:
                 self._escaped(sign)
             elif brace == "{":
                 self._outer.append(self._group)
@@ -222,12 +226,22 @@ class _Reader:
         for story in (self.text, *self.notes, *self.margins):
             story.end()
 
-    def _write_bytes(self) -> None:
-        if self._bytes:
-            font = self._group.font
-            encoding = "latin-1" if self._symbols() else self._encodings.get(font, self._encoding)
-            self._write(self._bytes.decode(encoding, "replace"))
-            self._bytes.clear()
+    def _write_bytes(self, following: str = "") -> int:
+        """Write the bytes that were collected. Returns the number of the characters that follow, 0 or 1, that are
+        written with them: the second byte of a character of East Asia may be a letter or a sign, as which it stands."""
+        if not self._bytes:
+            return 0
+        encoding = "latin-1" if self._symbols() else self._encodings.get(self._group.font, self._encoding)
+        decoder = getincrementaldecoder(encoding)("replace")
+        decoder.decode(self._bytes)
+        begun, trail = decoder.getstate()[0], b""
+        if begun and following:
+            with suppress(UnicodeError):
+                (begun + following[0].encode("ascii")).decode(encoding)
+                trail = following[0].encode("ascii")
+        self._write((self._bytes + trail).decode(encoding, "replace"))
+        self._bytes.clear()
+        return len(trail)
 
     def _escaped(self, sign: str) -> None:
         if sign == "*":
@@ -235,7 +249,7 @@ class _Reader:
         elif sign in "\r\n":
             self._control("par", None)
         else:
-            self._write(_ESCAPED.get(sign, sign if sign in "{}\\" else ""))
+            self._write(_ESCAPED.get(sign, sign if sign in _LITERAL else ""))
 
     def _write(self, words: str) -> None:
         group = self._group

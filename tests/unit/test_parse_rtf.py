@@ -92,6 +92,21 @@ def test_fonts_have_their_own_code_pages():
     assert text_of(rb"Caf\'e9 {\f2\'cf\'f0\'e8\'e2\'e5\'f2} \uc2\u1071\'df?!") == "Café Привет Я!"
 
 
+@pytest.mark.parametrize(
+    ("number", "charset", "source", "text"),
+    [
+        (932, 128, rb"\'83e\'83X\'83g \'95\\", "テスト 表"),
+        (932, 128, b"\\'83\r\ne\\'83\\{\\'94\\}\\'82\n\\'77", "テボ媒Ｘ"),
+        (950, 136, rb"\'a6@\'a5\\x", "共功x"),
+        (949, 129, rb"\'88A.\'88\par A", "뉯.\ufffd\nA"),
+        (932, 128, rb"\'95 A\f1\'95A", "\ufffd A•A"),
+    ],
+)
+def test_the_second_byte_of_a_character_may_be_a_letter_or_a_sign(number: int, charset: int, source: bytes, text: str):
+    fonts = rb"{\fonttbl{\f0\fcharset%d X;}{\f1\fcharset0 Y;}}" % charset
+    assert parse("a.rtf", rb"{\rtf1\ansi\ansicpg%d\uc0%b\f0 %b}" % (number, fonts, source)).text == text
+
+
 def row(*cells: tuple[bytes, int, bytes]) -> bytes:
     """Cells as their words, right edge and what else is said of them."""
     edges = b"".join(rb"%b\cellx%d" % (more, right) for _, right, more in cells)

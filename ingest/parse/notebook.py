@@ -13,6 +13,9 @@ from ingest.parse.sniff import Format
 from ragkv.errors import Rejected
 
 _BACKTICKS = re.compile("`+")
+_OBJECT = re.compile(r"\s*<IPython\.core\.display\.\w+ object>\s*")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+_KINDS = ("text/html", "text/markdown", "text/latex", "text/plain")
 _Lines = str | list[str]
 
 
@@ -51,11 +54,17 @@ def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Par
         words = _joined(cell.source) or _joined(cell.input)
         blocks.append(words if cell.cell_type != "code" else _fenced(words))
         for output in cell.outputs:
-            html, words = (_joined(output.data.get(kind)) for kind in ("text/html", "text/plain"))
-            if "<table" in html:
+            html, markdown, latex, words = (_joined(output.data.get(kind)) for kind in _KINDS)
+            is_object = _OBJECT.fullmatch(words) is not None
+            if is_object and markdown:
+                blocks.append(markdown)
+                continue
+            if "<table" in html or (is_object and html):
                 words = parse_source(html, "", Format.HTML, omissions).text
+            elif is_object:
+                words = latex or words
             error = f"{output.ename}: {output.evalue}" if output.ename else ""
-            blocks.append(_fenced(_joined(output.text) or words or error))
+            blocks.append(_fenced(_COLOUR.sub("", _joined(output.text) or words or error)))
     source = "\n\n".join(blocks)
     return replace(
         read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value

@@ -57,6 +57,21 @@ def test_a_notebook_is_its_text_code_and_results():
     assert [section.title for section in parsed.sections] == ["Plan"]
 
 
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ({"data": {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": "*Result*: 42"}}, "*Result*: 42"),
+        ({"data": {"text/plain": ["<IPython.core.display.HTML object>"], "text/html": ["<p>4 <b>up", "</b></p>"]}}, "```\n4 up\n```"),
+        ({"data": {"text/plain": "<IPython.core.display.Math object>", "text/latex": "$x^2$"}}, "```\n$x^2$\n```"),
+        ({"data": {"text/plain": "Model(7)", "text/html": "<i>Model</i>"}}, "```\nModel(7)\n```"),
+        ({"text": "\x1b[31mred\x1b[0m and \x1b[1;32mgreen\x1b[0m"}, "```\nred and green\n```"),
+    ],
+)  # fmt: skip
+def test_results_of_a_notebook_are_the_words_that_are_shown(output: dict[str, object], text: str):
+    cells = [{"cell_type": "code", "source": "", "outputs": [output]}]
+    assert parse("a.ipynb", json.dumps({"cells": cells, "nbformat": 4}).encode()).text == text
+
+
 def test_xml_is_read_as_running_text_titles_tables_and_lines():
     body = b"""<?xml version="1.0" encoding="iso-8859-1"?><!DOCTYPE article SYSTEM "article.dtd"><article id="7"><title>Ducks</title>
       <info><author>Zo\xeb</author><year>2024</year></info>

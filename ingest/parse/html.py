@@ -40,7 +40,10 @@ _MAX_LEVELS = 8  # between a control and the label that it stands in
 _MAX_CHARS = 1_000  # of a label, before its first word
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")
-_FURNITURE = "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
+_FURNITURE = (
+    "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
+    " | //*[(self::rt or self::rp) and ancestor::ruby]"  # readings, which would stand within words
+)
 _CODE = ("script", "style", "noscript", "template")
 _NOT_CONTENT = (
     "script", "iframe", "object", "embed", "svg", "canvas", "audio", "video", "nav", "button", "select", "textarea",

@@ -36,6 +36,18 @@ def test_scripts_styles_navigation_and_hidden_parts_are_dropped() -> None:
     assert parsed.text == "seen"
 
 
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<ruby>漢<rt>かん</rt>字<rt>じ</rt></ruby>を読む", "漢字を読む"),
+        ("<ruby>漢字<rp>(</rp><rt>かん<b>じ</b></rt><rp>)</rp></ruby>を<ruby>読<rt>よ</ruby>む", "漢字を読む"),
+        ("<rt>words</rt> alone", "words alone"),
+    ],
+)
+def test_readings_above_words_are_left_out(source: str, text: str) -> None:
+    assert page(f"<p>{source}</p>").text == text
+
+
 def test_a_table_row_is_a_line_with_its_cells_apart() -> None:
     parsed = page("<table><tr><th>Name</th><th>Year</th></tr><tr><td><p>Ed<br>Wood</p></td><td>1994</td></tr></table>")
     assert parsed.text == "Name | Year\n\nName: Ed Wood | Year: 1994"

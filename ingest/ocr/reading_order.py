@@ -39,22 +39,32 @@ Row = list[Placed]
 
 def blocks(placed: Sequence[Placed]) -> list[list[Row]]:
     """Paragraphs or columns in reading order, each as rows from above, each row from the left."""
-    if not placed:
-        return []
-    line = median(item.height for item in placed)
-    columns = _cut(placed, lambda item: (item.left, item.right), _GUTTER * line)
-    if _are_columns(columns, line):
-        return [block for column in columns for block in blocks(column)]
-    bands = _cut(placed, lambda item: (item.top, item.bottom), _PARAGRAPH * line)
-    if len(bands) > 1:
-        return [block for band in bands for block in blocks(band)]
+    read: list[list[Row]] = []
+    parts = [placed] if placed else []  # the next one last; by recursion, thousands of lines would nest as deep
+    while parts:
+        part = parts.pop()
+        line = median(item.height for item in part)
+        columns = _cut(part, lambda item: (item.left, item.right), _GUTTER * line)
+        if _are_columns(columns, line):
+            parts += reversed(columns)
+            continue
+        bands = _cut(part, lambda item: (item.top, item.bottom), _PARAGRAPH * line)
+        if len(bands) > 1:
+            parts += reversed(bands)
+        else:
+            read.append(_rows(part))
+    return read
+
+
+def _rows(placed: Sequence[Placed]) -> list[Row]:
+    """Boxes side by side as rows."""
     rows: list[Row] = []
     for item in sorted(placed, key=lambda item: item.middle):
         if rows and abs(item.middle - rows[-1][0].middle) <= min(item.height, rows[-1][0].height) / 2:
             rows[-1].append(item)
         else:
             rows.append([item])
-    return [[sorted(row, key=lambda item: item.left) for row in rows]]
+    return [sorted(row, key=lambda item: item.left) for row in rows]
 
 
 def _cut(

@@ -38,5 +38,11 @@ def test_a_gap_between_lines_begins_a_paragraph():
     assert read(("one", 0, 0, 90), ("two", 0, 12, 90), ("three", 0, 40, 90)) == "one\ntwo\n\nthree"
 
 
+def test_lines_that_stand_far_apart_may_be_many():
+    lines = [(str(n), 0.0, 25.0 * n, 90.0) for n in range(1200)]
+
+    assert read(*lines).split("\n\n") == [words for words, *_ in lines]
+
+
 def test_a_page_without_lines_has_no_blocks():
     assert blocks([]) == []

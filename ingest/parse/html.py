@@ -59,7 +59,7 @@ _STRUCTURE = frozenset((*_BLOCKS, *_SPACED_BLOCKS, "br", "head", "title"))
 _OF_TABLES = ("table", "thead", "tbody", "tfoot", "tr")
 _PAGE, _FINDABLE = ("html", "body"), "until-found"
 _TITLES = (*_HEADINGS, "dt", "summary")
-_MAX_TITLE_ELEMENTS = 50
+_MAX_TITLE_ELEMENTS, _MAX_TWIN_ELEMENTS = 50, 50
 _MAX_DEPTH = 150  # the renderer recurses for each level
 
 
@@ -112,10 +112,12 @@ def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _El
     etree.strip_elements(tree, *_CODE, with_tail=False)
     _write_forms(tree)
     write_descriptions(tree)
+    spoken: set[_Element] = set()
     for element in tree.xpath(_FURNITURE):
         if element.tag not in _PAGE:
+            spoken.update(_spoken_twins(element, styles))
             element.tag = _NOT_CONTENT[0]
-    struck = _apply_styles(tree, styles, omissions)
+    struck = _apply_styles(tree, styles, spoken, omissions)
     _keep_title_buttons(tree)
     etree.strip_elements(tree, *_NOT_CONTENT, with_tail=False)
     write_formulas(tree)
@@ -131,9 +133,25 @@ def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _El
     return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
-def _apply_styles(tree: _Element, styles: Styles, omissions: Omissions) -> set[_Element]:
-    """Take away what is hidden, and write what else styles say as elements and attributes. Returns the elements that
-    are struck out."""
+def _spoken_twins(element: _Element, styles: Styles) -> Iterator[_Element]:
+    """The elements beside one that is for the eye alone that say the same where only screen readers find it: as text
+    they are the better ones, since a price may have its point from a style alone."""
+    style = styles.of(element)
+    if element.get("aria-hidden") == "true" and not (style.is_hidden or style.is_invisible or style.is_sizeless):
+        for other in (element.getprevious(), element.getnext()):
+            if other is not None and styles.of(other).is_hidden and _letters(other) == _letters(element) != "":
+                yield other
+
+
+def _letters(element: _Element) -> str:
+    """The letters and digits in an element that has few others in it."""
+    is_small = len(list(islice(element.iter(), _MAX_TWIN_ELEMENTS + 1))) <= _MAX_TWIN_ELEMENTS
+    return "".join(filter(str.isalnum, "".join(element.itertext()))) if is_small else ""
+
+
+def _apply_styles(tree: _Element, styles: Styles, spoken: set[_Element], omissions: Omissions) -> set[_Element]:
+    """Take away what is hidden, but for what is `spoken`, and write what else styles say as elements and attributes.
+    Returns the elements that are struck out."""
     struck: set[_Element] = set()
     outer = [(False, False)]  # for each level, whether its words are invisible, and without size
     walk = etree.iterwalk(tree, events=("start", "end"))
@@ -147,7 +165,7 @@ def _apply_styles(tree: _Element, styles: Styles, omissions: Omissions) -> set[_
         outer.append(style.inside(*outer[-1]))
         is_closed = element.tag == "dialog" and "open" not in element.attrib
         is_hidden = style.is_hidden or is_closed or element.get("hidden", _FINDABLE) != _FINDABLE
-        if is_hidden and omissions.leaves_out(" ".join(element.itertext())):
+        if is_hidden and element not in spoken and omissions.leaves_out(" ".join(element.itertext())):
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
             walk.skip_subtree()
             continue

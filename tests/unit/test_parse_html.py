@@ -48,6 +48,23 @@ def test_readings_above_words_are_left_out(source: str, text: str) -> None:
     assert page(f"<p>{source}</p>").text == text
 
 
+OFF_SCREEN, PRICE = "position:absolute;left:-10000px", "<b aria-hidden='true'>$<i>19</i>99</b>"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (f"<span style='{OFF_SCREEN}'>$19.99</span>{PRICE}", "It is $19.99 now."),
+        (f"{PRICE} <span style='{OFF_SCREEN}'>$19.99</span>", "It is $19.99 now."),
+        (f"<span style='{OFF_SCREEN}'>$19.99 or less</span>{PRICE}", "It is now."),
+        (f"<span style='{OFF_SCREEN}'>$19.99</span>{PRICE.replace('>', ' style=display:none>', 1)}", "It is now."),
+        (f"$19.99 {PRICE}", "It is $19.99 now."),
+    ],
+)
+def test_what_is_for_the_eye_and_for_screen_readers_is_read_once(source: str, text: str) -> None:
+    assert " ".join(page(f"<p>It is {source} now.</p>").text.split()) == text
+
+
 def test_a_table_row_is_a_line_with_its_cells_apart() -> None:
     parsed = page("<table><tr><th>Name</th><th>Year</th></tr><tr><td><p>Ed<br>Wood</p></td><td>1994</td></tr></table>")
     assert parsed.text == "Name | Year\n\nName: Ed Wood | Year: 1994"

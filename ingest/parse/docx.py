@@ -19,7 +19,7 @@ from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.slides import read_slides
 from ingest.parse.sniff import Format, sniff
-from ingest.parse.word_markup import Rewriter, line_of, without_repeated
+from ingest.parse.word_markup import Rewriter, line_of, mark_headings, without_repeated
 from ingest.parse.workbook import read_workbook
 from ragkv.errors import Rejected, Unsupported
 
@@ -97,9 +97,10 @@ class _Parts:
         return file.getvalue()
 
     def _complete(self, document: _Element) -> None:
-        """Add the numbers of lists, and headers and footers."""
+        """Add the numbers of lists, styles of headings, and headers and footers."""
         if (numbering := self._xml(self._path("numbering"))) is not None:
             mark_list_numbers(document, numbering, self._styles)
+        mark_headings(document, self._styles)
         if (body := document.find("{*}body")) is not None:
             lines = {"", *map(line_of, document.iter("{*}p"))}
             references = (mark for kind in _FURNITURE for mark in document.iter(f"{{*}}{kind}Reference"))

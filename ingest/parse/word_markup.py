@@ -2,7 +2,7 @@
 text boxes, descriptions of pictures, charts, embedded files, chosen values of forms, hidden and struck words."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from lxml import etree
@@ -27,6 +27,8 @@ _SYMBOL_FONTS = ("Symbol", "Webdings", "Wingdings", "Wingdings 2", "Wingdings 3"
 _FIELD = ("fldChar", "instrText", "rPr")
 _REFERENCE = re.compile(r"\{[^}]*/relationships\}")
 _MAX_LINKS = 10  # from a style to those that it is based on
+_HEADING = re.compile(r"title|heading(?: ([1-9]))?", re.IGNORECASE)
+_OUTLINE_LEVELS, _MAX_HEADING_CHARS = tuple("012345678"), 200
 _OFF, _DEFAULT = ("0", "false", "off"), ("1", "true", "on")
 
 
@@ -106,6 +108,38 @@ def without_repeated(root: _Element, lines: set[str]) -> Iterator[_Element]:
                 paragraph.getparent().replace(paragraph, _paragraph(line))
             lines.add(line)
     yield from list(root)
+
+
+def mark_headings(document: _Element, styles: _Element | None) -> None:
+    """Give the style of a heading to paragraphs of text that have a level in the outline of their own or by a style
+    which is based on a heading's: the converter knows those styles by their names alone. In tables it is left to
+    these names, as styles of labels are based on headings, too."""
+    entries = _styles_of(styles)
+    for paragraph in document.iter("{*}p"):
+        properties = paragraph.find("{*}pPr")
+        if properties is None or next(paragraph.iterancestors("{*}tbl"), None) is not None:
+            continue
+        style = properties.find("{*}pStyle")
+        level = _outline_level(properties, _with_bases(entries, "" if style is None else value_of(style)))
+        if level is not None and len(line_of(paragraph)) <= _MAX_HEADING_CHARS:
+            style = SubElement(properties, f"{{{W}}}pStyle") if style is None else style
+            style.set(f"{{{QName(style).namespace}}}val", f"Heading{min(level + 1, 6)}")
+
+
+def _outline_level(properties: _Element, styles: Sequence[_Element]) -> int | None:
+    """The level of a paragraph in the outline, from 0. None for one without, or whose own style has a name that the
+    converter knows."""
+    names = [value_of(name) if (name := style.find("{*}name")) is not None else "" for style in styles]
+    if names and _HEADING.fullmatch(names[0]):
+        return None
+    for element, name in zip([properties, *(style.find("{*}pPr") for style in styles)], ["", *names], strict=True):
+        outline = None if element is None else element.find("{*}outlineLvl")
+        if outline is not None:
+            level = value_of(outline)
+            return int(level) if level in _OUTLINE_LEVELS else None
+        if heading := _HEADING.fullmatch(name):
+            return int(heading[1]) - 1 if heading[1] else None
+    return None
 
 
 def line_of(paragraph: _Element) -> str:
@@ -248,8 +282,7 @@ class _Switches:
     """Properties of runs: those of the run itself, or else of its styles, of which a second one switches back."""
 
     def __init__(self, styles: _Element | None, *names: str) -> None:
-        entries = () if styles is None else styles.iterchildren("{*}style")
-        self._styles = {value_of(style, "styleId"): style for style in entries}
+        self._styles = _styles_of(styles)
         self._names = names
         self._on: dict[str, frozenset[str]] = {}
         """By style, the properties that it switches on."""
@@ -271,12 +304,7 @@ class _Switches:
 
     def _of_style(self, key: str) -> frozenset[str]:
         if key not in self._on:
-            chain: list[_Element] = []  # the style and those that it is based on
-            name = key
-            while name in self._styles and len(chain) < _MAX_LINKS:
-                chain.append(self._styles[name])
-                base = chain[-1].find("{*}basedOn")
-                name = "" if base is None else value_of(base)
+            chain = _with_bases(self._styles, key)
             values = {
                 name: next(
                     (value for style in chain if (value := is_on(style.find(f"{{*}}rPr/{{*}}{name}"))) is not None),
@@ -286,6 +314,22 @@ class _Switches:
             }
             self._on[key] = frozenset(name for name, value in values.items() if value)
         return self._on[key]
+
+
+def _styles_of(styles: _Element | None) -> dict[str, _Element]:
+    """The styles by their ids."""
+    entries = () if styles is None else styles.iterchildren("{*}style")
+    return {value_of(style, "styleId"): style for style in entries}
+
+
+def _with_bases(styles: Mapping[str, _Element], key: str) -> list[_Element]:
+    """A style and those that it is based on."""
+    chain: list[_Element] = []
+    while key in styles and len(chain) < _MAX_LINKS:
+        chain.append(styles[key])
+        base = chain[-1].find("{*}basedOn")
+        key = "" if base is None else value_of(base)
+    return chain
 
 
 def is_on(element: _Element | None) -> bool | None:

@@ -9,7 +9,7 @@ import pytest
 from ingest.parse import parse
 from ingest.parse.archive import MAX_XML_BYTES
 from ragkv.errors import Rejected, TooLarge
-from tests.support.made_files import PACKAGE, RELATION, W, docx, paragraph
+from tests.support.made_files import PACKAGE, RELATION, STYLES, W, docx, paragraph
 
 
 def test_styles_give_the_title_and_the_sections() -> None:
@@ -20,6 +20,35 @@ def test_styles_give_the_title_and_the_sections() -> None:
     assert parsed.title == "Royal houses"
     assert [(s.title, s.level) for s in parsed.sections] == [("Royal houses", 1), ("Anna", 1), ("Youth", 2)]
     assert parsed.text == "Royal houses\n\nAnna\n\nA queen.\n\nYouth\n\nBorn."
+
+
+def style(key: str, base: str, level: str = "") -> str:
+    outline = f'<w:pPr><w:outlineLvl w:val="{level}"/></w:pPr>' if level else ""
+    return f'<w:style w:type="paragraph" w:styleId="{key}"><w:name w:val="My {key}"/><w:basedOn w:val="{base}"/>{outline}</w:style>'
+
+
+def test_paragraphs_with_a_level_in_the_outline_are_headings() -> None:
+    styles = (
+        STYLES + style("Sub", "H2") + style("Deep", "Sub") + style("Contents", "H1", "9") + style("Part", "None", "0")
+    )
+    outlined = '<w:p><w:pPr><w:outlineLvl w:val="7"/></w:pPr><w:r><w:t>Direct</w:t></w:r></w:p>'
+    table = (
+        f"<w:tbl><w:tr><w:tc>{paragraph('Name', 'Sub')}</w:tc><w:tc>{paragraph('Year', 'Sub')}</w:tc></w:tr></w:tbl>"
+    )
+    body = (
+        paragraph("Plain", "Contents") + paragraph("One", "Part") + paragraph("Two", "Deep") + paragraph("Three", "H1")
+    ) + (outlined + paragraph("long " * 60, "Sub") + table)
+    parsed = parse("a.docx", docx(body, **{"word/styles.xml": f'<w:styles xmlns:w="{W}">{styles}</w:styles>'.encode()}))
+    assert [(section.title, section.level) for section in parsed.sections] == [
+        ("One", 1), ("Two", 2), ("Three", 1), ("Direct", 6),
+    ]  # fmt: skip
+    assert parsed.text.endswith("Name | Year")
+
+
+def test_a_numbered_paragraph_of_the_outline_keeps_its_number() -> None:
+    heading = item("Scope").replace("</w:pPr>", '<w:outlineLvl w:val="0"/></w:pPr>')
+    parsed = parse("a.docx", docx(heading + paragraph("words"), **numbering("")))
+    assert parsed.text == "1. Scope\n\nwords" and [section.title for section in parsed.sections] == ["1. Scope"]
 
 
 def test_the_title_may_come_from_the_properties() -> None:

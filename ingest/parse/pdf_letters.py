@@ -27,6 +27,7 @@ _RAISED, _RAISED_ALONE, _SMALLER = 0.1, 0.2, 0.95
 """Heights of a line between the baselines of two letters of which one is raised, and if it is not smaller."""
 _CLOSE, _NEAR = 0.25, 0.6
 """Heights of a line between two letters of one word, and of two words."""
+_HYPHEN = "\ufffe"  # PDFium's, between two lines
 _SIGNED = "+-\u2212\u2013"
 
 
@@ -168,7 +169,44 @@ def letters_of(text_page: pdfium.PdfTextPage) -> tuple[list[Letter], Turn]:
     if index != len(text) or index != text_page.count_chars():
         chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, place) for place in places]
     boxes, turn = _boxes(text_page, chars)
-    return list(map(_letter, zip(characters, places, boxes, gaps, strict=True))), turn
+    letters = list(map(_letter, zip(characters, places, boxes, gaps, strict=True)))
+    is_clockwise = (turn.quarters + text_page.page.get_rotation() // 90) % 4 == 1
+    return list(_from_the_top(letters)) if is_clockwise else letters, turn
+
+
+def _from_the_top(letters: Iterable[Letter]) -> Iterator[Letter]:
+    """The letters of a page that shows its words turned clockwise, its lines from the top down. PDFium sorts pieces of
+    text that begin at one height of the page as it is shown from the left, which puts such lines in reverse order."""
+    lines: list[list[Letter]] = []
+    for letter in letters:
+        if not lines or _begins_line(letter, lines[-1]):
+            lines.append([])
+        lines[-1].append(letter)
+    runs: list[list[list[Letter]]] = []  # each of lines that PDFium put in reverse order
+    for line in lines:
+        if not runs or not _is_above(line, runs[-1][-1]):
+            runs.append([])
+        runs[-1].append(line)
+    end = ""
+    for letter, *following in (line for run in runs for line in reversed(run)):
+        begins_line = end and "\n" not in letter.gap
+        yield letter._replace(gap="" if end == _HYPHEN else "\r\n" if begins_line else letter.gap)
+        yield from following
+        end = (following or [letter])[-1].character
+
+
+def _begins_line(letter: Letter, line: Sequence[Letter]) -> bool:
+    """Whether a letter begins another line than the one before it. PDFium may write a space for the end of one."""
+    begin, end = line[0].box, line[-1].box
+    is_back = begin.left < end.left and letter.box.left < end.left and not letter.box.is_beside(end)
+    return "\n" in letter.gap or line[-1].character == _HYPHEN or (letter.gap != "" and is_back)
+
+
+def _is_above(line: Sequence[Letter], other: Sequence[Letter]) -> bool:
+    """Whether a line begins right above where the other does, and both run to the right."""
+    box, below = line[0].box, other[0].box
+    is_level = all(letters[0].box.left <= letters[-1].box.left for letters in (line, other))
+    return is_level and abs(box.left - below.left) <= below.height / 2 and box.bottom >= below.middle
 
 
 def _boxes(text_page: pdfium.PdfTextPage, chars: Sequence[int]) -> tuple[Iterator[Box], Turn]:

@@ -278,3 +278,27 @@ def test_tables_of_turned_pages_are_read(subtests):
         with subtests.test(rotation=rotation, matrix=matrix):
             text = read(drawn_pdf(f"q {matrix} cm {cells}{across}{down} Q", rotation=rotation))
             assert text == "City | People\n\nCity: Vienna | People: 2028000\n\nCity: Lyon | People: 522000"
+
+
+def test_lines_of_turned_pages_are_read_from_the_top(subtests):
+    lines = [
+        "The quick brown fox exam-",
+        "ined dogs and goes home",
+        "to sleep in the evening",
+        "and wakes again at noon",
+    ]
+    columns = "".join(text_at(60 + 200 * n, 500 - 14 * k, f"{line}") for n in range(2) for k, line in enumerate(lines))
+    upright = "".join(text_at(60, 30 - 14 * n, line) for n, line in enumerate(["Printed in Oslo", "by machine"]))
+    column = "The quick brown fox examined dogs and goes home\nto sleep in the evening\nand wakes again at noon"
+    for rotation, matrix in (
+        (0, "0 -1 1 0 0 842"),
+        (90, "1 0 0 1 0 0"),
+        (180, "0 1 -1 0 595 0"),
+        (0, "0 1 -1 0 595 0"),
+        (270, "1 0 0 1 0 0"),
+    ):
+        with subtests.test(rotation=rotation, matrix=matrix):
+            text = read(drawn_pdf(f"q {matrix} cm {columns} Q", rotation=rotation))
+            assert text.replace("exam-\nined", "examined").split("\nThe")[0] == column
+            assert text.count("home\nto sleep in the evening\nand wakes again at noon") == 2
+    assert read(drawn_pdf(f"q 0 -1 1 0 0 842 cm {columns} Q {upright}")).endswith("Printed in Oslo\nby machine")

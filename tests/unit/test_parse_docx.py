@@ -87,9 +87,9 @@ def test_a_row_that_begins_in_a_later_column_has_the_labels_of_its_columns() -> 
         return f"<w:tr><w:trPr>{properties}</w:trPr>{words}</w:tr>"
 
     head = row("Region", "Year", "N", properties="<w:tblHeader/>")
-    one = row("2022", "7", properties='<w:gridBefore w:val="1"/>')
-    two = row("8", properties='<w:gridBefore w:val="2"/>')
-    table = f"<w:tbl>{head}{row('West', '2021', '6')}{one}{two}</w:tbl>"
+    later = row("2022", "7", properties='<w:gridBefore w:val="1"/>')
+    last = row("8", properties='<w:gridBefore w:val="2"/>')
+    table = f"<w:tbl>{head}{row('West', '2021', '6')}{later}{last}</w:tbl>"
     assert parse("a.docx", docx(table)).text.split("\n\n") == [
         "Region | Year | N", "Region: West | Year: 2021 | N: 6", "Year: 2022 | N: 7", "N: 8",
     ]  # fmt: skip

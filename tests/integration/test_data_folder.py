@@ -60,7 +60,11 @@ def expected(folder: Path) -> Expected:
 @pytest.fixture
 def settings(folder: Path) -> Settings:
     return Settings(
-        data_dir=folder / "data", model=str(folder / "model"), encoder=str(folder / "encoder"), chunk_tokens=64
+        data_dir=folder / "data",
+        model=str(folder / "model"),
+        encoder=str(folder / "encoder"),
+        chunk_tokens=64,
+        max_model_len=4096,
     )
 
 

@@ -43,7 +43,11 @@ def writer(model: Path, documents: Path, tmp_path: Path) -> Callable[..., Result
     """Runs `ragkv writer ...` on the documents."""
 
     def run(*arguments: object) -> Result:
-        env = {"RAGKV_MODEL": str(model), "RAGKV_DATA_DIR": str(tmp_path / "data")}
+        env = {
+            "RAGKV_MODEL": str(model),
+            "RAGKV_DATA_DIR": str(tmp_path / "data"),
+            "RAGKV_MAX_MODEL_LEN": str(TINY["max_position_embeddings"]),
+        }
         given = ["writer", *map(str, arguments), "--held-out", "8", "--documents", str(documents)]
         return CliRunner().invoke(main, given, env=env, catch_exceptions=False)
 
@@ -101,7 +105,8 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
 
 @pytest.fixture
 def parts(model: Path, tmp_path: Path) -> Iterator[Parts]:
-    with closing(Parts(Settings(model=str(model), data_dir=tmp_path / "data"))) as parts:
+    settings = Settings(model=str(model), data_dir=tmp_path / "data", max_model_len=TINY["max_position_embeddings"])
+    with closing(Parts(settings)) as parts:
         parts.prepare()
         yield parts
 

@@ -29,6 +29,7 @@ from ragkv.service.webhooks.statements import forget_deliveries_about
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
+    from sqlalchemy.orm import Session
 
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
@@ -114,28 +115,32 @@ def remove_documents(
         if ids and (index := removal.index()) is not None:
             index.delete_from_collection(tenant_id, collection_id, ids)
         keys = session.scalars(keys_of_documents(ids)).all()
+        session.execute(locked_entries(keys_with_entries(keys)))  # before chunks, as everywhere
         session.connection().execute(forget_documents(ids))
         note_deletions(session, DocumentRow, ids)
         session.connection().execute(forget_deliveries_about(ids))
+        unused = _forget_unused(session, keys)
         session.connection().execute(collection_lost_documents(collection_id))
     if ids:
         when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
     discard_all_unnamed(tenant_id, hashes, removal.database, removal.files)
-    delete_forgotten(forget_unused(keys, removal.database), removal.database, removal.kv_store)
+    delete_forgotten(unused, removal.database, removal.kv_store)
     return ids
 
 
 def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
     """Forget the entries of those keys that no chunk uses any longer. Returns them: their files can go
-    (`delete_forgotten`). Call it after the commit that made it so: entries are locked before chunks everywhere."""
-    unused: list[str] = []
+    (`delete_forgotten`)."""
     with database.writing() as session:
-        for batch in batched(sorted(keys)):
-            session.execute(locked_entries(keys_with_entries(batch)))
-            used = set(session.scalars(keys_in_use(batch)))  # also by a document that was finished just before
-            unused += (stale := [key for key in batch if key not in used])
-            session.connection().execute(forget_entries(stale))
+        return [key for batch in batched(sorted(keys)) for key in _forget_unused(session, batch)]
+
+
+def _forget_unused(session: "Session", keys: Sequence[str]) -> list[str]:
+    session.execute(locked_entries(keys_with_entries(keys)))
+    used = set(session.scalars(keys_in_use(keys)))  # also by a document that was finished just before
+    unused = [key for key in keys if key not in used]
+    session.connection().execute(forget_entries(unused))
     return unused
 
 

@@ -6,6 +6,7 @@ step that is repeated gives what it gave before.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -147,27 +148,26 @@ def _attempt(lease: Lease, ingest: IngestParts, progress: StageProgress, turn: T
 
 def _postpone(lease: Lease, error: Exception, ingest: IngestParts) -> None:
     """Give the document back, and the attempt. Where the database itself is away that is left for the next call."""
-    reason = _reason(error)
-    try:
-        lease.postpone(reason)
-    except Conflict as lost:
-        log.info("stopped: %s", lost)
-    except Unavailable:
-        ingest.owed.append((lease, reason))
+    with suppress(Unavailable):
+        _give_back(lease, _reason(error), ingest)
 
 
 def _settle(ingest: IngestParts) -> None:
     """Release the leases that could not be released while the database was away. Raises Unavailable while it still
     is."""
     while ingest.owed:
-        lease, reason = ingest.owed.pop()  # at once: threads of KV append to it meanwhile
-        try:
-            lease.postpone(reason)
-        except Conflict as lost:  # it lapsed and another worker took it over
-            log.info("stopped: %s", lost)
-        except Unavailable:
-            ingest.owed.append((lease, reason))
-            raise
+        _give_back(*ingest.owed.pop(), ingest)  # popped at once: threads of KV append to it meanwhile
+
+
+def _give_back(lease: Lease, reason: str, ingest: IngestParts) -> None:
+    """Postpone the document. Raises Unavailable while the database is away: then it is owed."""
+    try:
+        lease.postpone(reason)
+    except Conflict as lost:  # it lapsed and another worker took it over
+        log.info("stopped: %s", lost)
+    except Unavailable:
+        ingest.owed.append((lease, reason))
+        raise
 
 
 def _reason(error: Exception) -> str:

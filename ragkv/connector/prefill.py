@@ -123,11 +123,12 @@ class Prefills:
         self._model = model
         self._store = store
         self._shard = shard
+        self._writes_files = not model.ranks.rank
         self._load_writer = writer
         self._writer: tuple[str, Adapter] | None = None
         self._jobs: dict[str, _Job] = {}
         self._writers = ThreadPoolExecutor(WRITERS, "KV writer")
-        self._prefixes = RecentlyUsed[tuple[int, ...], list[tuple[PrefixKV, PlainKV]]](list, PREFIXES)
+        self._prefixes = RecentlyUsed[tuple[int, ...], list[tuple[PrefixKV, KVContent]]](list, PREFIXES)
 
     def begin(self, request: PrefillRequest) -> None:
         rows = sorted(request.prefill.chunks, key=lambda chunk: len(chunk.token_ids))
@@ -197,10 +198,11 @@ class Prefills:
             keys = torch.stack([keys for _, keys in capture.attended])
             [kv] = self._gathered(capture)
             # Of the type that is computed with: that of stored KV may be another.
-            remembered[:] = [(PrefixKV(keys, capture.values.to(keys.dtype)), kv)]
-        prefix, kv = remembered[0]
-        if is_new:
-            self._keep(job, prefill.prefix_key, kv, KVFormat.BF16, unless_stored=True)
+            prefix = PrefixKV(keys, capture.values.to(keys.dtype))
+            remembered[:] = [(prefix, KVContent.of(kv, KVFormat.BF16))]
+        prefix, content = remembered[0]
+        if is_new and self._writes_files:
+            self._keep(job, prefill.prefix_key, content, unless_stored=True)
         return prefix
 
     def _empty(self) -> torch.Tensor:
@@ -220,8 +222,9 @@ class Prefills:
             weights = self._weights(METHODS[prefill.compression.method], rows, capture, prefix)
             offsets = [kept_tokens(prefill.compression, of_row) for of_row in weights]
             kvs = [left_of(kv, places, self._shard.whole) for kv, places in zip(kvs, offsets, strict=True)]
-        for row, kv in zip(rows, kvs, strict=True):
-            self._keep(job, row.key, kv, prefill.kv_format)
+        if self._writes_files:
+            for row, kv in zip(rows, kvs, strict=True):
+                self._keep(job, row.key, KVContent.of(kv, prefill.kv_format))
 
     def _written_by(self, writer: str) -> AbstractContextManager[None]:
         """The model with this writer, for a block."""
@@ -266,16 +269,14 @@ class Prefills:
             for key, value, (initial, local) in rows
         ]
 
-    def _keep(self, job: _Job, key: str, kv: PlainKV, kv_format: KVFormat, *, unless_stored: bool = False) -> None:
-        """Quantise the KV and have it written, by the first rank."""
-        if not self._model.ranks.rank:
-            content = KVContent.of(kv, kv_format)
+    def _keep(self, job: _Job, key: str, content: KVContent, *, unless_stored: bool = False) -> None:
+        """Have it written."""
 
-            def write() -> None:
-                if not unless_stored or key not in self._store:
-                    write_content(self._store.path(key), content)
+        def write() -> None:
+            if not unless_stored or key not in self._store:
+                write_content(self._store.path(key), content)
 
-            job.writes.append(self._writers.submit(write))
+        job.writes.append(self._writers.submit(write))
 
 
 def _tokens_of(row: PrefillChunk) -> int:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -109,7 +110,6 @@ class Provider:
     def __init__(self, sign_in: SignIn, timeout_s: float = TIMEOUT_S) -> None:
         self._sign_in = sign_in
         self._timeout_s = timeout_s
-        self._tls = ssl.create_default_context()
         self._discovered: tuple[float, Discovered] | None = None
         self._failure: tuple[float, str] | None = None
         self._discovering = asyncio.Lock()
@@ -284,6 +284,10 @@ class Provider:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
             raise self._unusable(f"{response.url.path}: {error}") from None
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
 
     def _unusable(self, why: str) -> Unavailable:
         log.error("the sign-in provider %s cannot be used: %s", self._sign_in.provider, why)

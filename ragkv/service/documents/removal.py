@@ -132,12 +132,16 @@ def remove_documents(
 def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
     """Forget the entries of those keys that no chunk uses any longer. Returns them: their files can go
     (`delete_forgotten`)."""
+    unused: list[str] = []
     with database.writing() as session:
-        return [key for batch in batched(sorted(keys)) for key in _forget_unused(session, batch)]
+        for batch in batched(sorted(keys)):
+            session.execute(locked_entries(keys_with_entries(batch)))
+            unused += _forget_unused(session, batch)
+    return unused
 
 
 def _forget_unused(session: "Session", keys: Sequence[str]) -> list[str]:
-    session.execute(locked_entries(keys_with_entries(keys)))
+    """`forget_unused`, of entries that the session has locked."""
     used = set(session.scalars(keys_in_use(keys)))  # also by a document that was finished just before
     unused = [key for key in keys if key not in used]
     session.connection().execute(forget_entries(unused))

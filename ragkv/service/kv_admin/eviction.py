@@ -198,8 +198,9 @@ def _evict_some(
             # then, and two documents that took from each other in turns would never end.
             if evicted or (new_kv is not None and tenant_id == new_kv.tenant_id):
                 break
-        forget(session, [key for key, _ in evicted])
-    delete_forgotten([key for key, _ in evicted], database, kv_store)
+        keys = [key for key, _ in evicted]
+        forget(session, keys)
+    delete_forgotten(keys, database, kv_store)
     freed = Freed(len(evicted), sum(size for _, size in evicted))
     worker_counters.evicted(reason, freed.files, freed.bytes)
     return freed

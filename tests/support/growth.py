@@ -13,22 +13,25 @@ FACTOR = 8
 QUADRATIC = FACTOR**2
 
 
-def growth(work: Callable[[str], Any], text: Callable[[int], str], size: int) -> float:
-    """How many times longer FACTOR times as much takes: about FACTOR if it is linear, QUADRATIC if it is not."""
-    return _seconds(work, text(FACTOR * size)) / _seconds(work, text(size))
+def assert_linear(work: Callable[[Any], Any], text: Callable[[int], Any], size: int) -> None:
+    """FACTOR times as much takes about FACTOR times as long, not QUADRATIC times. Much is done up to three times, until
+    it is quick enough."""
+    little, much = text(size), text(FACTOR * size)
+    short = min(_seconds(work, little) for _ in range(3))
+    ratios: list[float] = []
+    while not ratios or (ratios[-1] >= QUADRATIC / 2 and len(ratios) < 3):
+        ratios.append(_seconds(work, much) / short)
+    assert min(ratios) < QUADRATIC / 2
 
 
-def _seconds(work: Callable[[str], Any], text: str) -> float:
-    """The least of three, without the collector of garbage: what it looks through is what other tests left, too."""
-    times = []
-    gc.collect()
+def _seconds(work: Callable[[Any], Any], text: Any) -> float:
+    """Without the collector of garbage: what it looks through is what other tests left, too."""
     gc.disable()
-    for _ in range(3):
-        began = time.thread_time()
-        work(text)
-        times.append(time.thread_time() - began)
+    began = time.thread_time()
+    work(text)
+    seconds = time.thread_time() - began
     gc.enable()
-    return min(times)
+    return seconds
 
 
 def read_or_refuse(name: str, body: bytes) -> None:

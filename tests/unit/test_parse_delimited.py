@@ -7,7 +7,7 @@ import pytest
 
 from ingest.parse import parse
 from ragkv.errors import TooLarge
-from tests.support.growth import QUADRATIC, growth, read_or_refuse
+from tests.support.growth import assert_linear, read_or_refuse
 
 
 def lines_of(source: str, name: str = "a.csv") -> list[str]:
@@ -117,4 +117,4 @@ def test_dialects_are_told_in_linear_time(piece: str):
     def source(size: int) -> bytes:
         return b"Name,City\n" + piece.encode() * size
 
-    assert growth(partial(read_or_refuse, "a.csv"), source, 500) < QUADRATIC / 2
+    assert_linear(partial(read_or_refuse, "a.csv"), source, 500)

@@ -8,7 +8,7 @@ import pytest
 from ingest.parse import Parsed, parse
 from ingest.parse.parsed import Page
 from ingest.parse.pdf import Bookmark, sections_of_outline
-from tests.support.growth import QUADRATIC, growth, read_or_refuse
+from tests.support.growth import assert_linear, read_or_refuse
 from tests.support.made_files import MAIN, W, docx, epub, odf, paragraph, pptx, shape, sheet_rows, xlsx
 
 
@@ -196,7 +196,7 @@ FILES = {
 def test_a_larger_file_takes_longer_in_proportion(subtests: pytest.Subtests):
     for kind, (name, size, make) in FILES.items():
         with subtests.test(kind):
-            assert growth(partial(read_or_refuse, name), make, size) < QUADRATIC / 2
+            assert_linear(partial(read_or_refuse, name), make, size)
 
 
 @pytest.mark.parametrize("title", ["Words of a longer line", "a a a", "1 2 3"])
@@ -208,7 +208,7 @@ def test_bookmarks_and_their_page_grow_together_in_proportion(title: str):
         marks = [Bookmark(f"{title}{n}" if n % 2 else title, 1, 0) for n in range(size)]
         return sections_of_outline(text, (Page(1, 0, len(text)),), marks)
 
-    assert growth(sections, lambda size: size, 100) < QUADRATIC / 2
+    assert_linear(sections, lambda size: size, 100)
 
 
 def test_a_title_is_found_on_lines_of_its_own_numbered_or_broken():

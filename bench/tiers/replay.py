@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from bench.tiers.workload import Request, Workload
-from ragkv.kv.eviction import Entry, EvictionPolicy, warmer
+from ragkv.kv.eviction import Entry, Worth, warmer
 from ragkv.service.planning.plan import Device, prefill_rate
 from ragkv.service.planning.shape import Shape
 
@@ -90,9 +90,9 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Tier:
     """Entries within a budget of bytes."""
 
-    def __init__(self, budget: int, policy: EvictionPolicy) -> None:
+    def __init__(self, budget: int, worth: Worth) -> None:
         self.entries: dict[str, Entry] = {}
-        self._budget, self._policy = budget, policy
+        self._budget, self._worth = budget, worth
         self._used = 0
         self._ranks: dict[str, tuple[float, int]] = {}
         self._heap: list[tuple[float, int, str]] = []
@@ -104,7 +104,7 @@ class Tier:
             self._used += entry.num_bytes
         self.entries[entry.key] = entry
         self._touches += 1
-        self._ranks[entry.key] = rank = (self._policy.worth(entry), self._touches)
+        self._ranks[entry.key] = rank = (self._worth(entry), self._touches)
         heapq.heappush(self._heap, (*rank, entry.key))
 
     def evict(self) -> Iterator[str]:

@@ -3,13 +3,13 @@
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 
 from bench.tiers.replay import Costs, Outcome, Read, Replay, Tier
 from bench.tiers.workload import Workload
-from ragkv.kv.eviction import Entry, EvictionPolicy, known_policy
+from ragkv.kv.eviction import Entry, Worth, known_policy
 from ragkv.kv.format import KVFormat, share_of
 
 
@@ -126,14 +126,14 @@ class Trial:
         host = int(budget * self.host)
         disk = budget - host
         half_life_s = self.half_life_s or max(self.duration_s * self.budget / 2, 1.0)
-        policies = {name: known_policy(name).make(half_life_s) for name in names}
+        worths = {name: partial(known_policy(name).worth, half_life_s) for name in names}
 
-        def replay(policy: EvictionPolicy) -> Replay:
-            return Replay(Tier(host, policy), Tier(disk, policy), half_life_s)
+        def replay(worth: Worth) -> Replay:
+            return Replay(Tier(host, worth), Tier(disk, worth), half_life_s)
 
-        outcomes = [self._replayed(name, replay(policy), None, advance) for name, policy in policies.items()]
+        outcomes = [self._replayed(name, replay(worth), None, advance) for name, worth in worths.items()]
         belady = Belady()
-        outcomes.append(self._replayed(BELADY, replay(belady), belady, advance))
+        outcomes.append(self._replayed(BELADY, replay(belady.worth), belady, advance))
         return Report(
             workload=self.workload.name,
             requests=len(self.workload.requests),

@@ -9,7 +9,7 @@ import difflib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, get_args
 
 from ragkv.errors import Rejected
 
@@ -40,54 +40,28 @@ class Entry:
     warm_until: float
 
 
-class EvictionPolicy(Protocol):
-    """The order in which entries are evicted. It changes only with uses."""
-
-    def worth(self, entry: Entry) -> float:
-        """Worth of keeping the entry, in any unit: the entry of least worth goes first."""
+Worth = Callable[[Entry], float]
+"""Worth of keeping an entry, in any unit: the entry of least worth goes first. It changes only with uses."""
 
 
-class LeastRecentlyUsed:
-    """Worth is the time of the last use."""
-
-    def worth(self, entry: Entry) -> float:
-        return entry.last_used
-
-
-class LeastFrequentlyUsed:
-    """Worth is the decayed count of uses: each counts half as much after every half-life.
-
-    Frequency that ages, as TinyLFU has it (Einziger, Friedman and Manes, ACM TOS 2017), by continuous decay instead of
-    periodic halving. As all counts decay alike, their order is that of `warm_until` at any moment.
-    """
-
-    def worth(self, entry: Entry) -> float:
-        return entry.warm_until
-
-
-@dataclass(frozen=True, slots=True)
-class CostAware:
-    """Worth is recompute seconds x decayed count of uses / bytes, here its logarithm in half-lives.
+def cost_worth(half_life_s: float, entry: Entry) -> float:
+    """Recompute seconds x decayed count of uses / bytes, here its logarithm in half-lives.
 
     The value of GreedyDual-Size-Frequency (Cherkasova, HP Labs 1998), with uses that decay in place of its ageing
     clock.
     """
-
-    half_life_s: float
-
-    def worth(self, entry: Entry) -> float:
-        return entry.warm_until + self.half_life_s * math.log2(entry.recompute_s / entry.num_bytes)
+    return entry.warm_until + half_life_s * math.log2(entry.recompute_s / entry.num_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPolicy:
-    """One policy of the table. `keeps`: in words, what it keeps longest; `make`: from the half-life of a use in
-    seconds."""
+    """One policy of the table. `keeps`: in words, what it keeps longest; `worth`: by the half-life of a use in
+    seconds, of an entry."""
 
     name: EvictionName
     keeps: str
     source: str
-    make: Callable[[float], EvictionPolicy]
+    worth: Callable[[float, Entry], float]
 
 
 _TABLE = (
@@ -95,15 +69,17 @@ _TABLE = (
         "cost",
         "the most recompute seconds x recent uses for each byte",
         "after GreedyDual-Size-Frequency, Cherkasova 1998",
-        CostAware,
+        cost_worth,
     ),
+    # Frequency that ages, as TinyLFU has it (Einziger, Friedman and Manes, ACM TOS 2017), by continuous decay instead
+    # of periodic halving. As all counts decay alike, their order is that of `warm_until` at any moment.
     KnownPolicy(
         "lfu",
         "what was used most often, recent uses first",
         "decayed, after TinyLFU, arXiv 1512.00727",
-        lambda _: LeastFrequentlyUsed(),
+        lambda _, entry: entry.warm_until,
     ),
-    KnownPolicy("lru", "what was used last", "", lambda _: LeastRecentlyUsed()),
+    KnownPolicy("lru", "what was used last", "", lambda _, entry: entry.last_used),
 )
 EVICTION: dict[str, KnownPolicy] = {policy.name: policy for policy in _TABLE}
 """By name, the default first."""

@@ -160,14 +160,14 @@ def test_statements_order_and_count_as_the_policies_do(
         rows = session.scalars(select(KVEntryRow)).all()
         assert {row.key: row.warm_until for row in rows} == pytest.approx(expected, abs=1e-3)
         for name in EVICTION:
-            worth = known_policy(name).make(half_life_s).worth
+            worth = known_policy(name).worth
             entries = [
                 Entry(
                     row.key, row.num_bytes, row.num_tokens, row.num_tokens, row.last_used_at.timestamp(), row.warm_until
                 )
                 for row in rows
             ]
-            ranked = [key for _, key in sorted((worth(entry), entry.key) for entry in entries)]
+            ranked = [key for _, key in sorted((worth(half_life_s, entry), entry.key) for entry in entries)]
             found = session.execute(first_to_go(EVICTION[name].name, half_life_s, ref.tenant_id, 100))
             assert [key for key, _ in found] == ranked, name
     with database.writing() as session:

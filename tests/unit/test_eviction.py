@@ -2,6 +2,7 @@
 
 import math
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_policies_order_entries_as_they_are_defined():
 
     assert defined.keys() == EVICTION.keys()
     for name, by_definition in defined.items():
-        worth = known_policy(name).make(HALF_LIFE_S).worth
+        worth = partial(known_policy(name).worth, HALF_LIFE_S)
         assert sorted(entries, key=worth) == sorted(entries, key=by_definition), name
 
 

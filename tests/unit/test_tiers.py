@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -52,10 +53,9 @@ def least_seconds(requests: list[list[Read]], disk_bytes: int) -> float:
 
 def replayed(requests: list[list[Read]], disk_bytes: int, policy: str) -> float:
     """Seconds of all requests."""
-    chosen = belady = Belady()
-    if policy != "belady":
-        chosen = known_policy(policy).make(HALF_LIFE_S)
-    replay = Replay(Tier(0, chosen), Tier(disk_bytes, chosen), HALF_LIFE_S)
+    belady = Belady()
+    worth = belady.worth if policy == "belady" else partial(known_policy(policy).worth, HALF_LIFE_S)
+    replay = Replay(Tier(0, worth), Tier(disk_bytes, worth), HALF_LIFE_S)
     names = [[read.chunk for read in reads] for reads in requests]
     for number, (reads, upcoming) in enumerate(zip(requests, next_uses(names), strict=True)):
         belady.next_use |= zip(names[number], upcoming, strict=True)
@@ -86,8 +86,8 @@ def test_nothing_is_below_the_bound_for_chunks_of_any_size_and_cost(subtests: py
 
 @pytest.mark.parametrize("name", EVICTION)
 def test_a_tier_evicts_as_a_plain_search_for_the_least_worth_does(name: str):
-    draw, policy = random.Random(5), known_policy(name).make(HALF_LIFE_S)
-    tier, plain = Tier(60, policy), dict[str, Entry]()
+    draw, worth = random.Random(5), partial(known_policy(name).worth, HALF_LIFE_S)
+    tier, plain = Tier(60, worth), dict[str, Entry]()
     for step in range(600):
         key = str(int(draw.paretovariate(0.6)) % 40)
         size = 1 + int(key) % 7
@@ -96,7 +96,7 @@ def test_a_tier_evicts_as_a_plain_search_for_the_least_worth_does(name: str):
         plain[key] = entry
         evicted = []
         while sum(entry.num_bytes for entry in plain.values()) > 60:
-            evicted.append(min(plain, key=lambda key: policy.worth(plain[key])))
+            evicted.append(min(plain, key=lambda key: worth(plain[key])))
             del plain[evicted[-1]]
 
         assert list(tier.evict()) == evicted
@@ -104,8 +104,8 @@ def test_a_tier_evicts_as_a_plain_search_for_the_least_worth_does(name: str):
 
 
 def test_what_is_in_the_host_is_on_disk_and_both_keep_their_budgets():
-    policy = known_policy("cost").make(HALF_LIFE_S)
-    replay = Replay(Tier(100_000, policy), Tier(400_000, policy), HALF_LIFE_S)
+    worth = partial(known_policy("cost").worth, HALF_LIFE_S)
+    replay = Replay(Tier(100_000, worth), Tier(400_000, worth), HALF_LIFE_S)
     costs = Costs(shape_of("SmolLM2-135M"), Device(), Bandwidths(50, 7))
     workload = zipf(1.0, 50, 200, 3)
     sizes = {chunk: tokens * 100 for chunk, tokens in workload.tokens.items()}

@@ -247,7 +247,7 @@ def first_to_go(
     """(key, bytes) of a tenant's KV in the order of a policy of the table, by its `worth` as SQL: neither of what is
     pinned, nor of what a `spared` document uses."""
     tokens, size = _at_least(KVEntryRow.num_tokens, 1), _at_least(KVEntryRow.num_bytes, 1)
-    # `ragkv.kv.eviction.CostAware.worth`, recompute seconds in tokens.
+    # `ragkv.kv.eviction.cost_worth`, recompute seconds in tokens.
     cost = KVEntryRow.warm_until + half_life_s / math.log(2) * (func.ln(tokens) - func.ln(size))
     worth = {"lru": KVEntryRow.last_used_at, "lfu": KVEntryRow.warm_until, "cost": cost}
     assert worth.keys() == EVICTION.keys()

@@ -3,8 +3,11 @@
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.kv.format import KVFormat
@@ -20,6 +23,14 @@ MAX_LOGPROBS = 1000
 """The most `logprobs` that every engine of the service allows: all but a thousandth of what a model deems likely."""
 LOOKAHEAD = 16
 """Tokens that are decoded behind each chunk of a prefill whose compression looks ahead."""
+MAX_CHUNKS = 4096
+"""Chunks of one prefill."""
+MAX_NAME_CHARS = 64
+
+Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
+"""A KV key, a tag or a digest: 64 hex digits at most."""
+Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+"""A token's, or its id."""
 
 
 class EngineLost(Unavailable):
@@ -83,19 +94,17 @@ class Generate:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillChunk:
+class PrefillChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
     """A chunk whose KV is stored under `key`. behind: tokens that only a compression looks at, the last `decoded` of
     which the model decoded itself."""
 
-    key: str
-    token_ids: tuple[int, ...]
-    behind: tuple[int, ...] = ()
-    decoded: int = 0
+    key: Name
+    token_ids: Annotated[tuple[Position, ...], msgspec.Meta(min_length=1)]
+    behind: tuple[Position, ...] = ()
+    decoded: Position = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Prefill:
+class Prefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kv_format": "format"}):
     """Chunks to run through the model once, each behind the prefix and unaware of the others. Their KV is stored under
     their keys, and the prefix's, where it is not, under its own.
 
@@ -104,15 +113,15 @@ class Prefill:
     with `cue_ids` the model goes on from each chunk and these tokens, and what it says chooses.
     """
 
-    prefix_key: str
-    prefix_ids: tuple[int, ...]
-    chunks: tuple[PrefillChunk, ...]
+    prefix_key: Name
+    prefix_ids: tuple[Position, ...]
+    chunks: Annotated[tuple[PrefillChunk, ...], msgspec.Meta(max_length=MAX_CHUNKS)]
     kv_format: KVFormat = KVFormat.BF16
-    model: str = ""
-    dtype: str = ""
-    writer: str = ""
+    model: Name = ""
+    dtype: Name = ""
+    writer: Name = ""
     compression: Compression | None = None
-    cue_ids: tuple[int, ...] = ()
+    cue_ids: tuple[Position, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,8 @@ import msgspec
 import numpy as np
 import torch
 
-from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report, Sampling
+from ragkv.engine.protocol import MAX_NAME_CHARS, Generate, Name, Position, Prefill, Report, Sampling
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
-from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import LEAST, MOST, Compression, CompressionMethod
 from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
@@ -24,55 +22,26 @@ from ragkv.stitch.policies import DEFAULT_CHOICE, MAX_LAYERS, POLICIES, Choice
 
 PARAM = "ragkv"
 _PREFILL = "prefill"
-MAX_CHUNKS = 4096
-"""Chunks of one prefill."""
-MAX_NAME_CHARS = 64
-"""A KV key, a tag or a digest: 64 hex digits at most."""
-
-_Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-_Pair = tuple[_Position, _Position]
+_Pair = tuple[Position, Position]
 _Layer = Annotated[int, msgspec.Meta(ge=0, lt=MAX_LAYERS)]
-_Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are
     the selection's choice. `kept`: that of each placed chunk; empty if no chunk has any."""
 
-    placed: list[tuple[_Name | None, _Position, _Position]]
-    kept: list[_Name] = []
+    placed: list[tuple[Name | None, Position, Position]]
+    kept: list[Name] = []
     recompute: list[_Pair] = []
-    selection: tuple[_Name, float, int, _Name] | None = None
+    selection: tuple[Name, float, int, Name] | None = None
     layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
     sink_aware: bool = True
-    writer: _Name = ""
-    quantised: _Name = ""
-    model: _Name = ""
+    writer: Name = ""
+    quantised: Name = ""
+    model: Name = ""
     narrow: bool = False
     capture: _Pair | None = None
-    tag: _Name | None = None
-
-
-class WireChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):
-    """A chunk of a prefill."""
-
-    key: _Name
-    token_ids: Annotated[list[_Position], msgspec.Meta(min_length=1)]
-    behind: list[_Position] = []
-    decoded: _Position = 0
-
-
-class WirePrefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prefill in JSON's types. compression: method and share."""
-
-    prefix_key: _Name
-    prefix_ids: list[_Position]
-    chunks: Annotated[list[WireChunk], msgspec.Meta(max_length=MAX_CHUNKS)]
-    format: KVFormat
-    model: _Name = ""
-    dtype: _Name = ""
-    writer: _Name = ""
-    compression: tuple[CompressionMethod, Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]] | None = None
+    tag: Name | None = None
 
 
 class WireReport(msgspec.Struct):
@@ -128,17 +97,9 @@ PREFILL_PROMPT = (0, 0)
 
 def prefill_to_wire(prefill: Prefill) -> dict[str, Any]:
     """`kv_transfer_params` of a prefill."""
-    wire = WirePrefill(
-        prefill.prefix_key,
-        list(prefill.prefix_ids),
-        [WireChunk(c.key, list(c.token_ids), list(c.behind), c.decoded) for c in prefill.chunks],
-        prefill.kv_format,
-        prefill.model,
-        prefill.dtype,
-        prefill.writer,
-        (CompressionMethod(compression.method), compression.keep) if (compression := prefill.compression) else None,
-    )
-    return {PARAM: {_PREFILL: msgspec.to_builtins(wire)}}
+    wire: dict[str, Any] = msgspec.to_builtins(prefill)
+    del wire["cue_ids"]  # they are behind the chunks by now (`looked_ahead`)
+    return {PARAM: {_PREFILL: wire}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,31 +120,22 @@ def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefi
     if not isinstance(sent, dict) or _PREFILL not in sent:
         return None
     try:
-        wire = msgspec.convert(sent[_PREFILL], WirePrefill)
+        prefill = msgspec.convert(sent[_PREFILL], Prefill)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}.{_PREFILL}: {error}") from None
-    _check_model(wire.model, limits.model)
-    if wire.dtype and limits.dtype and wire.dtype != limits.dtype:
+    _check_model(prefill.model, limits.model)
+    if prefill.dtype and limits.dtype and prefill.dtype != limits.dtype:
         raise Rejected(
-            f"KV is kept in {wire.dtype}, and the engine's in {limits.dtype}: give both the same RAGKV_DTYPE"
+            f"KV is kept in {prefill.dtype}, and the engine's in {limits.dtype}: give both the same RAGKV_DTYPE"
         )
-    rows = [wire.prefix_ids, *([*chunk.token_ids, *chunk.behind] for chunk in wire.chunks)]
-    if len(wire.prefix_ids) + max(map(len, rows[1:]), default=0) > limits.window:
+    rows = [prefill.prefix_ids, *((*chunk.token_ids, *chunk.behind) for chunk in prefill.chunks)]
+    if len(prefill.prefix_ids) + max(map(len, rows[1:]), default=0) > limits.window:
         raise Rejected(f"a chunk behind the prefix has more than {limits.window} tokens, the model's window")
     if max(max(row, default=0) for row in rows) >= limits.vocabulary:
         raise Rejected("a token id is not in the model's vocabulary: its tokenizer is another")
-    if any(chunk.decoded > len(chunk.behind) for chunk in wire.chunks):
+    if any(chunk.decoded > len(chunk.behind) for chunk in prefill.chunks):
         raise Rejected("a chunk has fewer tokens behind it than were decoded")
-    return Prefill(
-        wire.prefix_key,
-        tuple(wire.prefix_ids),
-        tuple(PrefillChunk(c.key, tuple(c.token_ids), tuple(c.behind), c.decoded) for c in wire.chunks),
-        wire.format,
-        wire.model,
-        wire.dtype,
-        wire.writer,
-        Compression(*wire.compression) if wire.compression else None,
-    )
+    return prefill
 
 
 def check_prefilled(params: Mapping[str, Any] | None) -> None:

@@ -3,6 +3,9 @@ collection's overrides."""
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+import msgspec
 
 from ragkv.kv.format import KVFormat
 
@@ -23,12 +26,11 @@ LEAST, MOST = 0.01, 0.99
 """Bounds of a keep ratio, which has two decimals."""
 
 
-@dataclass(frozen=True, slots=True)
-class Compression:
+class Compression(msgspec.Struct, frozen=True, array_like=True):
     """A method that leaves tokens out, and the share of each chunk's tokens that it keeps, in (0, 1)."""
 
-    method: str
-    keep: float
+    method: CompressionMethod
+    keep: Annotated[float, msgspec.Meta(ge=LEAST, le=MOST)]
 
     @property
     def name(self) -> str:

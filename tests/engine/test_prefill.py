@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 import torch
 
@@ -27,7 +28,7 @@ def key() -> str:
 
 def prefill_of(world: World, number: int = 4, **fields: object) -> Prefill:
     chunks = tuple(PrefillChunk(key(), tuple(chunk.token_ids)) for chunk in world.model.chunks[:number])
-    return replace(Prefill(world.model.keys.prefix(), world.model.keys.prefix_ids, chunks), **fields)
+    return msgspec.structs.replace(Prefill(world.model.keys.prefix(), world.model.keys.prefix_ids, chunks), **fields)
 
 
 def prefill(world: World, order: Prefill) -> None:
@@ -80,7 +81,8 @@ def test_answers_beside_prefills_are_those_given_alone(exact: World):
 def test_a_prefill_that_is_given_up_leaves_the_engine_free(exact: World):
     """What was stored stays; the rest is not computed."""
     once = prefill_of(exact, 24)
-    order = replace(once, chunks=tuple(replace(chunk, key=key()) for chunk in once.chunks * 4))
+    chunks = tuple(msgspec.structs.replace(chunk, key=key()) for chunk in once.chunks * 4)
+    order = msgspec.structs.replace(once, chunks=chunks)
 
     async def give_up() -> None:
         with pytest.raises(TimeoutError):

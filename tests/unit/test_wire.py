@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 import torch
 
-from ragkv.engine.protocol import Generate, Prefill, PrefillChunk
+from ragkv.engine.protocol import MAX_NAME_CHARS, Generate, Prefill, PrefillChunk
 from ragkv.engine.wire import (
-    MAX_NAME_CHARS,
     PARAM,
     PrefillLimits,
     WireReport,
@@ -177,7 +177,7 @@ def test_a_prefill_is_no_plan_and_a_plan_no_prefill():
 )
 def test_a_prefill_that_makes_no_sense_here_is_rejected(limits: PrefillLimits, fields: dict[str, object], reason: str):
     with pytest.raises(Rejected, match=reason):
-        prefill_of(prefill_to_wire(replace(PREFILL, **fields)), limits)
+        prefill_of(prefill_to_wire(msgspec.structs.replace(PREFILL, **fields)), limits)
 
 
 def test_what_became_of_a_prefill_is_told():

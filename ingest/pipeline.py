@@ -36,7 +36,6 @@ from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
 from ragkv.retrieve.encoder import embed_chunks
 from ragkv.retrieve.index import Held, Point, Vectors
 from ragkv.service.base.database import new_owner
-from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.long_work import is_outage
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
@@ -206,7 +205,7 @@ def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter
         with share.spending() if document.status is Status.SEARCHABLE else share.earning():
             superseded = _make_searchable(lease, document, ingest, reporter, turn)
         if document.earlier_sha256 is not None:
-            discard_unnamed(document.tenant_id, document.earlier_sha256, parts.database, parts.files)
+            discard_unnamed(document.tenant_id, [document.earlier_sha256], parts.database, parts.files)
         turn.made_searchable()
     with ingest.kv_share.spending():
         keep_kv(lease, document, ingest, reporter, turn)
@@ -274,9 +273,13 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn:
         reading = reading or reporter.stage(READING_PAGES)
         reading(done, total)
 
+    try:  # the pages that were read in earlier turns; none of a file that was read to its end
+        pages_read = decode_kept(files.beside(document.tenant_id, document.sha256) or NO_PAGES)
+    except DecodeError:
+        pages_read = KeptPages()
     with files.open(document.tenant_id, document.sha256) as body:
         try:
-            parsed = ingest.parser.parse(document.name, body, watch, turn.is_over, _kept_pages(document, files))
+            parsed = ingest.parser.parse(document.name, body, watch, turn.is_over, pages_read)
         except ReadInPart as part:
             files.keep_beside(document.tenant_id, document.sha256, encode(part.kept))
             raise TurnOver from part
@@ -288,14 +291,6 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn:
     if parsed.scans:
         files.keep_beside(document.tenant_id, document.sha256, encode(parsed.scans))
     return parsed
-
-
-def _kept_pages(document: DocumentRow, files: FileStore) -> KeptPages:
-    """The pages that were read in earlier turns. None of a file that was read to its end."""
-    try:
-        return decode_kept(files.beside(document.tenant_id, document.sha256) or NO_PAGES)
-    except DecodeError:
-        return KeptPages()
 
 
 def _split(

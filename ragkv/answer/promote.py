@@ -124,7 +124,12 @@ class Promoter:
             return "loaded"
         try:
             with self._remote_index.room(size):
-                self._fetch_twice(key)
+                try:
+                    self._fetch_once(key)
+                except Corrupt as error:  # once more: it may have been damaged on its way
+                    metrics.kv_load_failed("corrupt")
+                    self._log.warning(RECOMPUTED, error)
+                    self._fetch_once(key)
         except (RagKVError, OSError) as error:
             outcome = next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
             metrics.kv_load_failed(outcome)
@@ -133,15 +138,6 @@ class Promoter:
             return outcome
         self._unused.add(key)
         return "loaded"
-
-    def _fetch_twice(self, key: str) -> None:
-        """Retry once if the object is damaged."""
-        try:
-            self._fetch_once(key)
-        except Corrupt as error:
-            metrics.kv_load_failed("corrupt")
-            self._log.warning(RECOMPUTED, error)
-            self._fetch_once(key)
 
     def _fetch_once(self, key: str) -> None:
         began = time.perf_counter()

@@ -157,7 +157,10 @@ class Answerer:
                 warnings=question.warnings,
             )
             self._incoming.cost.answered(report, first_at - handed_over)
-            await self._keep_record(question, answer)
+            try:  # it is delivered whether or not it can be recorded
+                await self._threads.run(self._journal, question, answer)
+            except RagKVError as error:
+                log.warning("an answer was not recorded: %s", error)
             answered(answer)
             yield answer
 
@@ -171,13 +174,6 @@ class Answerer:
             self._answering -= 1
             if not self._answering:
                 self._idle.set()
-
-    async def _keep_record(self, question: Question, answer: Answer) -> None:
-        """Record the answer. It is delivered whether or not it can be recorded."""
-        try:
-            await self._threads.run(self._journal, question, answer)
-        except RagKVError as error:
-            log.warning("an answer was not recorded: %s", error)
 
     async def check(self, question: Question) -> None:
         """Raise what `stream` would for a question that cannot be answered whatever the engine says, and NothingFound

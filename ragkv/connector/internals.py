@@ -87,7 +87,10 @@ class ModelInternals:
             (type(builder)(builder.kv_cache_spec, group.layer_names, self._config, self.device), group.layer_names)
             for group, builder in ((group, group.metadata_builders[0]) for group in groups)
         ]
-        self._names = sorted((name for group in groups for name in group.layer_names), key=_layer_number)
+        self._names = sorted(
+            (name for group in groups for name in group.layer_names),
+            key=lambda name: next(int(part) for part in name.split(".") if part.isdigit()),  # the layer's number
+        )
         self._scratch: torch.Tensor | None = None
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
@@ -412,7 +415,3 @@ def refuse_parallel(parallel: ParallelConfig) -> None:
             raise Unsupported(
                 f"{name} must be 1: {reason}. For a model that does not fit on one GPU, set RAGKV_TENSOR_PARALLEL_SIZE"
             )
-
-
-def _layer_number(name: str) -> int:
-    return next(int(part) for part in name.split(".") if part.isdigit())

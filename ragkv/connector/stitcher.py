@@ -168,7 +168,12 @@ class Stitcher:
         watch = Stopwatch(self._model.device)
         looked_at = layers_looked_at(self._model, self._layout, stitch)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
-        near = self._seen_through_windows([*spans, Span(stitch.end, stitch.end + 1)]) if stitch.plan.narrow else None
+        near = None
+        if stitch.plan.narrow:
+            # What any layer with a window sees from the positions that run, the last of which goes on.
+            reach = max(self._windows.values(), default=1) - 1
+            running = [*spans, Span(stitch.end, stitch.end + 1)]
+            near = merge(Span(max(0, span.start - reach), span.end) for span in running)
         stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room, near)
         if stitch.plan.selection is not None:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
@@ -199,11 +204,6 @@ class Stitcher:
         yield from self._recompute(stitch, [stitch.region], block_ids, report, watch, room)
         watch.add_to(report)
         return report
-
-    def _seen_through_windows(self, running: Sequence[Span]) -> tuple[Span, ...]:
-        """The positions that any layer with a window sees from those that run, the last of which goes on."""
-        window = max(self._windows.values(), default=1)
-        return merge(Span(max(0, span.start - window + 1), span.end) for span in running)
 
     def _agree_on(self, fetched: Fetched) -> None:
         """Give up the chunks that another rank could not read: what is lost to one is lost to all."""

@@ -5,7 +5,6 @@ Here `multiprocessing`'s fork server does it once. It is started like a spawned 
 no threads, sockets or locks of the service.
 """
 
-import atexit
 import os
 import signal
 from contextlib import suppress
@@ -65,11 +64,7 @@ def end_server() -> None:
 
 
 def leave_nothing() -> None:
-    """In the fork server: remove its socket when it ends. A service that is killed does not."""
-    atexit.register(_end)
-
-
-def _end() -> None:
+    """In the fork server, when it ends: remove its socket. A service that is killed does not."""
     path = Path(getattr(forkserver._forkserver, "_forkserver_address", ""))  # noqa: SLF001 - as above
     with suppress(OSError):
         path.unlink()

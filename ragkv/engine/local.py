@@ -4,6 +4,7 @@ import asyncio
 import logging
 import multiprocessing
 import os
+import threading
 import uuid
 from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -68,7 +69,7 @@ class LocalEngine:
         self._layout = layout
         self._llm: AsyncLLM | None = None
         self._loading = False
-        self._stopped = False
+        self._stopped = threading.Event()
         self._others: frozenset[BaseProcess] = frozenset()
         self._family = Family()
 
@@ -108,9 +109,13 @@ class LocalEngine:
         self._others = frozenset(multiprocessing.active_children())
         self._loading = True
         try:
-            if self._stopped:
+            if self._stopped.is_set():
                 raise RuntimeError("it was stopped before it began")
-            self._llm = self._unless_stopped(AsyncLLM.from_engine_args(arguments))
+            llm = AsyncLLM.from_engine_args(arguments)
+            if self._stopped.is_set():
+                _shut_down(llm)
+                raise RuntimeError("it was stopped while it started")
+            self._llm = llm
         finally:
             self._family = Family.of(self._new_processes())
             self._loading = False
@@ -119,12 +124,6 @@ class LocalEngine:
         """vLLM's processes that came since the loading began."""
         children = multiprocessing.active_children()
         return [child for child in children if child not in self._others and child.name.startswith(_CORE)]
-
-    def _unless_stopped(self, llm: "AsyncLLM") -> "AsyncLLM":
-        if self._stopped:
-            _shut_down(llm)
-            raise RuntimeError("it was stopped while it started")
-        return llm
 
     async def _warm_up(self) -> None:
         """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
@@ -155,7 +154,7 @@ class LocalEngine:
 
     async def _end_loading(self) -> None:
         """Kill a starting engine: until ready, vLLM's core ignores other signals."""
-        self._stopped = True
+        self._stopped.set()
         while self._loading:  # a process may come only after the first look
             end_server()
             await asyncio.to_thread(Family.of(self._new_processes()).kill)
@@ -180,13 +179,17 @@ class LocalEngine:
     async def generate(self, request: Generate) -> AsyncGenerator[Output, None]:
         """See Engine.generate."""
         llm = self._started()
+        from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
+
         request.check_fits(self._settings.max_model_len)
         prompt = {"prompt_token_ids": list(request.token_ids), "cache_salt": request.salt}
         outputs = llm.generate(prompt, _sampling(request), request_id=uuid.uuid4().hex)
         with _failures_of(llm):
             async with aclosing(outputs):  # closing ours closes vLLM's, which stops the request at once
-                with _refusals():
+                try:  # vLLM refuses before it takes a request: a schema that cannot be followed, say
                     output = await anext(outputs, None)
+                except (VLLMValidationError, ValueError) as error:  # ValueError: vLLM 0.25
+                    raise Rejected(f"the engine refused the request: {error}") from error
                 while output is not None:
                     if output.outputs[0].finish_reason == _FAILED:
                         raise Rejected(_UNFOLLOWED) if request.sampling.schema else Unavailable(_UNANSWERED)
@@ -223,17 +226,6 @@ def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
         if llm.errored:
             raise EngineLost("the engine stopped while answering: ask again") from error
         raise Unavailable(_UNANSWERED) from error
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Raise Rejected for what vLLM raises before it takes a request: of a schema that cannot be followed, say."""
-    from vllm.exceptions import VLLMValidationError  # noqa: PLC0415 - see _load
-
-    try:
-        yield
-    except (VLLMValidationError, ValueError) as error:  # ValueError: vLLM 0.25
-        raise Rejected(f"the engine refused the request: {error}") from error
 
 
 def _shut_down(llm: "AsyncLLM") -> None:

@@ -187,10 +187,10 @@ def test_a_batch_that_is_cancelled_and_keeps_its_files_is_a_change(
 @pytest.mark.parametrize(
     ("step", "action"),
     [
-        ("ragkv.service.documents.removal.discard_all_unnamed", "Delete a document"),
-        ("ragkv.service.documents.removal.discard_all_unnamed", "Delete a collection"),
+        ("ragkv.service.documents.removal.discard_unnamed", "Delete a document"),
+        ("ragkv.service.documents.removal.discard_unnamed", "Delete a collection"),
         ("ragkv.service.collections.collections.forget_answers", "Delete a collection"),
-        ("ragkv.service.documents.removal.discard_all_unnamed", "Detach a file"),
+        ("ragkv.service.documents.removal.discard_unnamed", "Detach a file"),
         ("ragkv.service.files.attachments.discard_unnamed", "Delete a file"),
     ],
 )

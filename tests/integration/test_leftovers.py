@@ -129,7 +129,7 @@ class TestFiles:
         """Found without a row, and uploaded before it was to be removed."""
         path, _ = document_file(parts.default_collection.tenant_id, document_id, parts.database, parts.files)
 
-        assert not discard_unnamed(parts.default_collection.tenant_id, path.name, parts.database, parts.files)
+        assert not discard_unnamed(parts.default_collection.tenant_id, [path.name], parts.database, parts.files)
         assert files(parts) == [ADA]
 
     def test_rows_without_their_file_are_found(self, parts: Parts, document_id: str):

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -115,6 +114,7 @@ class Provider:
         self._discovering = asyncio.Lock()
         self._keys: tuple[float, KeySet] | None = None
         self._slots = FairSlots(CODES_AT_ONCE)
+        self._tls = ssl.create_default_context()
 
     async def sign_in_url(self, challenge: Challenge, redirect_uri: str) -> str:
         """URL at which a person signs in. The provider sends them to `redirect_uri` then, with a code and the state."""
@@ -284,10 +284,6 @@ class Provider:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
             raise self._unusable(f"{response.url.path}: {error}") from None
-
-    @cached_property
-    def _tls(self) -> ssl.SSLContext:
-        return ssl.create_default_context()
 
     def _unusable(self, why: str) -> Unavailable:
         log.error("the sign-in provider %s cannot be used: %s", self._sign_in.provider, why)

@@ -34,7 +34,7 @@ from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.migrate import check_known, migrate, revisions
 from ragkv.service.checks.cleaning import renew_points
-from ragkv.service.documents.removal import discard_all_unnamed, forget_stale_answers
+from ragkv.service.documents.removal import discard_unnamed, forget_stale_answers
 from ragkv.service.parts import Parts
 from ragkv.service.webhooks.statements import PENDING
 from ragkv.settings import Settings
@@ -149,7 +149,7 @@ def restore(
             if not parts.files.path(*file).is_file():
                 _put_back(file, source, parts.files)
     for tenant_id, files in groupby(sorted(deleted), key=lambda file: file.tenant_id):
-        discard_all_unnamed(tenant_id, [file.sha256 for file in files], parts.database, parts.files)
+        discard_unnamed(tenant_id, [file.sha256 for file in files], parts.database, parts.files)
     sessions_ended = _forget_in_redis(parts)
     points = renew_points(parts.database, parts.server_index, parts.source)
     return Restored(expected.documents, manifest.num_files, len(manifest.lost_files), points, sessions_ended)

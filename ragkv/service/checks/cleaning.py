@@ -73,7 +73,7 @@ def clean(database: Database, removal: Removal, server_index: "QdrantIndex | Non
 
 def discard_files(files: Iterable[StoredFile], removal: Removal) -> int:
     """Delete uploaded files that no row names now. Returns how many."""
-    return sum(discard_unnamed(*file, removal.database, removal.files) for file in files)
+    return sum(discard_unnamed(owner, [sha256], removal.database, removal.files) for owner, sha256 in files)
 
 
 def delete_points(document_ids: Sequence[str], server_index: "QdrantIndex | None") -> None:

@@ -25,7 +25,7 @@ from ragkv.service.collections.statements import (
     sizes_in,
 )
 from ragkv.service.data_sources.statements import forget_data_sources_of
-from ragkv.service.documents.removal import Removal, forget_answers, forget_in_memory, remove_documents, uploads_lock
+from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.evaluations.statements import forget_runs_about
 from ragkv.service.questions.statements import forget_questions_about
 from ragkv.text import clean_name, storable
@@ -203,7 +203,9 @@ def delete_in_batches(
     for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, removal, when_changed)):
         yield took_s
     forget_answers(tenant_id, collection_id, removal)
-    forget_in_memory(tenant_id, collection_id, removal)
+    retriever = removal.retriever()
+    if retriever is not None:  # that of other processes forgets it at its next `forget_deleted`
+        retriever.forget(tenant_id, collection_id)
 
 
 def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None]) -> int:

@@ -172,7 +172,7 @@ def store_exchange(
     when_changed()
     view = document_view(tenant_id, document_id, intake.database)
     if is_new:
-        discard_unnamed(tenant_id, old, intake.database, intake.files)  # unless the text is of it
+        discard_unnamed(tenant_id, [old], intake.database, intake.files)  # unless the text is of it
         forget_answers(tenant_id, view.collection_id, removal)
     return Exchanged(view, is_new)
 
@@ -189,7 +189,9 @@ def store_path(ref: CollectionRef, path: Path, intake: Intake, removal: Removal)
             if store_exchange(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new:
                 return StoredPath(earlier_id, "replaced")
             with intake.database.writing() as session:
-                revive(session, find_document(session, ref.tenant_id, earlier_id, lock=True), intake.index_fingerprint)
+                revive(
+                    session, find_document(session, ref.tenant_id, earlier_id, lock=True), intake.index_fingerprint()
+                )
             return StoredPath(earlier_id, "none")
     with path.open("rb") as body:
         document_id = store_document(ref, path.name, body, intake, by_path=True).document_id

@@ -173,7 +173,7 @@ def store_document(
             else:
                 document_id, was_attachment = document.id, document.is_attachment
                 document.is_attachment = is_renamed = False
-                revive(session, document, intake.index_fingerprint)
+                revive(session, document, intake.index_fingerprint())
                 if origin is None:
                     document.data_source_id, document.was_uploaded = None, True
                     if not by_path:

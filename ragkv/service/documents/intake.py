@@ -19,18 +19,19 @@ class Intake:
     """The stores that accepted files go into, within the limits of the settings."""
 
     def __init__(
-        self, database: Database, files: FileStore, settings: Settings, queue: Queue, fingerprint: Callable[[], str]
+        self,
+        database: Database,
+        files: FileStore,
+        settings: Settings,
+        queue: Queue,
+        index_fingerprint: Callable[[], str],
     ) -> None:
-        """fingerprint: see `Parts.index_fingerprint`; models are read for it when it is first needed."""
+        """index_fingerprint: as of `Parts`; models are read for it when it is first needed."""
         self.database = database
         self.files = files
         self.settings = settings
         self.queue = queue
-        self._fingerprint = fingerprint
-
-    @property
-    def index_fingerprint(self) -> str:
-        return self._fingerprint()
+        self.index_fingerprint = index_fingerprint
 
 
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:

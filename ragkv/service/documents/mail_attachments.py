@@ -207,7 +207,7 @@ def _insert(
         add_change(session, addition)
     else:
         document_id = document.id
-        revive(session, document, intake.index_fingerprint)
+        revive(session, document, intake.index_fingerprint())
     _note(session, mail, received.sha256, file, document_id=document_id)
     if document is None:
         session.execute(collection_changed(ref.collection_id))

@@ -72,17 +72,12 @@ def uploads_lock(tenant_id: str) -> str:
     return f"uploads of {tenant_id}"
 
 
-def discard_unnamed(tenant_id: str, sha256: str, database: Database, files: FileStore) -> bool:
-    """Remove a stored file, unless a row names it. Returns whether it is gone.
+def discard_unnamed(tenant_id: str, hashes: Sequence[str], database: Database, files: FileStore) -> int:
+    """Remove those of a tenant's stored files that no row names. Returns how many are gone.
 
     Called after the commit that took the last name away: a crash in between leaves a file that the sweep finds, never a
     row without its file. The lock keeps out an upload of the same bytes.
     """
-    return discard_all_unnamed(tenant_id, [sha256], database, files) == 1
-
-
-def discard_all_unnamed(tenant_id: str, hashes: Sequence[str], database: Database, files: FileStore) -> int:
-    """`discard_unnamed` of several files of a tenant. Returns how many are gone."""
     with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
         named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
@@ -124,7 +119,7 @@ def remove_documents(
     if ids:
         when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
-    discard_all_unnamed(tenant_id, hashes, removal.database, removal.files)
+    discard_unnamed(tenant_id, hashes, removal.database, removal.files)
     delete_forgotten(unused, removal.database, removal.kv_store)
     return ids
 
@@ -220,12 +215,6 @@ class MemoryKeeper:
             elif self._seen.get(place) != generation:
                 retriever.refresh(*place)
                 self._seen[place] = generation
-
-
-def forget_in_memory(tenant_id: str, collection_id: str, removal: Removal) -> None:
-    """A collection was deleted: this process drops it at once, others with their next `forget_deleted`."""
-    if (retriever := removal.retriever()) is not None:
-        retriever.forget(tenant_id, collection_id)
 
 
 def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[str, int]:

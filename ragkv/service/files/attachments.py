@@ -228,7 +228,7 @@ def delete_file(tenant_id: str, file_id: str, removal: Removal, when_changed: Ca
                 break
         detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal, when_changed)
     when_changed()
-    discard_unnamed(tenant_id, sha256, removal.database, removal.files)
+    discard_unnamed(tenant_id, [sha256], removal.database, removal.files)
 
 
 def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, StoreEntry]:
@@ -248,7 +248,7 @@ def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach],
     documents = documents_by_hash(ref.collection_id, [row.sha256 for row in rows])
     session.execute(ids_of(locked(documents)))
     attached = (
-        _attach(session, ref, row, file.metadata, intake.index_fingerprint)
+        _attach(session, ref, row, file.metadata, intake.index_fingerprint())
         for row, file in zip(rows, files, strict=True)
     )
     waiting = list(filter(None, attached))

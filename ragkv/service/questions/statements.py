@@ -1,7 +1,7 @@
 """Statements about answered questions, feedback on them, and how long both are stored."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
@@ -23,7 +23,7 @@ Rated = Literal["up", "down", "any", "none"]
 
 def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
     """The row of an answered question. The answer's text is not kept."""
-    timings, usage = answer.timings, answer.usage
+    usage = answer.usage
     placed = tokens_by_tier(answer.kv, usage.stitched)
     return QuestionRow(
         id=question.id,
@@ -34,13 +34,7 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
         policy=question.policy,
         recompute_ratio=question.recompute_ratio,
         finish_reason=answer.finish_reason,
-        retrieve_ms=timings.retrieve_ms,
-        plan_ms=timings.plan_ms,
-        ttft_ms=timings.ttft_ms,
-        engine_ttft_ms=timings.engine_ttft_ms,
-        kv_load_ms=timings.kv_load_ms,
-        recompute_ms=timings.recompute_ms,
-        total_ms=timings.total_ms,
+        **asdict(answer.timings),
         prompt_tokens=usage.prompt,
         cached_tokens=usage.cached,
         stitched_tokens=usage.stitched,

@@ -28,7 +28,6 @@ from ingest.turn import (
     Turn,
     TurnOver,
     ignore,
-    none_waiting,
     renewing,
 )
 from ragkv.chunk import Chunk
@@ -114,7 +113,7 @@ def work_on(
     lease: Lease,
     ingest: IngestParts,
     progress: StageProgress = ignore,
-    others_wait: Callable[[], Others] = none_waiting,
+    others_wait: Callable[[], Others] = lambda: Others.NONE,
 ) -> IngestOutcome:
     """`ingest_document` for a document whose lease is held. YIELDED if others are waiting and it has made progress."""
     with renewing(lease):

@@ -67,11 +67,6 @@ class TurnOver(Exception):
     """Other documents are waiting: this one returns to the queue with its progress and without a counted attempt."""
 
 
-def none_waiting() -> Others:
-    """No document is waiting: for callers that ingest a document in one go."""
-    return Others.NONE
-
-
 class KVShare:
     """Time that a worker owes to KV, since it read documents: a stream of them delays KV, and does not stop it. Several
     threads may note theirs."""

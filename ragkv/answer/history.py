@@ -50,7 +50,7 @@ def question_and_room(question: Question, prompts: PromptBuilder, answer_tokens:
 
     The conversation takes half of the room that there is without it at most: it must not push the passages out.
     """
-    alone = question_in_prompt(replace(question, history=()))
+    alone = _in_prompt(question, ())
     room = prompts.room_for_chunks(alone, answer_tokens)
     if not question.history:
         return alone, room

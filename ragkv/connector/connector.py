@@ -331,16 +331,12 @@ def _added(earlier: WireReport, latest: WireReport) -> WireReport:
     is what was captured: the tokens that vLLM still had in its cache do not run again."""
     if earlier.kv_load_ms == earlier.recompute_ms == 0:  # only promised so far
         return latest
-    return WireReport(
+    return msgspec.structs.replace(
+        earlier,
         fills=earlier.fills + latest.fills,
-        stitched=earlier.stitched,
-        recomputed=earlier.recomputed,
-        lost=earlier.lost,
         kv_load_ms=earlier.kv_load_ms + latest.kv_load_ms,
         recompute_ms=earlier.recompute_ms + latest.recompute_ms,
         failed_keys=sorted({*earlier.failed_keys, *latest.failed_keys}),
-        host_keys=earlier.host_keys,
-        recomputed_spans=earlier.recomputed_spans,
         queries=earlier.queries or latest.queries,
         queries_shape=earlier.queries_shape or latest.queries_shape,
     )

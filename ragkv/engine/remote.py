@@ -171,7 +171,7 @@ class RemoteEngine:
             raise EngineLost(_AWAY, _RETRY_AFTER_S, taken=not isinstance(error, httpx.ConnectError)) from error
 
     async def _report(self, request: Generate, tag: str, session: dict[str, str], usage: dict[str, Any]) -> Report:
-        cached = ((usage or {}).get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
         if request.plan is None:
             return report_of(None, len(request.token_ids), cached)
         body = {"prompt": [request.token_ids[0]], "max_tokens": 1, "kv_transfer_params": {PARAM: {"report_of": tag}}}

@@ -142,13 +142,7 @@ class Shard:
         return slice(start, start + max(self.whole.kv_heads // self.size, 1))
 
     @property
-    def q_heads(self) -> range:
-        """Its query heads, among the model's."""
-        own = self.whole.q_heads // self.size
-        return range(self.rank * own, (self.rank + 1) * own)
-
-    @property
     def layout(self) -> Layout:
         """The shape of its part of a token's KV."""
         heads = self.kv_heads
-        return replace(self.whole, q_heads=len(self.q_heads), kv_heads=heads.stop - heads.start)
+        return replace(self.whole, q_heads=self.whole.q_heads // self.size, kv_heads=heads.stop - heads.start)

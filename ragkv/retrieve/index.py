@@ -82,10 +82,6 @@ class Index(Protocol):
         document by its earlier points or by its new ones. An empty dense vector is never near a question."""
         ...
 
-    def delete_document(self, tenant_id: str, document_id: str) -> None:
-        """Forget a document's points, in every collection of the tenant."""
-        ...
-
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
         """Forget the points of several documents of one collection."""
         ...

@@ -56,12 +56,6 @@ class MemoryIndex:
             [p if p.vectors.dense.size else replace(p, vectors=replace(p.vectors, dense=zeros)) for p in points],
         )
 
-    def delete_document(self, tenant_id: str, document_id: str) -> None:
-        with self._lock:
-            concerned = [collection for scope, collection in self._collections.items() if scope[0] == tenant_id]
-        for collection in concerned:
-            collection.remove(frozenset([document_id]))
-
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
         if (collection := self._of(tenant_id, collection_id)) is not None:
             collection.remove(frozenset(document_ids))

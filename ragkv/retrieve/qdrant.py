@@ -105,9 +105,6 @@ class QdrantIndex:
         for batch in batched(document_ids, BATCH):
             self._delete(models.Filter(must=[_within(scope, frozenset(batch))], must_not=[present]))
 
-    def delete_document(self, tenant_id: str, document_id: str) -> None:
-        self._delete(_where(tenant_id=tenant_id, document_id=document_id))
-
     def delete_documents(self, document_ids: Sequence[str]) -> None:
         """Forget the points of these documents, of whatever tenant."""
         for batch in batched(document_ids, BATCH):

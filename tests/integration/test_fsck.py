@@ -236,7 +236,7 @@ class TestQdrant:
         assert index is not None and found(parts) == {}
         points = parts.source.points([document_id])
         ref = parts.default_collection
-        index.delete_document(ref.tenant_id, document_id)
+        index.delete_documents([document_id])
         index.upsert(ref.tenant_id, ref.collection_id, points[1:])
         index.upsert(ref.tenant_id, ref.collection_id, [stray(point) for point in points])
 

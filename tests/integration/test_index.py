@@ -162,7 +162,7 @@ def test_tenants_and_collections_never_see_each_other(index, tenant):
 def test_deleting_a_document_leaves_the_others(index, tenant):
     index.upsert(tenant, "c", THREE)
     index.upsert(f"{tenant}-other", "c", THREE)
-    index.delete_document(tenant, "e")
+    index.delete_from_collection(tenant, "c", ["e"])
     assert ids(index.search(tenant, "c", query("river", dense(1)), 9)) == ["bank"]
     assert len(index.search(f"{tenant}-other", "c", query("river", dense(1)), 9)) == 3
 
@@ -177,7 +177,7 @@ def test_deleting_a_collection_leaves_the_others(index, tenant):
 
 def test_a_collection_that_does_not_exist_has_no_hits(index, tenant):
     assert index.search(tenant, "nowhere", query("river", dense(1)), 9) == []
-    index.delete_document(tenant, "nothing")
+    index.delete_from_collection(tenant, "nowhere", ["nothing"])
     index.delete_collection(tenant, "nowhere")
 
 
@@ -228,7 +228,7 @@ def test_a_server_that_is_away_is_unavailable():
     for call in (
         lambda: index.ensure(DIM),
         lambda: index.search("t", "c", query("river", dense(1)), 1),
-        lambda: index.delete_document("t", "d"),
+        lambda: index.delete_from_collection("t", "c", ["d"]),
         index.ping,
     ):
         with pytest.raises(Unavailable, match=r"the Qdrant server \(RAGKV_QDRANT_URL\) does not answer"):

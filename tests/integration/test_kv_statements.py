@@ -26,8 +26,7 @@ from ragkv.service.kv_admin.entry_statements import (
     evicted_documents,
     first_to_go,
     keep_entries,
-    kv_by_collection,
-    kv_by_document,
+    kv_by,
     kv_by_tenant,
     kv_of,
     lose_readiness,
@@ -98,12 +97,12 @@ def test_sums_count_each_file_once_for_each_holder(database: Database, ref: Coll
         ):
             found, size, tokens, last_used = session.execute(kv_of(owner)).one()
             assert (found, int(size), int(tokens), last_used is None) == (files, 1000 * files, 10 * files, files == 0)
-        assert [tuple(row) for row in session.execute(kv_by_collection([ref.collection_id, "0" * 32]))] == [
-            (ref.collection_id, 3, 3000, 30)
-        ]
+        assert [
+            tuple(row) for row in session.execute(kv_by(DocumentRow.collection_id, [ref.collection_id, "0" * 32]))
+        ] == [(ref.collection_id, 3, 3000, 30)]
         assert [(name, int(size)) for name, _, size, _ in session.execute(kv_by_tenant())] == [("default", 3000)]
         assert {
-            one: int(size) for one, _, size, _ in session.execute(kv_by_document([*documents.values()]))
+            one: int(size) for one, _, size, _ in session.execute(kv_by(DocumentRow.id, [*documents.values()]))
         } == dict.fromkeys(documents.values(), 2000)
         assert session.execute(chunks_by_kv(KVOwner(ref.tenant_id))).one() == (4, 4)
 

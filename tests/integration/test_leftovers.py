@@ -185,7 +185,7 @@ class TestPoints:
         other = store_document(parts.default_collection, "grace.md", io.BytesIO(GRACE), parts.intake).document_id
         ingest_document(other, ingest)
         before = {held: points for held, points in server_index.held().items() if held.document_id == document_id}
-        server_index.delete_document(parts.default_collection.tenant_id, other)
+        server_index.delete_documents([other])
         delete_document(parts.default_collection.tenant_id, other, parts.removal)
         stray(server_index, parts, "f" * 32, 3)
 
@@ -222,7 +222,7 @@ class TestPoints:
         assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
         renew_points(parts.database, parts.server_index, parts.source)
         assert server_index.held() == before
-        server_index.delete_document(tenant_id, document_id)
+        server_index.delete_documents([document_id])
         assert write_points(
             missing_points(parts.database, parts.server_index), parts.server_index, parts.source
         ) == sum(before.values())

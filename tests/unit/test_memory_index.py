@@ -151,7 +151,7 @@ def test_the_memory_of_deleted_chunks_is_given_back():
     chunks, index = Chunks(10), MemoryIndex()
     index.upsert(*SCOPE, chunks.points(range(300)))
     for document in range(99):
-        index.delete_document("tenant", f"document-{document}")
+        index.delete_from_collection(*SCOPE, [f"document-{document}"])
         shown = 300 - 3 * (document + 1)
         assert sum(len(segment.dense) for segment in index._collections[SCOPE].segments) <= 2 * shown
 

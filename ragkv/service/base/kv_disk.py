@@ -160,8 +160,10 @@ class KVDisk:
 
 def sizes_of_remote(database: Database, keys: Sequence[str]) -> dict[str, int]:
     """Bytes of those among the keys that the object store has. Raises Unavailable."""
+    remote = select(KVEntryRow.key, KVEntryRow.num_bytes).where(KVEntryRow.tier == REMOTE)
     with database.reading() as session:
-        return {key: size for batch in batched(keys) for key, size in session.execute(remote_entries(batch))}
+        batches = (session.execute(remote.where(one_of(KVEntryRow.key, batch))) for batch in batched(keys))
+        return {key: size for rows in batches for key, size in rows}
 
 
 def any_uploaded(database: Database) -> bool:
@@ -174,11 +176,6 @@ def lose_object(database: Database, key: str) -> None:
     """The object of a key is gone or damaged: a host that has the file uploads it again. Raises Unavailable."""
     with database.writing() as session:
         session.execute(moved([key], DISK))
-
-
-def remote_entries(keys: Sequence[str]) -> Select[str, int]:
-    """(key, bytes) of those among these keys that the object store has."""
-    return select(KVEntryRow.key, KVEntryRow.num_bytes).where(one_of(KVEntryRow.key, keys), KVEntryRow.tier == REMOTE)
 
 
 def tiers_of(keys: Sequence[str]) -> Select[str, str]:

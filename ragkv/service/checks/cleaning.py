@@ -109,7 +109,7 @@ def renew_points(database: Database, server_index: "QdrantIndex | None", source:
         expected = {Held(*place) for *place, _ in session.execute(searchable_documents())}
     for place in held:
         if place not in expected:
-            server_index.delete_document(place.tenant_id, place.document_id)
+            server_index.delete_from_collection(place.tenant_id, place.collection_id, [place.document_id])
     return write_points(expected, server_index, source)
 
 

@@ -20,12 +20,11 @@ from ragkv.service.collections.statements import (
     BY_NAME,
     collection_facts,
     collection_named,
-    count_documents,
-    document_ids_in,
     sizes_in,
 )
 from ragkv.service.data_sources.statements import forget_data_sources_of
 from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
+from ragkv.service.documents.statements import documents_where, ids_of, number_of
 from ragkv.service.evaluations.statements import forget_runs_about
 from ragkv.service.questions.statements import forget_questions_about
 from ragkv.text import clean_name, storable
@@ -149,7 +148,7 @@ def position_by_name(cursor: str | None) -> tuple[str] | None:
 def num_documents(tenant_id: str, database: Database) -> int:
     """Documents of all collections of a tenant."""
     with database.reading() as session:
-        return session.scalars(count_documents(tenant_id)).one()
+        return session.scalars(number_of(documents_where(tenant_id))).one()
 
 
 def amend_collection(
@@ -227,7 +226,7 @@ def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_chan
             return number
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
-        if session.scalars(document_ids_in(collection_id).limit(1)).one_or_none() is not None:
+        if session.scalars(ids_of(documents_where(tenant_id, collection_id)).limit(1)).one_or_none() is not None:
             return 1
         session.delete(known_collection(session, collection_id))
         note_deletions(session, CollectionRow, [collection_id])

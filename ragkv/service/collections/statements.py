@@ -31,15 +31,6 @@ def pins_of_collections(tenant_id: str) -> Select[str, str, bool]:
     return statement.where(CollectionRow.tenant_id == tenant_id)
 
 
-def count_documents(tenant_id: str) -> Select[int]:
-    return select(func.count(DocumentRow.id)).where(DocumentRow.tenant_id == tenant_id)
-
-
-def collection_by_id(collection_id: str) -> Select[str]:
-    """Its id again, if it is there."""
-    return select(CollectionRow.id).where(CollectionRow.id == collection_id)
-
-
 def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
     return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id, CollectionRow.name == name)
 
@@ -65,10 +56,6 @@ def generation_of(database: Database, tenant_id: str, collection_id: str) -> int
     mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id)
     with database.reading() as session:
         return session.scalar(select(CollectionRow.generation).where(*mine)) or 0
-
-
-def document_ids_in(collection_id: str) -> Select[str]:
-    return select(DocumentRow.id).where(DocumentRow.collection_id == collection_id)
 
 
 def sizes_in(collection_id: str, limit: int) -> Select[str, int]:

@@ -110,11 +110,6 @@ def newest_cause(document_id: str) -> Select[dict[str, str] | None]:
     return select(JobRow.cause).where(mine).order_by(JobRow.created_at.desc(), JobRow.id).limit(1)
 
 
-def count_all_jobs() -> Select[JobStatus, int]:
-    """(status, jobs) of all tenants."""
-    return select(JobRow.status, func.count()).group_by(JobRow.status)
-
-
 def jobs_of_tenant(tenant_id: str, status: JobStatus | None) -> Select[JobRow, DocumentRow, str]:
     """(job, its document, the name of the document's collection) of a tenant's jobs, or of those with one status."""
     statement = (
@@ -126,9 +121,13 @@ def jobs_of_tenant(tenant_id: str, status: JobStatus | None) -> Select[JobRow, D
     return statement if status is None else statement.where(JobRow.status == status)
 
 
-def count_jobs(tenant_id: str) -> Select[JobStatus, int]:
-    """(status, jobs) of a tenant."""
-    return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id).group_by(JobRow.status)
+def count_jobs() -> Select[JobStatus, int]:
+    """(status, jobs) of all tenants."""
+    return select(JobRow.status, func.count()).group_by(JobRow.status)
+
+
+def count_jobs_of(tenant_id: str) -> Select[JobStatus, int]:
+    return count_jobs().where(JobRow.tenant_id == tenant_id)
 
 
 def waiting_jobs() -> Select[int, datetime | None]:

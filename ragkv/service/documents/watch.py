@@ -9,7 +9,7 @@ import msgspec
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.status import FINISHED, IngestionError, KVEvicted, Stage, StageDone, StageTotal, Status
-from ragkv.service.collections.statements import collection_by_id
+from ragkv.service.base.tables import CollectionRow
 from ragkv.service.documents.statements import progress_in_collection, progress_of_document
 
 MARGIN = timedelta(seconds=5)
@@ -75,7 +75,7 @@ class CollectionWatch:
         with self._database.reading() as session:
             moment = now_of(session)
             whole = self._whole_at is None or moment < self._whole_at or moment - self._whole_at >= WHOLE_EVERY
-            if whole and session.scalar(collection_by_id(self._collection_id)) is None:
+            if whole and session.get(CollectionRow, self._collection_id) is None:
                 raise NotFound("the collection was deleted")
             since = (self._looked_at or moment) - MARGIN
             rows = session.execute(progress_in_collection(self._collection_id, since, unfinished_too=whole))

@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from ragkv.errors import Unavailable
 from ragkv.observe.metrics import OURS
 from ragkv.service.base.database import Database
-from ragkv.service.documents.job_statements import count_all_jobs
+from ragkv.service.documents.job_statements import count_jobs
 from ragkv.service.documents.statements import count_by_status
 from ragkv.service.health.condition import free_bytes
 from ragkv.service.kv_admin.entry_statements import kv_by_tier
@@ -91,7 +91,7 @@ def _stored(database: Database) -> RowCounts:
         tiers = session.execute(kv_by_tier()).all()
         return RowCounts(
             documents={status.value: count for status, count, *_ in session.execute(count_by_status())},
-            jobs={status.value: count for status, count in session.execute(count_all_jobs())},
+            jobs={status.value: count for status, count in session.execute(count_jobs())},
             kv_files={tier: files for tier, files, _ in tiers},
             kv_bytes={tier: num_bytes for tier, _, num_bytes in tiers},
         )

@@ -25,7 +25,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import aliased
+from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from ragkv.kv.eviction import EVICTION, HALF_LIVES, EvictionName
 from ragkv.service.base.lists import one_of
@@ -115,17 +115,17 @@ def kv_of(owner: KVOwner, tier: str | None = None) -> Select[int, int, int, date
     return statement if tier is None else statement.where(KVEntryRow.tier == tier)
 
 
-def kv_by_collection(collection_ids: Sequence[str]) -> Select[str, int, int, int]:
-    """(collection, files, bytes, tokens) of those that have some. What two collections share counts in both."""
+def kv_by(owner_id: InstrumentedAttribute[str], ids: Sequence[str]) -> Select[str, int, int, int]:
+    """(id, files, bytes, tokens) of those documents (`DocumentRow.id`) or collections (`DocumentRow.collection_id`)
+    that have some. What two of them share counts in both."""
     used = (
-        select(DocumentRow.collection_id, ChunkRow.kv_key)
+        select(owner_id.label("owner"), ChunkRow.kv_key)
         .join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
-        .where(one_of(DocumentRow.collection_id, collection_ids), ChunkRow.kv_key.is_not(None))
+        .where(one_of(owner_id, ids), ChunkRow.kv_key.is_not(None))
         .distinct()
         .subquery()
     )
-    statement = select(used.c.collection_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
-    return statement.group_by(used.c.collection_id)
+    return select(used.c.owner, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key).group_by(used.c.owner)
 
 
 def kv_by_tenant() -> Select[str, int, int, int]:
@@ -136,18 +136,6 @@ def kv_by_tenant() -> Select[str, int, int, int]:
         .group_by(TenantRow.id)
         .order_by(_BYTES.desc(), TenantRow.name)
     )
-
-
-def kv_by_document(document_ids: Sequence[str]) -> Select[str, int, int, int]:
-    """(document, files, bytes, tokens) of those documents that have some. What two documents share counts in both."""
-    used = (
-        select(ChunkRow.document_id, ChunkRow.kv_key)
-        .where(one_of(ChunkRow.document_id, document_ids), ChunkRow.kv_key.is_not(None))
-        .distinct()
-        .subquery()
-    )
-    statement = select(used.c.document_id, *_SUMS).join(KVEntryRow, KVEntryRow.key == used.c.kv_key)
-    return statement.group_by(used.c.document_id)
 
 
 def entries_of(owner: KVOwner) -> Select[str, int]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -87,16 +87,11 @@ def change_rule(
     with parts.database.writing() as session:
         row = _row(session, owner, lock=True)
         old_rule = _rule(row, parts.settings)
-        if patch.format is not None:
-            row.kv_format = None if patch.format == DEFAULT else patch.format
-        if patch.when is not None:
-            row.kv_when = None if patch.when == DEFAULT else patch.when
+        for name in ("format", "when", "write", "compress"):
+            if (value := getattr(patch, name)) is not None:
+                setattr(row, f"kv_{name}", None if value == DEFAULT else value)
         if patch.uses is not None:
             row.kv_uses = patch.uses or None
-        if patch.write is not None:
-            row.kv_write = None if patch.write == DEFAULT else patch.write
-        if patch.compress is not None:
-            row.kv_compress = None if patch.compress == DEFAULT else patch.compress
         if patch.keep is not None:
             row.kv_keep = max(round(patch.keep, 2), LEAST) if patch.keep else None
         after, view = _rule(row, parts.settings), _view(row, parts.settings)
@@ -138,14 +133,7 @@ def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> Collectio
 
 
 def _own(row: CollectionRow) -> dict[Field, Any]:
-    return {
-        "format": row.kv_format,
-        "when": row.kv_when,
-        "uses": row.kv_uses,
-        "write": row.kv_write,
-        "compress": row.kv_compress,
-        "keep": row.kv_keep,
-    }
+    return {name: getattr(row, f"kv_{name}") for name in get_args(Field)}
 
 
 def _rule(row: CollectionRow, settings: Settings) -> KVRule:

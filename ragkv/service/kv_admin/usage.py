@@ -29,8 +29,7 @@ from ragkv.service.kv_admin.entry_statements import (
     chunks_by_kv,
     document_with_kv,
     evicted_documents,
-    kv_by_collection,
-    kv_by_document,
+    kv_by,
     kv_by_tenant,
     kv_of,
     sizes_of,
@@ -205,7 +204,9 @@ def kv_of_some_collections(tenant_id: str, limit: int, cursor: str | None, datab
         page = rows_behind(session, pins_of_collections(tenant_id), BY_NAME, limit, position)
         sums_of = {
             collection_id: sums
-            for collection_id, *sums in session.execute(kv_by_collection([row[0] for row in page.items]))
+            for collection_id, *sums in session.execute(
+                kv_by(DocumentRow.collection_id, [row[0] for row in page.items])
+            )
         }
     items = [CollectionKV(*row, *sums_of.get(row[0], (0, 0, 0))) for row in page.items]
     return CollectionKVPage(items, page.next(lambda row: row[1]))
@@ -233,7 +234,8 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
 def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str, KVAmount]:
     """KV by document. Those without KV are left out."""
     with database.reading() as session:
-        return {document_id: KVAmount(*sums) for document_id, *sums in session.execute(kv_by_document(document_ids))}
+        rows = session.execute(kv_by(DocumentRow.id, document_ids))
+        return {document_id: KVAmount(*sums) for document_id, *sums in rows}
 
 
 def pin(owner: KVOwner, database: Database, settings: Settings, *, pinned: bool) -> HeldKV:
@@ -305,12 +307,9 @@ def request_lost_prefixes(
 
 def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:
     """The row of a document or a collection, for the transaction to change alone with `lock`. Raises NotFound."""
-    row: DocumentRow | CollectionRow | None
-    for_update = BESIDE_NEW_ROWS if lock else None
-    if owner.document_id is not None:
-        row = session.get(DocumentRow, owner.document_id, with_for_update=for_update)
-    else:
-        row = session.get(CollectionRow, owner.collection_id, with_for_update=for_update)
+    is_document = owner.document_id is not None
+    place = (DocumentRow, owner.document_id) if is_document else (CollectionRow, owner.collection_id)
+    row: DocumentRow | CollectionRow | None = session.get(*place, with_for_update=BESIDE_NEW_ROWS if lock else None)
     if row is None:
         raise NotFound("it was deleted in the meantime")
     return row

@@ -90,13 +90,10 @@ class Planner:
             selection = EngineSelection(recompute.policy, budget / context, recompute.block_size, topic, self._choice)
             return stitched((), selection if budget else None)
         looks = POLICIES[recompute.policy].needs_question_vectors
-        chunks = (
-            self._evidence_of(passage, span, with_vectors=looks)
-            for passage, span in zip(passages, prompt.chunks, strict=True)
-        )
-        evidence = Evidence(tuple(chunks), question, recompute.block_size)
-        if not writer and passages and not passages[0].absent and not passages[0].offsets:
-            evidence = evidence.without_first()
+        is_first_exact = not writer and passages and not passages[0].absent and not passages[0].offsets
+        places = list(zip(passages, prompt.chunks, strict=True))[1 if is_first_exact else 0 :]
+        chunks = tuple(self._evidence_of(passage, span, with_vectors=looks) for passage, span in places)
+        evidence = Evidence(chunks, question, recompute.block_size)
         return stitched(SELECTORS[recompute.policy](evidence, budget) if budget else ())
 
     def _evidence_of(self, located: LocatedPassage, span: Span, *, with_vectors: bool) -> ChunkEvidence:

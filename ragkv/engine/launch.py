@@ -97,6 +97,8 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     """Arguments of vLLM's EngineArgs, without the transfer config. Raises Unsupported for heads that cannot be shared
     out, and for a model that vLLM cannot run on this machine."""
     ranks = Shard(layout, size=settings.tensor_parallel_size).size
+    on_gpu = torch.accelerator.is_available()
+    eager = settings.enforce_eager if settings.enforce_eager is not None else not on_gpu
     arguments: dict[str, Any] = {
         "model": str(folder),
         "dtype": _name(computed_in(layout.dtype)),
@@ -106,16 +108,21 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30) // ranks,
         "gpu_memory_utilization": FREE_AT_START,
         "enable_prefix_caching": True,
-        **_ways_to_run(settings),
+        "enforce_eager": eager,
         "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
     }
+    if on_gpu and not eager:
+        # Forwards are replayed from CUDA graphs: launching them takes longer than running a question. Whole ones, and
+        # not compiled, which takes a minute of every start: it would also leave stitching, whose forwards vLLM does not
+        # compile, without vLLM's fused operators.
+        arguments["compilation_config"] = {"mode": 0, "cudagraph_mode": "FULL"}
     config = read_whole_config(folder)
     if language_model := LANGUAGE_MODELS.get(config.model_type):
         # It alone is loaded: it has no tokens that attend to ones behind them, as images do.
         arguments["hf_overrides"] = {"architectures": [language_model], "is_mm_prefix_lm": False}
-    if layout.is_latent and not torch.accelerator.is_available():
+    if layout.is_latent and not on_gpu:
         if config.rope_parameters["rope_type"] != "yarn":
             raise Unsupported(
                 "vLLM's kernel on CPUs turns the wrong dimensions of this model's queries, also without ragkv: with "
@@ -133,20 +140,6 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     if ranks == 1 and _has_few_cores():
         arguments["distributed_executor_backend"] = IN_THE_CORE
     return arguments
-
-
-def _ways_to_run(settings: Settings) -> dict[str, Any]:
-    """Whether vLLM replays its forwards from CUDA graphs: on a GPU by itself, where launching them takes longer than
-    running a question.
-
-    Of whole forwards, and without compiling them, which takes a minute of every start: it would also leave stitching,
-    whose forwards vLLM does not compile, without vLLM's fused operators.
-    """
-    on_gpu = torch.accelerator.is_available()
-    eager = settings.enforce_eager if settings.enforce_eager is not None else not on_gpu
-    if eager or not on_gpu:
-        return {"enforce_eager": eager}
-    return {"enforce_eager": False, "compilation_config": {"mode": 0, "cudagraph_mode": "FULL"}}
 
 
 def _name(dtype: torch.dtype) -> str:

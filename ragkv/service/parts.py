@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.encoder import Encoder, TextEncoder
-    from ragkv.retrieve.index import Vectors
+    from ragkv.retrieve.index import Index, Vectors
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.rerank import Reranker
     from ragkv.retrieve.retriever import Retriever, Searcher
@@ -495,17 +495,12 @@ class Parts:
         from ragkv.retrieve.mirror import Mirror
         from ragkv.retrieve.retriever import Retriever
 
-        if self.server_index is not None:
-            return Retriever(
-                self.embed,
-                self.server_index,
-                self.source,
-                reranker=self.reranker,
-                finds_outdated=self.settings.answer_outdated,
-            )
-        index = MemoryIndex()
-        index.ensure(self.question_encoder.dim)
-        mirror = Mirror(index, self.source)
+        index: Index | None = self.server_index
+        mirror = None
+        if index is None:
+            index = MemoryIndex()
+            index.ensure(self.question_encoder.dim)
+            mirror = Mirror(index, self.source)
         return Retriever(
             self.embed, index, self.source, mirror, self.reranker, finds_outdated=self.settings.answer_outdated
         )

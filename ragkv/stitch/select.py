@@ -5,7 +5,7 @@ is smaller). Ties go to the later position.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
@@ -31,10 +31,6 @@ class Evidence:
     chunks: tuple[ChunkEvidence, ...]
     question: torch.Tensor | None = None
     block_size: int = QCACHE_BLOCK
-
-    def without_first(self) -> "Evidence":
-        """The evidence on all chunks but the first."""
-        return replace(self, chunks=self.chunks[1:])
 
 
 Selector = Callable[[Evidence, int], tuple[Span, ...]]

@@ -123,16 +123,14 @@ def points_of(document_ids: Sequence[str], index_fingerprint: str, encoder_finge
     )
 
 
-def titles_of(tenant_id: str, collection_id: str) -> Select[str, int, str, str]:
-    """(document, ordinal, id, title) of a collection's chunks."""
+def titles_of(
+    tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
+) -> Select[str, int, str, str]:
+    """(document, ordinal, id, title) of a collection's chunks, or of those of some documents."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     titled = select(ChunkRow.document_id, ChunkRow.ordinal, ChunkRow.id, ChunkRow.title)
-    return titled.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
-
-
-def titles_of_documents(tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> Select[str, int, str, str]:
-    """`titles_of`, of these documents alone."""
-    return titles_of(tenant_id, collection_id).where(one_of(ChunkRow.document_id, document_ids))
+    titled = titled.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
+    return titled if document_ids is None else titled.where(one_of(ChunkRow.document_id, document_ids))
 
 
 def ready_chunks(tenant_id: str, collection_id: str, index_fingerprint: str) -> Select[ChunkRow]:

@@ -46,7 +46,7 @@ from ragkv.service.files.statements import forget_paths_of
 from ragkv.text import clean_file_name, plural
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Row
+    from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
 _ORPHANS_AT_ONCE = 50
@@ -343,8 +343,7 @@ def find_document(session: "Session", tenant_id: str, document_id: str, *, lock:
     return document
 
 
-def view_of(row: "DocumentRow | Row[Any]") -> DocumentView:
-    """`row`: a document, or those columns of it that are shown."""
+def view_of(row: DocumentRow) -> DocumentView:
     return DocumentView(
         id=row.id,
         collection_id=row.collection_id,

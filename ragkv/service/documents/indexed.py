@@ -17,7 +17,6 @@ from ragkv.service.documents.chunk_statements import (
     points_of,
     ready_chunks,
     titles_of,
-    titles_of_documents,
     to_chunk,
     to_point,
 )
@@ -93,11 +92,8 @@ class DatabaseSource:
         self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
     ) -> list[TitledChunk]:
         """The titles of the collection's chunks, or of those of some documents."""
-        place = tenant_id, collection_id
-        if document_ids is None:
-            statements = [titles_of(*place)]
-        else:
-            statements = [titles_of_documents(*place, ids) for ids in batched(document_ids)]
+        parts = [None] if document_ids is None else batched(document_ids)
+        statements = [titles_of(tenant_id, collection_id, ids) for ids in parts]
         with self._database.reading() as session:
             return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
 

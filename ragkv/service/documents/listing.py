@@ -15,7 +15,7 @@ from ragkv.service.base.tables import ChunkRow, DocumentRow
 from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk
 from ragkv.service.documents.documents import DocumentView, find_document, view_of
 from ragkv.service.documents.metadata import MetadataFilter, conditions
-from ragkv.service.documents.statements import DOCUMENT_KEYS, among, documents_where, ids_of, listed
+from ragkv.service.documents.statements import DOCUMENT_KEYS, among, documents_where, ids_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -87,9 +87,9 @@ def list_documents(criteria: DocumentFilter, limit: int, cursor: str | None, dat
     """A page of documents, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        documents = rows_behind(session, listed(_found(criteria)), DOCUMENT_KEYS, limit, after, descending=True)
-    items = [view_of(row) for row in documents.items]
-    return DocumentPage(items, documents.next(lambda row: (row.created_at, row.id)))
+        documents = rows_behind(session, _found(criteria), DOCUMENT_KEYS, limit, after, descending=True)
+    items = [view_of(row) for (row,) in documents.items]
+    return DocumentPage(items, documents.next(lambda row: (row[0].created_at, row[0].id)))
 
 
 def matching_ids(criteria: DocumentFilter, database: Database) -> frozenset[str]:

@@ -42,32 +42,6 @@ NOT_REPLACED: dict[str, Any] = {
 _TO_READ_AGAIN = FRESH | {"status": Status.SEARCHABLE, "stage": REREAD, "progress_done": 0, "progress_total": 0}
 
 DOCUMENT_KEYS: Keys = (DocumentRow.created_at.expression, DocumentRow.id.expression)
-_LISTED = (
-    DocumentRow.id,
-    DocumentRow.collection_id,
-    DocumentRow.name,
-    DocumentRow.title,
-    DocumentRow.media_type,
-    DocumentRow.num_bytes,
-    DocumentRow.status,
-    DocumentRow.stage,
-    DocumentRow.progress_done,
-    DocumentRow.progress_total,
-    DocumentRow.num_chunks,
-    DocumentRow.num_tokens,
-    DocumentRow.hidden_words,
-    DocumentRow.encoded_chars,
-    DocumentRow.error,
-    DocumentRow.labels,
-    DocumentRow.kv_pinned,
-    DocumentRow.kv_evicted,
-    DocumentRow.data_source_id,
-    DocumentRow.origin,
-    DocumentRow.is_replaced,
-    DocumentRow.earlier_name,
-    DocumentRow.created_at,
-    DocumentRow.updated_at,
-)
 _PROGRESS = (
     DocumentRow.id,
     DocumentRow.name,
@@ -116,11 +90,6 @@ def documents_where(
     if name is not None:
         statement = statement.where(DocumentRow.name.icontains(storable(name), autoescape=True))
     return statement
-
-
-def listed(documents: Select[DocumentRow]) -> Select[*tuple[Any, ...]]:
-    """The columns of documents that lists show."""
-    return documents.with_only_columns(*_LISTED)
 
 
 def among(documents: Select[DocumentRow], document_ids: Sequence[str]) -> Select[DocumentRow]:

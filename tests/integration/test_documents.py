@@ -507,6 +507,14 @@ class TestAskingOfSome:
             )
 
 
+def test_known_bytes_get_metadata_that_is_equal_to_python_alone(client: Client):
+    upload(client, data={"metadata": '{"draft": 1, "flags": [false]}'})
+    again = upload(client, data={"metadata": '{"draft": true, "flags": [0]}'})
+
+    assert msgspec.json.encode(again.json()["metadata"], order="sorted") == b'{"draft":true,"flags":[0]}'
+    assert names(client, metadata='{"draft": true, "flags": 0}') == [again.json()["name"]]
+
+
 def test_known_bytes_with_other_metadata_get_it_and_without_any_keep_what_there_is(client: Client):
     first = upload(client, data={"metadata": '{"year": 2023}'})
     again = upload(client, data={"metadata": '{"year": 2024}'})

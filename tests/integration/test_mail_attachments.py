@@ -137,6 +137,15 @@ def test_attachments_follow_their_mails_metadata(client: Client, ingest: IngestP
     assert found("board") == {"first.eml", "plan.md", "inner.eml", "deep.md"}
 
 
+def test_attachments_follow_from_1_to_true(client: Client, ingest: IngestParts):
+    first = send(client, ingest, mail("first", plan__md=PLAN), metadata='{"public": 1}')
+    (plan,) = shown(client, first)["attachments"]
+
+    client.patch(f"/v1/documents/{first}", json={"metadata": {"public": True}})
+
+    assert shown(client, plan["document_id"])["metadata"]["public"] is True
+
+
 @pytest.mark.parametrize("settings", ["migrated_sqlite_url"], indirect=True)
 def test_an_attachment_of_two_mails_keeps_its_metadata(client: Client, ingest: IngestParts):
     first = send(client, ingest, mail("first", plan__md=PLAN), metadata='{"audience": "everyone"}')

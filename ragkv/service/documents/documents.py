@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
@@ -30,7 +30,7 @@ from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.job_statements import INGEST, new_job
-from ragkv.service.documents.metadata import Metadata, checked, labels_of
+from ragkv.service.documents.metadata import Metadata, checked, is_same, labels_of
 from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
@@ -180,7 +180,7 @@ def store_document(
                         session.execute(forget_paths_of(document_id))
                 elif was_attachment or document.data_source_id not in (None, origin.data_source_id):
                     is_renamed = move(document, origin.data_source_id, origin.place)
-                is_relabelled = bool(labels) and labels != document.labels  # none leaves what there was
+                is_relabelled = bool(labels) and not is_same(labels, document.labels)  # none leaves what there was
                 if is_relabelled:
                     relabel(session, document, labels)
                 if is_renamed or is_relabelled:
@@ -278,16 +278,16 @@ def relabel(session: "Session", document: DocumentRow, metadata: Metadata) -> No
     """
     earlier = document.labels
     label(session, document, metadata)
-    changed = {key for key in earlier.keys() | metadata.keys() if _at(key, earlier) != _at(key, metadata)}
+    changed = {key for key in earlier.keys() | metadata.keys() if not _agree(key, earlier, metadata)}
     for attachment in session.scalars(attached_only_to(document.id)).all() if changed else ():
-        following = {key for key in changed if _at(key, attachment.labels) == _at(key, earlier)}
+        following = {key for key in changed if _agree(key, attachment.labels, earlier)}
         unchanged = {key: value for key, value in attachment.labels.items() if key not in following}
         relabel(session, attachment, checked(unchanged | {key: metadata[key] for key in following & metadata.keys()}))
 
 
-def _at(key: str, metadata: Metadata) -> tuple[bool, Any]:
-    """Whether there is a value, which may be null, and the value."""
-    return key in metadata, metadata.get(key)
+def _agree(key: str, one: Metadata, other: Metadata) -> bool:
+    """Whether both have the same value at the key, which may be null, or both none."""
+    return (key in one) == (key in other) and is_same(one.get(key), other.get(key))
 
 
 def insert_document(

@@ -74,6 +74,11 @@ def patched(metadata: Metadata, patch: Metadata) -> Metadata:
     return merged
 
 
+def is_same(value: Any, other: Any) -> bool:
+    """Whether two values are one as JSON: to Python 1 and true are, too."""
+    return msgspec.json.encode(value, order="sorted") == msgspec.json.encode(other, order="sorted")
+
+
 def labels_of(metadata: Metadata) -> set[tuple[str, str]]:
     """(key, value) for all that filters find, each value in the one form that equal values share."""
     return {(key, label) for key, value in metadata.items() for label in _labels(value)}

@@ -33,13 +33,12 @@ from ingest.turn import (
 from ragkv.chunk import Chunk
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
 from ragkv.retrieve.encoder import embed_chunks
-from ragkv.retrieve.index import Held, Point, Vectors
+from ragkv.retrieve.index import Held, Point
 from ragkv.service.base.database import new_owner
 from ragkv.service.base.long_work import is_outage
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.checks.cleaning import write_points
-from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.job_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.mail_attachments import settle_attachments
@@ -47,7 +46,6 @@ from ragkv.service.documents.removal import delete_forgotten, discard_unnamed, f
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
-    from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.tokenizer import Tokenizer
 
 
@@ -252,7 +250,15 @@ def _make_searchable(
     indexing = Status.SEARCHABLE if is_reread else Status.INDEXING
     superseded = lease.store_chunks(chunks, vectors, indexing, **parsed_as)
     with ingest.stage("index"):
-        _index(lease, document, chunks, vectors, parts.server_index, parts.source)
+        # Until the last of its points is there the document counts as unread, or outdated.
+        points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
+        parts.server_index.replace(document.tenant_id, document.collection_id, [document.id], points)
+        try:
+            lease.enter(Status.SEARCHABLE, attempts=1, **made_with)
+        except Conflict:  # deleted or replaced meanwhile: what was just written must not stay
+            held = Held(document.tenant_id, document.collection_id, document.id)
+            write_points([held], parts.server_index, parts.source)
+            raise
     return superseded
 
 
@@ -308,22 +314,3 @@ def _split(
         return split(document.id, parsed, tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))
     except TooLarge as error:
         raise TooLarge(f"{document.name}: {error}") from None
-
-
-def _index(
-    lease: Lease,
-    document: DocumentRow,
-    chunks: list[Chunk],
-    vectors: list[Vectors],
-    server_index: "QdrantIndex",
-    source: DatabaseSource,
-) -> None:
-    """Replace the document's points on the index server. Until the last of them is there the document counts as unread,
-    or outdated."""
-    points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
-    server_index.replace(document.tenant_id, document.collection_id, [document.id], points)
-    try:
-        lease.enter(Status.SEARCHABLE, attempts=1, **source.present._asdict())
-    except Conflict:  # deleted or replaced meanwhile: what was just written must not stay
-        write_points([Held(document.tenant_id, document.collection_id, document.id)], server_index, source)
-        raise

@@ -79,8 +79,13 @@ class LocalEngine:
         try:
             # In a thread: the event loop goes on answering while vLLM is imported and the model loads.
             await asyncio.to_thread(self._load)
+            # A prompt each way: kernels are chosen and memory is touched before the first question, not by it.
+            ids = (0,) * min(_WARM_UP_TOKENS, self._settings.max_model_len - 2)
+            in_place = StitchPlan((PlacedChunk(None, Span(0, len(ids))),))
             async with asyncio.timeout(self._settings.engine_silence_s):
-                await self._warm_up()
+                for plan in (None, in_place):
+                    async for _ in self.generate(Generate(ids, f"warm-up {plan}", plan, max_tokens=2, ignore_eos=True)):
+                        pass
         except (RuntimeError, ValueError, OSError, EOFError) as error:  # EOFError: the fork server died
             raise Unavailable(f"vLLM did not start: {str(error) or 'it stopped responding'}") from error
 
@@ -124,14 +129,6 @@ class LocalEngine:
         """vLLM's processes that came since the loading began."""
         children = multiprocessing.active_children()
         return [child for child in children if child not in self._others and child.name.startswith(_CORE)]
-
-    async def _warm_up(self) -> None:
-        """Run a prompt each way: kernels are chosen and memory is touched before the first question, not by it."""
-        ids = (0,) * min(_WARM_UP_TOKENS, self._settings.max_model_len - 2)
-        in_place = StitchPlan((PlacedChunk(None, Span(0, len(ids))),))
-        for plan in (None, in_place):
-            async for _ in self.generate(Generate(ids, f"warm-up {plan}", plan, max_tokens=2, ignore_eos=True)):
-                pass
 
     async def stop(self) -> None:
         """Stop vLLM, also while it loads: its processes are ended, and the loading thread gives up."""

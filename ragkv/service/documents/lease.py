@@ -236,21 +236,12 @@ class Lease:
 
     def fail(self, reason: str) -> None:
         """Mark as failed for good, with the reason."""
-        with self.database.writing() as session:
-            self._change(session, status=Status.FAILED, error=reason, stage="", **RELEASED)
-            session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
-            if self._row(session).is_replaced:  # answers that are kept name another reason why the text is outdated
-                session.execute(collection_of_document_changed(self.document_id))
-            announce(session, self.document_id, FAILED_EVENT)
+        self._give_up(reason, status=Status.FAILED)
 
     def keep_earlier(self, reason: str) -> None:
         """End a re-read that failed for good, with the reason: the earlier chunks go on answering, with the KV they
         have. The next re-read is the one that is asked for."""
-        values = {"status": Status.SEARCHABLE, "kv_evicted": True}
-        with self.database.writing() as session:
-            self._change(session, **values, error=reason, stage="", **RELEASED)
-            session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
-            announce(session, self.document_id, FAILED_EVENT)
+        self._give_up(reason, status=Status.SEARCHABLE, kv_evicted=True)
 
     def give_back(self, reason: str | None) -> None:
         """Release for another try, after a failure a little later. Without a reason it was interrupted: no attempt."""
@@ -268,6 +259,14 @@ class Lease:
             row = self._row(session)
             retry_at = _later(session, row.outages + 1)
             self._release(session, reason, attempts=row.attempts - 1, outages=row.outages + 1, retry_at=retry_at)
+
+    def _give_up(self, reason: str, **changes: Any) -> None:
+        with self.database.writing() as session:
+            self._change(session, **changes, error=reason, stage="", **RELEASED)
+            session.execute(open_jobs(self.document_id, status=JobStatus.FAILED, error=reason))
+            if self._row(session).is_replaced:  # answers that are kept name another reason why the text is outdated
+                session.execute(collection_of_document_changed(self.document_id))
+            announce(session, self.document_id, FAILED_EVENT)
 
     def _release(self, session: Session, reason: str | None, **changes: Any) -> None:
         self._change(session, error=reason, **changes, **RELEASED)

@@ -12,7 +12,6 @@ from ragkv.errors import Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
 from ragkv.service.base.database import Database
-from ragkv.service.base.queue import Queue
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.base.tenants import known_collection
 from ragkv.service.collections.statements import collection_changed
@@ -101,23 +100,19 @@ def change_rule(
             session.execute(collection_changed(row.id))  # kept answers were given from the other KV
     when_changed()
     if after.when is KVWhen.UPLOAD is not old_rule.when:
-        _rebuild_evicted(owner, parts.database, parts.queue)
+        # Not when the rule is named again: KV that was evicted to make room would be computed whenever it is.
+        try:
+            rebuild_evicted(owner, parts.database, parts.queue)
+        except Unavailable as error:
+            raise Unavailable(
+                f"the rule was changed, but not all documents that lack KV were queued: send POST "
+                f"/v1/collections/{owner.collection_id}/kv/rebuild ({error})"
+            ) from error
     if is_other_kv or any(named is not None for named in (patch.format, patch.compress, patch.keep)):
         refresh_outdated_kv(parts.database, parts.settings, parts.index_fingerprint, parts.kv_fingerprint)
         with suppress(Unavailable):  # the next sweep queues them, and those beyond
             requeue_stuck(parts.database, parts.queue, QUEUED_AT_ONCE)
     return view
-
-
-def _rebuild_evicted(owner: KVOwner, database: Database, queue: Queue) -> None:
-    """Not when the rule is named again: KV that was evicted to make room would be computed whenever it is."""
-    try:
-        rebuild_evicted(owner, database, queue)
-    except Unavailable as error:
-        raise Unavailable(
-            f"the rule was changed, but not all documents that lack KV were queued: send POST "
-            f"/v1/collections/{owner.collection_id}/kv/rebuild ({error})"
-        ) from error
 
 
 def keep_hot(database: Database, settings: Settings) -> int:

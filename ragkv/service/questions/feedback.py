@@ -1,7 +1,7 @@
 """Feedback on answers: a rating, a corrected answer, a comment."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -67,7 +67,16 @@ def give_feedback(
             if len(passages) < len(answer.chunks):
                 raise NotFound(CHANGED)
             when = session.scalar(asked_at(tenant_id, answer_id)) or utc_now()
-            row = _row(tenant_id, answer_id, answer, when, values)
+            row = FeedbackRow(
+                answer_id=answer_id,
+                tenant_id=tenant_id,
+                collection_id=answer.collection_id,
+                question=storable(answer.question),
+                answer=storable(answer.answer),
+                num_passages=len(answer.chunks),
+                asked_at=when,
+                **values,
+            )
             add_feedback(session, row, passages)
             session.execute(unlist_deletion(FeedbackRow, answer_id))
         else:
@@ -91,19 +100,6 @@ def plain_id(answer_id: str) -> str:
     for prefix in _ID_PREFIXES:
         answer_id = answer_id.removeprefix(prefix)
     return answer_id
-
-
-def _row(tenant_id: str, answer_id: str, answer: RecentAnswer, when: datetime, values: dict[str, Any]) -> FeedbackRow:
-    return FeedbackRow(
-        answer_id=answer_id,
-        tenant_id=tenant_id,
-        collection_id=answer.collection_id,
-        question=storable(answer.question),
-        answer=storable(answer.answer),
-        num_passages=len(answer.chunks),
-        asked_at=when,
-        **values,
-    )
 
 
 def _passages(tenant_id: str, answer_id: str, answer: RecentAnswer, source: DatabaseSource) -> list[FeedbackPassageRow]:

@@ -11,7 +11,6 @@ from ragkv.errors import Conflict, Rejected, TooLarge
 from ragkv.observe.logs import request_id
 from ragkv.service.audit.log import Change, add_change
 from ragkv.service.base.database import Database, advisory_lock
-from ragkv.service.base.file_store import Received
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow, MailAttachmentRow
 from ragkv.service.base.tenants import CollectionRef, collection_ref
@@ -33,7 +32,6 @@ from ragkv.service.documents.documents import (
     view_of,
 )
 from ragkv.service.documents.intake import Intake, check_quota
-from ragkv.service.documents.metadata import Metadata
 from ragkv.service.documents.removal import Removal, uploads_lock
 from ragkv.service.documents.statements import document_by_hash, locked
 
@@ -176,41 +174,28 @@ def _accept(
                 f"the uploaded mail has more than {MAX_IN_UPLOAD:,} attachments, those of mails within it included: "
                 "upload it separately"
             )
-        document_id = _insert(session, ref, mail, labels, file, received, intake)
+        document = session.scalars(locked(document_by_hash(mail.collection_id, received.sha256))).one_or_none()
+        if document is None:
+            document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
+            check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)
+            addition = Change(
+                tenant_id=mail.tenant_id,
+                key_id=None,
+                action="Add an attachment",
+                route="",
+                client=WORKER,
+                resources=(document_id,),
+                within=mail.id,
+                request_id=request_id(),
+            )
+            add_change(session, addition)
+        else:
+            document_id = document.id
+            revive(session, document, intake.index_fingerprint())
+        _note(session, mail, received.sha256, file, document_id=document_id)
+        if document is None:
+            session.execute(collection_changed(ref.collection_id))
         intake.files.keep(mail.tenant_id, received)
-    return document_id
-
-
-def _insert(
-    session: "Session",
-    ref: CollectionRef,
-    mail: DocumentRow,
-    labels: Metadata,
-    file: _File,
-    received: Received,
-    intake: Intake,
-) -> str:
-    document = session.scalars(locked(document_by_hash(mail.collection_id, received.sha256))).one_or_none()
-    if document is None:
-        document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
-        check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)
-        addition = Change(
-            tenant_id=mail.tenant_id,
-            key_id=None,
-            action="Add an attachment",
-            route="",
-            client=WORKER,
-            resources=(document_id,),
-            within=mail.id,
-            request_id=request_id(),
-        )
-        add_change(session, addition)
-    else:
-        document_id = document.id
-        revive(session, document, intake.index_fingerprint())
-    _note(session, mail, received.sha256, file, document_id=document_id)
-    if document is None:
-        session.execute(collection_changed(ref.collection_id))
     return document_id
 
 

@@ -222,20 +222,17 @@ class QdrantIndex:
 def _request(
     vectors: Vectors, limit: int, mode: SearchMode, scope: models.Filter, params: models.SearchParams | None
 ) -> models.QueryRequest:
-    dense = vectors.dense.tolist()
-    terms = _sparse(vectors)
-    if mode == "sparse":
-        return models.QueryRequest(
-            query=terms, using=TERMS, filter=scope, params=params, limit=limit, with_payload=_PAYLOAD
-        )
-    if mode == "dense" or not terms.indices:
-        return models.QueryRequest(query=dense, using=DENSE, filter=scope, limit=limit, with_payload=_PAYLOAD)
+    searches: dict[str, dict[str, Any]] = {
+        "dense": {"query": vectors.dense.tolist(), "using": DENSE},
+        "sparse": {"query": _sparse(vectors), "using": TERMS, "params": params},
+    }
+    if mode == "hybrid" and not vectors.indices.size:
+        mode = "dense"
+    if mode != "hybrid":
+        return models.QueryRequest(**searches[mode], filter=scope, limit=limit, with_payload=_PAYLOAD)
     depth = max(DEPTH, limit)
     return models.QueryRequest(
-        prefetch=[
-            models.Prefetch(query=dense, using=DENSE, filter=scope, limit=depth),
-            models.Prefetch(query=terms, using=TERMS, filter=scope, params=params, limit=depth),
-        ],
+        prefetch=[models.Prefetch(**search, filter=scope, limit=depth) for search in searches.values()],
         query=models.FusionQuery(fusion=models.Fusion.RRF),
         limit=limit,
         with_payload=_PAYLOAD,

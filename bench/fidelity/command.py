@@ -12,12 +12,11 @@ from bench.measuring import OUTPUT, json_option
 from ragkv.errors import Rejected
 from ragkv.files_io import read_json
 from ragkv.kv.format import KVFormat
-from ragkv.kv.rule import COMPRESSING, Compression
+from ragkv.kv.rule import COMPRESSING, Compression, CompressionMethod
 from ragkv.settings import Settings
 from ragkv.stitch.policies import SETTING, Choice
 
 _SINK = "+sink"
-_COMPRESSIONS = (*COMPRESSING, "random")
 
 
 @click.command()
@@ -43,7 +42,7 @@ _COMPRESSIONS = (*COMPRESSING, "random")
 )
 @click.option(
     "--compress",
-    help=f"Comma-separated methods that leave out tokens of each chunk ({', '.join(_COMPRESSIONS)}): measure each stitching "
+    help=f"Comma-separated methods that leave out tokens of each chunk ({', '.join(COMPRESSING)}): measure each stitching "
     "method over what they keep as well, of the writer's KV if there is a --writer.",
 )
 @click.option(
@@ -130,15 +129,15 @@ def formats_of(text: str | None) -> tuple[str, ...]:
 def compressions_of(names: str | None, keep: str) -> tuple[Compression, ...]:
     """Each method of `--compress` at each ratio of `--keep`, each once. Raises Rejected for what is none."""
     methods = names_of(names) or ()
-    if unknown := [name for name in methods if name not in _COMPRESSIONS]:
-        raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(_COMPRESSIONS)}")
+    if unknown := [name for name in methods if name not in COMPRESSING]:
+        raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(COMPRESSING)}")
     try:
         ratios = list(dict.fromkeys(float(ratio) for ratio in keep.split(",")))
     except ValueError:
         ratios = []
     if not ratios or not all(0 < ratio < 1 for ratio in ratios):
         raise Rejected(f"--keep {keep}: give comma-separated numbers between 0 and 1, like 0.5,0.3")
-    return tuple(Compression(method, ratio) for method in methods for ratio in ratios)
+    return tuple(Compression(CompressionMethod(method), ratio) for method in methods for ratio in ratios)
 
 
 def choices_of(texts: Sequence[str]) -> tuple[Choice, ...]:

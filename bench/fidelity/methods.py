@@ -1,19 +1,17 @@
 """The methods compared: the prompt of each, and the tokens it recomputes.
 
-All but those that say so have the passages in the file's order. Two policies and a compression are rivals, which the
-service does not offer:
+All but those that say so have the passages in the file's order. Two policies are rivals, which the service does not
+offer:
 
 - `infoflow`: tokens to which the whole question's attention has the largest norm (InfoFlow KV, arXiv 2603.05353); the
   engine selects them (`bench.fidelity.infoflow`);
-- `random`: random blocks, or of a chunk that is compressed random tokens: the control that every report shows.
+- `random`: random blocks, the control that every report shows.
 """
 
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-
-import torch
 
 from bench.fidelity.kit import Case, Kit, Prepared
 from ragkv.answer.planner import Planner
@@ -25,7 +23,6 @@ from ragkv.errors import Rejected
 from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.settings import Settings
 from ragkv.span import Span, merge, total_tokens
-from ragkv.stitch import compression
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.policies import POLICIES, Choice
 from ragkv.stitch.select import blocks_of, take
@@ -69,13 +66,6 @@ def infoflow_layers(num_layers: int) -> range:
     """Layers 22 to 25 of Qwen3-14B's 40, and as deep in a model of another depth."""
     return range(num_layers * 22 // 40, -(-num_layers * 26 // 40))
 
-
-def random_scores(weights: torch.Tensor) -> torch.Tensor:
-    """Scores drawn without looking, alike for chunks of one length."""
-    return torch.rand(weights.shape[1], generator=torch.Generator().manual_seed(weights.shape[1]))
-
-
-compression.METHODS[RANDOM] = compression.Method(lambda tokens, behind, decoded: range(0), random_scores)
 
 RIVALS = {INFOFLOW: by_infoflow, RANDOM: by_random}
 

@@ -21,18 +21,20 @@ def answerable(service: httpx.Client, ingest: IngestParts) -> None:
     ingest_document(upload(service).json()["id"], ingest)
 
 
-def test_an_uploaded_set_is_read_here_and_a_line_that_is_none_is_named(visit: Visit):
+def test_an_uploaded_set_is_read_here_and_what_is_wrong_in_it_is_named(visit: Visit):
     page = visit.page
     page.goto("/admin/evaluations")
     page.get_by_label("Measure").select_option("retrieval")
     page.get_by_label("Questions").select_option("given")
     chosen = page.get_by_label("JSON lines")
     line = json.dumps({"question": QUESTION, "gold": ["the first program"]})
-    for body in (f"{line}\nno JSON", line):
+    refused = {f"{line}\nno JSON": "set.jsonl, line 2", line.replace("gold", "passages"): "questions[0].passages[0]"}
+    for body in (*refused, line):
         chosen.set_input_files({"name": "set.jsonl", "mimeType": "application/jsonl", "buffer": body.encode()})
         page.get_by_role("button", name="Start").click()
-        if body != line:
-            expect(page.locator("#start .error")).to_contain_text("set.jsonl, line 2")
+        if body in refused:
+            expect(page.locator("#start .error")).to_contain_text(refused[body])
+    visit.expect_fault("400")
     expect(page.locator("#evaluation .badge").first).to_have_text("done")
     expect(page.locator("#evaluation")).to_contain_text("1 measured, 0 skipped")
 

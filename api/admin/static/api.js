@@ -35,11 +35,12 @@ export async function send(method, url, value) {
   return text ? JSON.parse(text) : null;
 }
 
-/** The reason given by an error response. */
+/** The reason given by an error response; of a request that is not valid, its fields and what each should be. */
 async function reasonOf(response) {
   try {
     const problem = await response.json();
-    return problem.detail || problem.title || `error ${response.status}`;
+    const invalid = problem.errors?.map(({ key, message }) => [key, message].filter(Boolean).join(": ")).join("; ");
+    return invalid || problem.detail || problem.title || `error ${response.status}`;
   } catch {
     return `error ${response.status}`;
   }

@@ -1,6 +1,7 @@
 // Display of a secret that the API returns once, with a button that copies it.
 //
-// <form data-url="..." data-secret="key" data-shows="ID">: the response's member `key` is shown in the `code` of the element.
+// <form data-url="..." data-secret="key" data-shows="ID">: the response's member `key` is shown in the `code` of the element,
+// and what has data-until="ID" is hidden: it is no longer true.
 
 import { announce } from "./announce.js";
 
@@ -11,6 +12,7 @@ const value = shown.querySelector(".secret code");
 form.addEventListener("admin:done", (event) => {
   value.textContent = event.detail[form.dataset.secret];
   shown.hidden = false;
+  for (const part of document.querySelectorAll(`[data-until="${shown.id}"]`)) part.hidden = true;
   shown.focus();
 });
 

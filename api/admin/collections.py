@@ -93,8 +93,8 @@ def collection_page(
 
 
 def collections_of(tenant_id: str, database: Database, requested: str = "") -> list[CollectionView]:
-    """The tenant's first collections, in the order of their names, behind the given and the default one where these are
-    not among them."""
+    """The tenant's first collections in the order of their names, the default one before them; where it is not among
+    them, the given one too."""
     collections = list_collections(tenant_id, MAX_PAGE, None, database).items
     for name in (DEFAULT_COLLECTION, requested):
         if name and chosen_collection(collections, name) is None:
@@ -102,7 +102,7 @@ def collections_of(tenant_id: str, database: Database, requested: str = "") -> l
                 collections.insert(0, collection_view(tenant_id, name, database))
             except NotFound:
                 continue
-    return collections
+    return sorted(collections, key=lambda collection: collection.name != DEFAULT_COLLECTION)
 
 
 def names_of_collections(tenant_id: str, database: Database) -> dict[str, str]:

@@ -5,6 +5,7 @@ from playwright.sync_api import Page, Route, expect
 
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from tests.browser.visit import Visit
 from tests.support.over_http import upload
 
 REFRESH = """(ids) => { import("/admin/static/swap.js").then((swap) => swap.refresh(ids)); }"""
@@ -93,6 +94,19 @@ def test_the_focus_goes_to_the_part_where_the_focused_link_is_gone(page: Page, s
 
     expect(page.get_by_role("heading", name="No documents yet")).to_be_visible()
     expect(page.locator("#documents")).to_be_focused()
+
+
+def test_what_is_gone_already_leaves_the_list(visit: Visit, service: httpx.Client):
+    document_id = upload(service, b"One.", "one.txt").json()["id"]
+    with visit.page.expect_response(lambda response: response.request.resource_type == "fetch"):  # the last by itself
+        visit.page.goto("/admin/collections/default")
+    service.delete(f"/v1/documents/{document_id}")
+    visit.page.get_by_role("button", name="Delete one.txt").click()
+    visit.page.locator("#confirm-yes").click()
+
+    expect(visit.page.get_by_role("status").get_by_text("there is no document")).to_be_visible()
+    expect(visit.page.get_by_role("heading", name="No documents yet")).to_be_visible()
+    visit.expect_fault("404")
 
 
 def test_what_an_older_load_brings_does_not_replace_a_newer_ones(page: Page, service: httpx.Client):

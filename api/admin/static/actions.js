@@ -14,7 +14,7 @@ import { announce } from "./announce.js";
 import { send } from "./api.js";
 import { isBusy, showBusy } from "./busy.js";
 import { confirmed } from "./confirm.js";
-import { leave, refresh } from "./swap.js";
+import { leave, refresh, renew } from "./swap.js";
 
 export function startActions() {
   document.addEventListener("click", (event) => {
@@ -70,6 +70,7 @@ async function run(element, value) {
   } catch (error) {
     leave(false);
     complain(element, error.message);
+    if (error.status === 404 && element.dataset.refresh) await renew(element.dataset.refresh); // gone, but shown here
   } finally {
     showBusy(button, false);
   }

@@ -1,4 +1,4 @@
-"""Collections, keys and settings in the browser."""
+"""Collections, keys, webhooks and settings in the browser."""
 
 import re
 
@@ -164,6 +164,15 @@ class TestKeys:
 
         expect(page.get_by_role("button", name="Log out")).to_be_visible()
         expect(page.get_by_text("The service is open.")).to_have_count(0)
+
+
+def test_a_webhook_that_is_chosen_brings_its_deliveries_into_sight(page: Page, service: httpx.Client):
+    for i in range(20):
+        service.post("/v1/webhooks", json={"url": f"https://example.com/{i}"}).raise_for_status()
+    page.goto("/admin/webhooks")
+    page.get_by_role("link", name="https://example.com/3", exact=True).click()
+
+    expect(page.get_by_role("heading", name="Deliveries to https://example.com/3")).to_be_in_viewport()
 
 
 def test_settings_are_shown_with_their_names(logged_in: Page):

@@ -67,6 +67,18 @@ def test_an_answer_comes_with_its_source_and_the_origin_of_its_prompt(playground
     expect(opened.value.locator("mark").first).to_contain_text("Ada Lovelace wrote the first program")
 
 
+def test_a_question_stays_in_the_address_as_long_as_servers_take_it(visit: Visit, playground: Page):
+    question = playground.get_by_role("textbox", name="Question")
+    for text, ends, remembered in (("Wer war Ada?", "done", "Wer war Ada?"), ("图" * 9000, "failed", "")):
+        question.fill(text)
+        playground.get_by_role("button", name="Ask").click()
+        expect(state(playground)).to_have_text(ends)
+        playground.reload()
+
+        expect(question).to_have_value(remembered)
+    visit.expect_fault("413")  # it is longer than the model's window
+
+
 def test_stitched_and_full_stand_side_by_side(playground: Page):
     playground.get_by_role("button", name="Compare with full prefill").click()
 

@@ -8,6 +8,7 @@ import { duration, percent } from "./numbers.js";
 import { streamed } from "./stream.js";
 
 const WARM = 0.5; // beyond this share of a prompt in the engine's own cache, a comparison says little
+const LONGEST_ADDRESS = 8000; // characters; servers and proxies refuse longer ones
 const BROKEN = "The connection broke before the answer was complete: try again.";
 
 const form = document.getElementById("ask");
@@ -100,10 +101,12 @@ function hasQuestion() {
   return !empty;
 }
 
-/** Keep the question in the address, so that it is still there when the reader returns from a source. */
+/** Keep the question in the address, if it fits, so that it is still there when the reader returns from a source. */
 function rememberQuestion() {
   const { question, collection } = form.elements;
-  history.replaceState(null, "", `?${new URLSearchParams({ collection: collection.value, question: question.value })}`);
+  const query = new URLSearchParams({ collection: collection.value, question: question.value });
+  if (`${query}`.length > LONGEST_ADDRESS) query.delete("question");
+  history.replaceState(null, "", `?${query}`);
 }
 
 function showRunning(is) {

@@ -6,6 +6,7 @@ import httpx
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.visit import Visit
+from tests.support.over_http import upload
 
 
 def new_key(page: Page) -> str:
@@ -15,7 +16,7 @@ def new_key(page: Page) -> str:
 
 
 class TestCollections:
-    def test_one_is_made_renamed_and_deleted(self, logged_in: Page):
+    def test_one_is_made_renamed_and_deleted(self, logged_in: Page, service: httpx.Client, key: str):
         logged_in.goto("/admin/collections")
         logged_in.get_by_role("button", name="New collection").click()
         logged_in.get_by_label("Name").fill("papers")
@@ -28,7 +29,10 @@ class TestCollections:
         logged_in.keyboard.press("Enter")
         expect(logged_in.get_by_role("heading", name="letters", level=1)).to_be_visible()
 
-        logged_in.get_by_role("button", name="Delete").click()
+        upload(service, data={"collection": "letters"}, headers={"x-api-key": key})
+        expect(logged_in.locator("#head")).to_contain_text("1 document")
+        logged_in.get_by_role("button", name="Delete", exact=True).click()
+        expect(logged_in.locator("#confirm")).to_contain_text("with 1 document, their chunks and KV")
         logged_in.locator("#confirm").get_by_role("button", name="Delete").click()
         expect(logged_in.get_by_role("heading", name="Collections", level=1)).to_be_visible()
         expect(logged_in.locator("tbody tr")).to_have_count(1)

@@ -47,7 +47,7 @@ class TestUpload:
         for name in ("ada.md", "notes.txt"):
             expect(collection.locator(".upload").filter(has_text=name)).to_contain_text("ready")
             expect(row(collection, name).locator(".badge")).to_have_text("ready")
-        expect(collection.locator("#sums")).to_contain_text("2 documents")
+        expect(collection.locator("#head")).to_contain_text("2 documents")
         expect(collection.locator("#upload-news")).to_contain_text("ready")
 
     def test_files_can_be_chosen_too(self, collection: Page):
@@ -91,7 +91,7 @@ class TestUpload:
         visit.drop(*((f"note-{i}.txt", f"Note number {i}.".encode()) for i in range(12)))
 
         expect(collection.locator(".upload.good")).to_have_count(12)
-        expect(collection.locator("#sums")).to_contain_text("12 documents")
+        expect(collection.locator("#head")).to_contain_text("12 documents")
 
 
 class TestFailure:
@@ -172,7 +172,7 @@ class TestList:
         sure(collection, "Delete")
 
         expect(collection.get_by_role("heading", name="No documents yet")).to_be_visible()
-        expect(collection.locator("#sums")).to_contain_text("0 documents")
+        expect(collection.locator("#head")).to_contain_text("0 documents")
         assert service.get("/v1/documents").json()["items"] == []
 
 
@@ -240,16 +240,20 @@ class TestAttachments:
     ):
         made = mail("Bridges", plan__md=PLAN, photo__gif=GIF)
         mail_id = upload(service, made.as_bytes(), "bridges.eml").json()["id"]
-        read_all(ingest)
         page.goto(f"/admin/documents/{mail_id}")
+        read_all(ingest)
         attachments = page.locator("#attachments")
+        expect(attachments.get_by_role("heading")).to_have_text("Attachments")
+        page.get_by_role("button", name="Delete").click()
+        expect(page.locator("#confirm")).to_contain_text("2 attachments go with it")
+        sure(page, "Cancel")
+        page.reload()
         expect(attachments.locator("tbody tr").filter(has_text="photo.gif")).to_contain_text("failed")
         attachments.get_by_role("link", name="plan.md").click()
         expect(page.locator("#facts")).to_contain_text("Attached to")
         page.locator("#facts").get_by_role("link", name="bridges.eml").click()
 
         page.get_by_role("button", name="Delete").click()
-        expect(page.locator("#confirm")).to_contain_text("2 attachments go with it")
         sure(page, "Delete")
         page.wait_for_url("**/admin/collections/**")
         expect(page.locator("tr[data-document]")).to_have_count(0)

@@ -10,7 +10,7 @@ const lit = document.getElementById("lit");
 const litText = document.getElementById("lit-text");
 
 if (!["ready", "failed"].includes(facts.dataset.status)) {
-  const renewed = () => renew("facts chunks");
+  const renewed = () => renew("head facts attachments chunks");
   watch(`/v1/documents/${facts.dataset.document}/events`, (progress) => show(facts, progress), { opened: renewed, ended: renewed });
 }
 if (litText) litText.parentElement.scrollTop = litText.offsetTop - litText.parentElement.clientHeight / 3;

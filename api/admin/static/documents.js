@@ -73,7 +73,7 @@ async function catchUp() {
 function settle() {
   settling ??= setTimeout(() => {
     settling = null;
-    renew("documents sums");
+    renew("documents head");
   }, SETTLE_MS);
 }
 

@@ -95,10 +95,11 @@ def latest_questions(tenant_id: str, limit: int) -> Select[QuestionRow, str]:
 
 
 def unfinished_jobs(tenant_id: str, failed_since: datetime) -> Select[JobStatus, int]:
-    """(status, how many): what waits, what runs, and what failed lately."""
+    """(status, how many): documents with a job that waits, that runs, and that failed lately."""
     failed = and_(JobRow.status == JobStatus.FAILED, JobRow.updated_at >= failed_since)
     is_shown = or_(JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)), failed)
-    return select(JobRow.status, func.count()).where(JobRow.tenant_id == tenant_id, is_shown).group_by(JobRow.status)
+    documents = func.count(JobRow.document_id.distinct())
+    return select(JobRow.status, documents).where(JobRow.tenant_id == tenant_id, is_shown).group_by(JobRow.status)
 
 
 _TOKENS = (

@@ -10,6 +10,7 @@ from ragkv.text import plural
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _STEP = 1024
 _FEW = 10
+_MOST, _ALL = 99, 100
 _SECOND_MS = 1000
 
 
@@ -46,9 +47,9 @@ def duration(ms: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in percent: 84%, 3.2%, 0%."""
+    """A share in percent: 84%, 3.2%, 0%, 99.7%."""
     value = round(share * 100, 1)
-    return f"{value:.1f}%" if 0 < value < _FEW else f"{value:.0f}%"
+    return f"{value:.1f}%" if 0 < value < _FEW or _MOST < value < _ALL else f"{value:.0f}%"
 
 
 def faster(times: float) -> str:

@@ -161,7 +161,9 @@ class TestKeys:
         made = new_key(page)
         expect(page.get_by_text("The service is open.")).to_be_hidden()
         expect(page.get_by_role("heading", name="No keys yet")).to_be_hidden()
-        expect(page.get_by_role("button", name="Create key")).to_be_hidden()  # one more would lead to the login, and lose it
+        expect(
+            page.get_by_role("button", name="Create key")
+        ).to_be_hidden()  # one more would lead to the login, and lose it
         page.get_by_role("link", name="Log in with it").click()
         page.get_by_label("API key").fill(made)
         page.get_by_role("button", name="Log in").click()

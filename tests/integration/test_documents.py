@@ -368,7 +368,9 @@ class TestCollections:
         assert find_collection_ref(parts.database, " default ", name).collection_id == made["id"]
         assert client.post("/v1/search", json={"question": "Ada", "collection": name}).status_code == 200
         found = collections_of(parts.default_collection.tenant_id, parts.database, name)
-        assert [one.name for one in found] == ["default", "Caf\u00e9"], "the default one first, as forms choose the first"
+        assert [one.name for one in found] == ["default", "Caf\u00e9"], (
+            "the default one first, as forms choose the first"
+        )
         assert (chosen := chosen_collection(found, name)) is not None and chosen.id == made["id"]
 
     def test_the_same_bytes_in_two_collections_are_two_documents(self, client: Client, ingest: IngestParts):

@@ -82,7 +82,8 @@ def test_labels_stand_at_round_moments_away_from_the_edges():
 def test_numbers_as_people_read_them():
     assert [duration(ms) for ms in (8.24, 182.4, 1210, 14_000)] == ["8.2 ms", "182 ms", "1.21 s", "14.0 s"]
     assert [faster(times) for times in (2.34, 1, 0.5)] == ["2.3× faster", "1.0× faster", "2.0× slower"]
-    assert [percent(share) for share in (0, 0.032, 0.09999, 0.84, 1)] == ["0%", "3.2%", "10%", "84%", "100%"]
+    shares = (0, 0.032, 0.09999, 0.84, 0.997, 0.9999, 1)
+    assert [percent(share) for share in shares] == ["0%", "3.2%", "10%", "84%", "99.7%", "100%", "100%"]
 
 
 def test_a_history_has_equal_steps_and_leaves_out_what_has_no_value():

@@ -14,7 +14,7 @@ export function duration(ms) {
 
 export function percent(share) {
   const value = Math.round(share * 1000) / 10;
-  return `${value > 0 && value < 10 ? value.toFixed(1) : value.toFixed(0)}%`;
+  return `${(value > 0 && value < 10) || (value > 99 && value < 100) ? value.toFixed(1) : value.toFixed(0)}%`;
 }
 
 export function plural(count, noun) {

@@ -141,9 +141,9 @@ def plan_page(
     figures = FIGURES | {"recomputed": recomputing.default(written=True).ratio}
     if documents := num_documents(request.user.tenant_id, database):
         figures["documents"] = documents
+    figures |= _numbers(request.query_params)
     result, problem = None, ""
     try:
-        figures |= _numbers(request.query_params)
         result = _plan(model, figures, model_folder)
     except Rejected as error:
         problem = str(error)
@@ -167,8 +167,11 @@ def width_of(option: Option) -> float:
 
 
 def _plan(model: str, figures: dict[str, float], model_folder: Path) -> CostPlan:
-    """The plan for the figures of the form. Raises Rejected for figures that cannot be, and for a model that is not
-    among the known: a path is never read."""
+    """The plan for the figures of the form. Raises Rejected for figures that cannot be, for one that is no number, too
+    small or too large, and for a model that is not among the known: a path is never read."""
+    for name in FIGURES:
+        if not (figures[name] == 0 or SMALLEST <= abs(figures[name]) <= LARGEST):
+            raise Rejected(f"{name.replace('_', ' ')}: give a number from {SMALLEST:g} to {LARGEST:g}, or 0")
     if model != SERVED and model not in known_models():
         raise Rejected(f"no model {model[:80]}: choose from the list")
     load = Load(
@@ -184,16 +187,13 @@ def _plan(model: str, figures: dict[str, float], model_folder: Path) -> CostPlan
 
 
 def _numbers(query: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of the form that the query gives. Raises Rejected for a figure that is no number, or one that is too
-    small or too large."""
+    """The figures of the form that the query gives; not a number (NaN) for one that is none."""
     numbers = {}
     for name in FIGURES.keys() & query.keys():
         try:
             numbers[name] = float(query[name])
         except ValueError:
             numbers[name] = float("nan")
-        if not (numbers[name] == 0 or SMALLEST <= abs(numbers[name]) <= LARGEST):
-            raise Rejected(f"{name.replace('_', ' ')}: give a number from {SMALLEST:g} to {LARGEST:g}, or 0")
     return numbers
 
 

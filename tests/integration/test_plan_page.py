@@ -57,3 +57,11 @@ def test_what_cannot_be_is_said_beside_the_form(client: Client, subtests: pytest
             assert response.status_code == 200
             assert said in response.text
             assert "<table>" not in response.text
+
+
+def test_a_figure_that_cannot_be_leaves_the_others_as_typed(client: Client):
+    text = client.get("/admin/kv/plan", params={"documents": "50", "disk": "1e13"}).text
+
+    assert "disk: give a number" in text
+    assert 'value="50"' in text
+    assert 'value="1e+13"' in text

@@ -1010,7 +1010,10 @@ class TestDoors:
         assert client.post(f"{path}/sync", json={}).status_code == 409
         page = client.get(f"/admin{path.removeprefix('/v1')}")
         assert "the file is empty" in page.text
-        assert str(inbox) in client.get("/admin/data-sources").text
+        listed = client.get("/admin/data-sources").text
+        assert str(inbox) in listed
+        assert "once resumed" in listed
+        assert "once resumed" in page.text
         assert client.delete(path).status_code == 204
         assert client.get(path).status_code == 404
         assert len(client.get("/v1/documents").json()["items"]) == 1

@@ -156,6 +156,13 @@ def test_settings_are_known_and_the_router_is_where_they_say():
     assert router == 8000
 
 
+def test_addresses_of_services_are_no_settings():
+    """Kubernetes would put RAGKV_REDIS_PORT into the environment for a Service `ragkv-redis`."""
+    for name, pod in pods(base()).items():
+        if any("envFrom" in container for container in pod["spec"]["containers"]):
+            assert pod["spec"]["enableServiceLinks"] is False, name
+
+
 def test_the_api_believes_the_proxies_of_one_network_which_the_operator_is_told_to_name():
     text = (FOLDER / "base" / "settings.yaml").read_text()
     (settings,) = (manifest["data"] for manifest in base() if manifest["kind"] == "ConfigMap")

@@ -36,7 +36,14 @@ REMOVED = {
 """Former settings, each with the reason."""
 PORTS = range(65536)
 """0: any that is free."""
-REDIS = ("redis://", "rediss://", "unix://")
+HTTP = ("http://", "https://")
+SCHEMES = {
+    "redis_url": ("redis://", "rediss://", "unix://"),
+    "qdrant_url": HTTP,
+    "engine_url": HTTP,
+    "ingest_engine_url": HTTP,
+}
+"""Beginnings of addresses of servers."""
 LEAST_READ = 0.01
 """Share of the passages' tokens that a sparse prompt holds at least."""
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
@@ -360,12 +367,16 @@ def _check_addresses(settings: Settings) -> None:
             )
     if settings.port not in PORTS:
         raise Rejected(f"{PREFIX}PORT must be between {PORTS[0]} and {PORTS[-1]}")
-    if settings.redis_url is not None and not settings.redis_url.startswith(REDIS):
-        raise Rejected(f"{PREFIX}REDIS_URL must begin with one of {', '.join(REDIS)}")
-    for name in ("redis_url", "qdrant_url"):
-        url = getattr(settings, name) or ""
+    for name, schemes in SCHEMES.items():
+        url = getattr(settings, name)
+        if url is None:
+            continue
+        if name == "qdrant_url" and "://" not in url:  # its client adds http://
+            url = f"//{url}"
+        elif not url.startswith(schemes):
+            raise Rejected(f"{PREFIX}{name.upper()} must begin with one of {', '.join(schemes)}")
         try:
-            urlsplit(url if "://" in url else f"//{url}").port  # noqa: B018 - read to be checked
+            urlsplit(url).port  # noqa: B018 - read to be checked
         except ValueError:  # its message would show a password
             raise Rejected(
                 f"{PREFIX}{name.upper()}: the host or port cannot be read; give the port as a number, and percent-encode "

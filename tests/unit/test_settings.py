@@ -103,6 +103,10 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_shown(subtests: pytest.Sub
         ("RAGKV_QDRANT_URL", "h:secret"),
         ("RAGKV_QDRANT_URL", "http://h:65536"),
         ("RAGKV_QDRANT_URL", "http://[::1"),
+        ("RAGKV_QDRANT_URL", "grpc://h:6334"),
+        ("RAGKV_ENGINE_URL", "engine:8001"),
+        ("RAGKV_ENGINE_URL", "http://engine:secret"),
+        ("RAGKV_INGEST_ENGINE_URL", "engine"),
     ]:
         with subtests.test(name=name, value=value):
             with pytest.raises(Rejected, match=name) as refused:
@@ -119,6 +123,7 @@ def test_addresses_are_taken_as_they_are(subtests: pytest.Subtests):
         ("qdrant_url", "http://[::1]:6333"),
         ("qdrant_url", "qdrant:6333"),
         ("qdrant_url", "https://qdrant/prefix"),
+        ("engine_url", "http://engine:8001/v1"),
         ("port", 0),
     ]:
         with subtests.test(name=name, value=value):

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
@@ -92,6 +93,22 @@ def test_the_dashboard_uses_only_what_is_documented(exposed):
     assert len(expressions) > 20
     assert used - known - histograms == set()
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_alerts_use_what_is_exposed_with_labels_that_it_has(exposed):
+    (group,) = yaml.safe_load((DOCS / "prometheus-alerts.yml").read_text())["groups"]
+    rules = group["rules"]
+
+    assert len({rule["alert"] for rule in rules}) == len(rules) == 10
+    for rule in rules:
+        names = NAME.findall(rule["expr"])
+        assert names and set(names) <= exposed.keys() & documented().keys(), rule["alert"]
+        labels = {label for name in names for label in documented()[name][1]} | {"instance", "job"}
+        by = [label for labels in re.findall(r"by \(([a-z, ]+)\)", rule["expr"]) for label in labels.split(", ")]
+        matched = re.findall(r"([a-z]+)(?:=~?|!=)\"", rule["expr"])
+        shown = re.findall(r"\$labels\.([a-z]+)", str(rule["annotations"]))
+        assert {*by, *matched, *shown} <= labels, rule["alert"]
+        assert rule["labels"]["severity"] in ("critical", "warning") and rule["annotations"]["description"]
 
 
 def test_buckets_are_cumulative(exposed):

@@ -214,7 +214,10 @@ class TestContainers:
         assert Path(files["./docs/grafana/ragkv.json"]).parent == Path(boards["providers"][0]["options"]["path"])
 
     def test_prometheus_scrapes_what_it_reaches(self):
-        jobs = yaml.safe_load((ROOT / "docs/prometheus.yml").read_text())["scrape_configs"]
+        config = yaml.safe_load((ROOT / "docs/prometheus.yml").read_text())
+        jobs = config["scrape_configs"]
+        mounted = dict(place.split(":")[:2] for place in SERVICES["prometheus"]["volumes"])
+        assert config["rule_files"] == [mounted["./docs/prometheus-alerts.yml"]]
         api, engine = jobs[0]["static_configs"][0]["targets"], jobs[1]["dns_sd_configs"][0]
 
         assert api == ["api:8000"] and engine["names"] == ["engine"]

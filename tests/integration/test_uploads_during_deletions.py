@@ -38,6 +38,8 @@ from ragkv.service.base.tables import (
     FeedbackRow,
     JobRow,
     KVEntryRow,
+    WebhookDeliveryRow,
+    WebhookRow,
 )
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.checks.cleaning import clean
@@ -72,6 +74,7 @@ from ragkv.service.kv_admin.usage import pin
 from ragkv.service.parts import Parts
 from ragkv.service.questions.feedback import give_feedback
 from ragkv.service.questions.statements import add_feedback, record_question
+from ragkv.service.webhooks.statements import READY_EVENT, announce
 from ragkv.service.webhooks.webhooks import make_webhook
 from tests.conftest import ingest_over
 from tests.support.qdrant_server import QdrantServer
@@ -530,6 +533,21 @@ def test_an_evaluation_that_is_deleted_while_it_is_cancelled_is_gone(parts: Part
 
     with pytest.raises(NotFound):
         beside(deleted(EvaluationRow, run_id), partial(cancel_run, ref.tenant_id, run_id, parts.database), parts)
+
+
+def test_a_document_is_announced_to_no_webhook_that_is_deleted_meanwhile(parts: Parts):
+    tenant_id = parts.default_collection.tenant_id
+    webhook_id = make_webhook(tenant_id, "https://example.com/", None, frozenset(), parts.database).webhook.id
+    document_id = stored("a.md", b"# A", parts)
+
+    def announced() -> None:
+        with parts.database.writing() as session:
+            announce(session, document_id, READY_EVENT)
+
+    beside(deleted(WebhookRow, webhook_id), announced, parts)
+
+    with parts.database.reading() as session:
+        assert session.scalars(select(WebhookDeliveryRow.id)).all() == []
 
 
 def test_a_key_that_is_removed_while_it_is_revoked_is_gone(parts: Parts):

@@ -26,7 +26,8 @@ def announce(session: Session, document_id: str, event: str) -> None:
     session.expire_all()
     row = session.get_one(DocumentRow, document_id)
     about = or_(WebhookRow.collection_id.is_(None), WebhookRow.collection_id == row.collection_id)
-    webhooks = session.scalars(select(WebhookRow.id).where(WebhookRow.tenant_id == row.tenant_id, about)).all()
+    mine = select(WebhookRow.id).where(WebhookRow.tenant_id == row.tenant_id, about).order_by(WebhookRow.id)
+    webhooks = session.scalars(mine.with_for_update(read=True, key_share=True)).all()  # none is deleted meanwhile
     if not webhooks:
         return
     data = {

@@ -10,18 +10,19 @@ from datetime import timedelta
 import msgspec
 import pytest
 from click.testing import CliRunner
-from sqlalchemy import delete, update
+from sqlalchemy import delete, select, update
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.cli.fsck import fsck
+from ragkv.errors import Unavailable
 from ragkv.ids import utc_now
 from ragkv.retrieve.index import Held, Point
 from ragkv.service.base.status import JobStatus, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow, FileRow, JobRow, KVEntryRow
 from ragkv.service.checks.check import WHILE_RUNNING, WHILE_STOPPED
 from ragkv.service.checks.cleaning import renew_points
-from ragkv.service.checks.fsck import examine, repair
+from ragkv.service.checks.fsck import checks, examine, repair
 from ragkv.service.documents.documents import document_view, store_document
 from ragkv.service.documents.requeue import stuck_ids
 from ragkv.service.parts import Parts
@@ -189,7 +190,66 @@ def test_a_document_that_failed_for_want_of_its_file_is_read_again_when_it_is_up
     assert _read(parts, ingest) == ready
 
 
+def bring_file_back(parts: Parts, document_id: str) -> None:
+    store_document(parts.default_collection, "engines.md", io.BytesIO(BODY), parts.intake)
+
+
+def make_kv_anew(parts: Parts, document_id: str) -> None:
+    """As a worker does."""
+    sound, *_ = (kv for key in parts.kv_store.keys() if (kv := parts.kv_store.get(key, parts.layout)) is not None)
+    with parts.database.reading() as session:
+        for key in session.scalars(select(KVEntryRow.key)).all():
+            if key not in parts.kv_store:
+                parts.kv_store.put(key, sound)
+
+
+def use_it(parts: Parts, document_id: str) -> None:
+    with parts.database.writing() as session:
+        session.add(KVEntryRow(key=NAMELESS, tenant_id=parts.default_collection.tenant_id, num_tokens=1, num_bytes=1))
+    use_it_still(parts, document_id)
+
+
+def use_it_still(parts: Parts, document_id: str) -> None:
+    with parts.database.writing() as session:
+        session.execute(update(ChunkRow).where(ChunkRow.id == f"{document_id}:0").values(kv_key=NAMELESS))
+
+
+@pytest.mark.parametrize(
+    ("break_it", "name", "settle"),
+    [
+        (lose_file, "documents_without_file", bring_file_back),
+        (lose_kv_file, "kv_without_file", make_kv_anew),
+        (damage_kv_file, "damaged_kv", make_kv_anew),
+        (leave_nameless_kv, "unnamed_kv", use_it),
+        (leave_unused_kv, "unused_kv", use_it_still),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_is_settled_between_the_finding_and_its_repair_is_left_alone(
+    parts: Parts, ready: str, break_it: Break, name: str, settle: Break
+):
+    (check,) = (check for check in checks(parts.settings, quick=False) if check.name == name)
+    break_it(parts, ready)
+    names = list(check.find(WHILE_STOPPED, parts))
+    settle(parts, ready)
+    keys = set(parts.kv_store.keys())
+
+    check.mend(names, WHILE_STOPPED, parts)
+
+    assert names and set(parts.kv_store.keys()) == keys
+    assert document_view(parts.default_collection.tenant_id, ready, parts.database).status is Status.READY
+
+
+def test_documents_are_not_taken_for_lost_while_the_folder_of_their_files_is_not_mounted(parts: Parts, ready: str):
+    parts.files.folder.rename(parts.files.folder.with_name("elsewhere"))
+
+    with pytest.raises(Unavailable, match="RAGKV_DATA_DIR"):
+        mend(parts)
+    assert document_view(parts.default_collection.tenant_id, ready, parts.database).status is Status.READY
+
+
 def test_an_upload_whose_bytes_are_gone_is_forgotten(parts: Parts):
+    parts.files.folder.mkdir()
     row = FileRow(
         tenant_id=parts.default_collection.tenant_id, sha256=NAMELESS, name="a.md", num_bytes=1, purpose="assistants"
     )

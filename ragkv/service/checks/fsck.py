@@ -5,13 +5,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from sqlalchemy import select
 
 from ragkv.files_io import remove_files
 from ragkv.ids import batched
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database, advisory_lock, now_of
 from ragkv.service.base.file_store import GONE, FileStore, StoredFile
-from ragkv.service.base.tables import FileRow
+from ragkv.service.base.tables import DocumentRow, FileRow
 from ragkv.service.checks.check import ConsistencyCheck, Grace, execute_all
 from ragkv.service.checks.cleaning import delete_points, discard_files, write_points
 from ragkv.service.checks.consistency_statements import (
@@ -65,6 +66,19 @@ def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Databa
         return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
 
 
+def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+    """Fail documents whose file is still gone. They answer from their chunks; the same bytes uploaded again bring them
+    back."""
+    for document_id in document_ids:
+        with parts.database.writing() as session:
+            tenant_id = session.scalar(select(DocumentRow.tenant_id).where(DocumentRow.id == document_id))
+            advisory_lock(session, uploads_lock(tenant_id or ""))
+            document = session.get(DocumentRow, document_id)
+            if document is not None and not parts.files.path(document.tenant_id, document.sha256).is_file():
+                for change in fail_document(document_id, GONE):
+                    session.execute(change)
+
+
 def _forget(file_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
     """Delete uploads whose file is still gone. Documents that were made of them stay."""
     for file_id in file_ids:
@@ -80,8 +94,7 @@ FILE_CHECKS = (
     ConsistencyCheck(
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
         lambda grace, parts: _without_file(lost_documents, parts.database, parts.files),
-        # They answer from their chunks; the same bytes uploaded again bring them back.
-        lambda ids, grace, parts: execute_all((change for document_id in ids for change in fail_document(document_id, GONE)), parts.database),
+        _fail,
     ),
     ConsistencyCheck(
         "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",

@@ -15,12 +15,14 @@ from ragkv.service.checks.leftovers import (
     missing_kv,
     missing_objects,
     partial_kv,
+    unnamed,
     unnamed_kv,
     unnamed_objects,
     unrecorded_copies,
     unused_kv,
 )
 from ragkv.service.documents.job_statements import REBUILD
+from ragkv.service.documents.removal import delete_forgotten, forget_unused
 from ragkv.service.kv_admin.entry_statements import keys_with_entries
 from ragkv.service.kv_admin.eviction import evict_entries
 from ragkv.service.kv_admin.usage import request_kv
@@ -37,9 +39,9 @@ def entries_without_file(database: Database, kv_store: "KVStore") -> Iterable[st
         return [key for batch in batched(keys) for key in session.scalars(keys_with_entries(batch))]
 
 
-def damaged_files(kv_store: "KVStore", layout: "Layout") -> Iterator[str]:
-    """Keys whose file cannot be what its name says. Reads every file, and takes none away."""
-    for key in kv_store.keys():  # noqa: SIM118 - a folder, no dict
+def damaged_files(keys: Iterable[str], kv_store: "KVStore", layout: "Layout") -> Iterator[str]:
+    """Those of the keys whose file cannot be what its name says. Reads every file, and takes none away."""
+    for key in keys:
         try:
             kv_store.check(key, layout)
         except (Corrupt, Unsupported):
@@ -64,7 +66,7 @@ def _make_again(keys: Sequence[str], database: Database, kv_store: "KVStore") ->
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
     with database.reading() as session:
         users = {user for batch in batched(keys) for user in session.scalars(ready_documents_using(batch))}
-    _remove(keys, database, kv_store)
+    evict_entries([(key, 0) for key in keys], database, kv_store)
     _rebuild(sorted(users), database)
 
 
@@ -77,10 +79,6 @@ def _rebuild(document_ids: Sequence[str], database: Database) -> None:
                 request_kv(session, document.tenant_id, document_id, REBUILD)
 
 
-def _remove(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
-    evict_entries([(key, 0) for key in keys], database, kv_store)
-
-
 def _move(keys: Sequence[str], tier: str, database: Database) -> None:
     for batch in batched(keys):
         with database.writing() as session:
@@ -90,7 +88,8 @@ def _move(keys: Sequence[str], tier: str, database: Database) -> None:
 KV_CHECKS = (
     ConsistencyCheck(
         "kv_without_file", "records of KV that is neither on disk nor in the object store", "KV recomputed by a worker",
-        lambda grace, parts: entries_without_file(parts.database, parts.kv_store), lambda names, grace, parts: _make_again(names, parts.database, parts.kv_store),
+        lambda grace, parts: entries_without_file(parts.database, parts.kv_store),
+        lambda keys, grace, parts: _make_again([key for key in keys if key not in parts.kv_store], parts.database, parts.kv_store),
     ),
     ConsistencyCheck(
         "kv_without_object", "records of KV in the object store that does not exist there", "uploaded again by a worker that has the file",
@@ -109,11 +108,13 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "unused_kv", "KV that no chunk uses", "removed",
-        lambda grace, parts: unused_kv(grace.kv_before, parts.database), lambda names, grace, parts: _remove(names, parts.database, parts.kv_store),
+        lambda grace, parts: unused_kv(grace.kv_before, parts.database),
+        lambda keys, grace, parts: delete_forgotten(forget_unused(keys, parts.database), parts.database, parts.kv_store),
     ),
     ConsistencyCheck(
         "unnamed_kv", "KV files that nothing refers to", "removed",
-        lambda grace, parts: unnamed_kv(grace.kv_before, parts.database, parts.kv_store, parts.prefixes), lambda names, grace, parts: _remove(names, parts.database, parts.kv_store),
+        lambda grace, parts: unnamed_kv(grace.kv_before, parts.database, parts.kv_store, parts.prefixes),
+        lambda keys, grace, parts: parts.kv_store.delete(unnamed(keys, parts.database, parts.prefixes)),
     ),
     ConsistencyCheck(
         "unnamed_objects", "KV in the object store without a record", "removed",
@@ -130,7 +131,8 @@ DAMAGED_KV = ConsistencyCheck(
     "damaged_kv",
     "KV files that are damaged or of another model",
     "removed if there is a copy, KV recomputed by a worker if not",
-    lambda grace, parts: damaged_files(parts.kv_store, parts.layout),
-    lambda names, grace, parts: _drop_or_make_again(names, parts.database, parts.kv_store),
+    lambda grace, parts: damaged_files(parts.kv_store.keys(), parts.kv_store, parts.layout),
+    # Hours may have passed: who read a damaged file removed it, and a worker made it anew.
+    lambda keys, grace, parts: _drop_or_make_again(list(damaged_files(keys, parts.kv_store, parts.layout)), parts.database, parts.kv_store),
 )
 """Apart, because it reads all KV there is."""

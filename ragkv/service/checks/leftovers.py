@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragkv.errors import Unavailable
 from ragkv.ids import batched
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
@@ -48,9 +49,14 @@ def unnamed_files(before: datetime, database: Database, files: FileStore) -> lis
 
 def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
     """Uploaded files that a document or a file names and that are not there:
-    they cannot be downloaded or read again."""
+    they cannot be downloaded or read again. Raises Unavailable where the whole folder is not there."""
     with database.reading() as session:
         named = [StoredFile(*row) for row in session.execute(named_files())]
+    if named and not files.folder.is_dir():
+        raise Unavailable(
+            f"there is no folder {files.folder}: set RAGKV_DATA_DIR to the service's data folder, or mount its disk. If all "
+            "uploaded files are lost, make the folder"
+        )
     return [file for file in named if not files.path(*file).is_file()]
 
 

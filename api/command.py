@@ -60,6 +60,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         redis = EmbeddedRedis(settings)
         stack.callback(redis.stop)
         redis.start()
+        redis.keep_running()
     if outdated := parts.refresh_outdated():
         log.info("%d documents were read with other models or settings and will be read again", outdated)
     children = [WorkerProcess(os.environ)] if with_worker else []

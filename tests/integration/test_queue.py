@@ -6,15 +6,17 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ragkv.errors import Unavailable
-from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.embedded_redis import LOOK_S, EmbeddedRedis
 from ragkv.service.base.queue import Queue, celery_url, make_celery
-from ragkv.service.base.redis import connect, ping, redis_url, socket_path
+from ragkv.service.base.redis import connect, is_there, ping, redis_url, socket_path
 from ragkv.settings import Settings
+from tests.support.over_http import wait_until
 
 OWNER = """
 import sys, time
@@ -31,6 +33,16 @@ time.sleep(60)
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data")
+
+
+def leave_server(settings: Settings) -> int:
+    """The id of a server whose owner was killed."""
+    owner = subprocess.Popen([sys.executable, "-c", OWNER, settings.data_dir], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None and owner.stdout.readline() == "True\n"
+    pid = int(connect(settings).info("server")["process_id"])
+    owner.kill()
+    owner.communicate()
+    return pid
 
 
 def queue_of(settings: Settings) -> Queue:
@@ -60,17 +72,33 @@ class TestEmbeddedRedis:
             ping(connect(settings))
 
     def test_a_server_whose_owner_was_killed_is_taken_over(self, settings: Settings):
-        owner = subprocess.Popen([sys.executable, "-c", OWNER, settings.data_dir], stdout=subprocess.PIPE, text=True)
-        assert owner.stdout is not None and owner.stdout.readline() == "True\n"
-        pid = connect(settings).info("server")["process_id"]
-        owner.kill()
-        owner.communicate()
+        pid = leave_server(settings)
 
         server = EmbeddedRedis(settings)
         server.start()
         assert server.owned
         assert connect(settings).info("server")["process_id"] == pid
         server.stop()
+
+    @pytest.mark.parametrize("is_taken_over", [False, True])
+    def test_a_server_that_is_killed_is_started_again_with_what_was_queued(
+        self, settings: Settings, is_taken_over: bool
+    ):
+        if is_taken_over:
+            leave_server(settings)
+        server = EmbeddedRedis(settings)
+        server.start()
+        server.keep_running()
+        with closing(connect(settings)) as client:
+            client.set("queued", "here")
+            killed = int(client.info("server")["process_id"])
+            os.kill(killed, signal.SIGKILL)
+            wait_until(lambda: is_there(client, settings), seconds=10)
+            assert client.get("queued") == b"here"
+            assert int(client.info("server")["process_id"]) != killed
+            server.stop()
+            time.sleep(1.5 * LOOK_S)
+            assert not is_there(client, settings)
 
     def test_a_socket_left_by_a_killed_server_does_no_harm(self, settings: Settings):
         server = EmbeddedRedis(settings)

@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import os
 import subprocess
+import threading
 import time
 from pathlib import Path
 from typing import IO
@@ -63,6 +64,8 @@ class AppendLog:
 
 START_TIMEOUT_S = 20.0
 STOP_TIMEOUT_S = 10.0
+LOOK_S = 1.0
+"""Between looks whether the server runs."""
 APPEND_ONLY_FILE = "redis.aof"
 BESIDE_ANSWERS_BYTES = 384 * 2**20
 """Memory of the embedded server for the queue, sessions and rates. When it is used up, what is new is refused."""
@@ -82,6 +85,9 @@ class EmbeddedRedis:
         self._max_memory = settings.max_answer_bytes + BESIDE_ANSWERS_BYTES
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._pid_of_left = 0
+        self._launching = threading.Lock()
+        self._stopping = threading.Event()
 
     @property
     def has_data(self) -> bool:
@@ -105,24 +111,51 @@ class EmbeddedRedis:
                     f"another process is using {self.folder}, but its Redis does not answer: stop that process, then start again"
                 )
             time.sleep(0.05)
-        if not self._answers():
+        if self._answers():
+            with reporting():
+                self._pid_of_left = int(self._client.info("server")["process_id"])
+        else:
             self._launch(deadline)
+
+    def keep_running(self) -> None:
+        """Start the server again whenever it ends before `stop`. That of another owner is the owner's to start."""
+        if self._lock is not None:
+            threading.Thread(target=self._watch, name="redis", daemon=True).start()
 
     def stop(self) -> None:
         """Stop the server if this process owns it; what is queued is on disk when this returns, and what was deleted is
         not."""
         if self._lock is None:
             return
+        with self._launching:
+            self._stopping.set()
         with contextlib.suppress(RedisError, Unavailable):  # it was gone already
             AppendLog(self._client).rewrite(STOP_TIMEOUT_S)
             self._client.shutdown()
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        while self.socket.exists() and time.monotonic() < deadline:
+        while self.socket.exists() and self._runs() and time.monotonic() < deadline:
             time.sleep(0.02)
         if self._process is not None:  # a server that was taken over is not our child
             self._process.wait(STOP_TIMEOUT_S)
         self._lock.close()
         self._lock = None
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            with self._launching:
+                if self._stopping.is_set() or self._runs():
+                    continue
+                log.warning("the embedded Redis ended and is started again")
+                try:
+                    self._launch(time.monotonic() + START_TIMEOUT_S)
+                except Unavailable as error:
+                    log.error("%s", error)
+
+    def _runs(self) -> bool:
+        """Whether its process is there: a server that is busy may not answer."""
+        if self._process is not None:
+            return self._process.poll() is None
+        return Path(f"/proc/{self._pid_of_left}").exists()
 
     def _take_lock(self) -> bool:
         lock = (self.folder / "redis.lock").open("w")

@@ -17,7 +17,7 @@ from ragkv.prefill.precompute import Batch, Hooks, KVEntry, precompute
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
-from ragkv.service.kv_admin.eviction import NewKV, make_room_for
+from ragkv.service.kv_admin.eviction import NewKV, evict_entries, make_room_for
 from ragkv.service.kv_admin.upload import has_room_on_disk
 
 log = logging.getLogger(__name__)
@@ -106,6 +106,10 @@ def _keep_kv_by(
         parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
         raise
     ingest.counters.tokens(reused=_tokens([entry for entry in done.entries if entry.key not in counted]))
+    # Evicted since the last look at the files, as while this worker waited for the database: it stays so.
+    lost = {entry.key: entry.bytes for entry in done.entries if not parts.kv_store.bytes_of(entry.key)}
+    copied = elsewhere(list(lost))
+    evict_entries([item for item in lost.items() if item[0] not in copied], parts.database, parts.kv_store)
     return is_done
 
 

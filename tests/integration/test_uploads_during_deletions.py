@@ -43,6 +43,7 @@ from ragkv.service.base.tables import (
 )
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.checks.cleaning import clean
+from ragkv.service.checks.kv_checks import bare_documents, entries_without_file
 from ragkv.service.collections.collections import amend_collection, make_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.data_sources import (
@@ -69,6 +70,7 @@ from ragkv.service.files.stores import list_stores
 from ragkv.service.files.uploads import keep_file
 from ragkv.service.keys.keys import issue_key, revoke_key
 from ragkv.service.kv_admin.entry_statements import KVOwner, keep_entries
+from ragkv.service.kv_admin.eviction import evict
 from ragkv.service.kv_admin.rules import KVRulePatch, change_rule
 from ragkv.service.kv_admin.usage import pin
 from ragkv.service.parts import Parts
@@ -328,6 +330,32 @@ def test_kv_of_a_document_that_is_being_finished_stays_when_another_with_the_sam
     with parts.database.reading() as session:
         assert session.scalars(select(KVEntryRow.key)).all() == [row["key"]]
     assert row["key"] in parts.kv_store
+
+
+def test_kv_that_is_evicted_while_its_document_is_finished_leaves_no_record(parts: Parts, loaded: IngestParts):
+    """At each moment of it, a worker that waits for the database among them."""
+    ref, ingest = parts.default_collection, ingest_over(parts, loaded)
+    document_id = stored("a.md", b"# Ada", parts)
+    ingest_document(document_id, ingest)
+    with parts.database.reading() as session:
+        (entry,) = session.scalars(select(KVEntryRow)).all()
+    row = {name: getattr(entry, name) for name in ("key", "tenant_id", "num_tokens", "num_bytes")}
+    kv = parts.kv_store.path(entry.key).read_bytes()
+
+    def attempt(number: int) -> bool:
+        with parts.database.writing() as session:
+            session.execute(keep_entries(session.get_bind().dialect.name, [row]))
+            session.execute(update(DocumentRow).values(status=Status.SEARCHABLE, kv_evicted=False, attempts=0))
+        parts.kv_store.path(entry.key).write_bytes(kv)
+
+        with before_transaction(
+            number, lambda: evict(KVOwner(ref.tenant_id), parts.database, parts.kv_store, parts.worker_counters), parts
+        ) as acted:
+            ingest_document(document_id, ingest)
+        assert list(entries_without_file(parts.database, parts.kv_store)) == list(bare_documents(parts.database)) == []
+        return acted[0]
+
+    at_each_transaction(attempt)
 
 
 def test_a_document_that_is_retried_while_it_is_deleted_is_gone(parts: Parts):

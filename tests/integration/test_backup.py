@@ -244,6 +244,17 @@ def test_a_service_that_holds_data_is_restored_only_when_told_to_replace_it(sour
         document_view(source.default_collection.tenant_id, later, source.database)
 
 
+def test_files_of_tenants_that_the_backup_does_not_have_go_with_them(parts: Parts, empty: Parts, tmp_path: Path):
+    store(parts)
+    folder = _backup(parts, tmp_path, upload=False)
+    store(empty)
+    assert empty.files.tenants() == {empty.default_collection.tenant_id}
+
+    restore(folder, empty, replace=True)
+
+    assert empty.files.tenants() == {parts.default_collection.tenant_id}
+
+
 def test_what_a_process_remembers_is_never_taken_for_what_was_restored(
     parts: Parts, ingest: IngestParts, tmp_path: Path
 ):
@@ -548,24 +559,26 @@ def test_a_backup_names_files_that_are_lost_and_restores_the_rest(parts: Parts, 
 
 
 def test_files_that_a_worker_sweeps_during_a_long_restore_are_put_back(
-    parts: Parts, empty: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """No row names them until the tables are exchanged."""
-    file = (parts.default_collection.tenant_id, _sha256(parts, store(parts)))
+    document_id = store(parts)
+    file = (parts.default_collection.tenant_id, _sha256(parts, document_id))
     parts.files.keep_beside(*file, b"made")
     folder = _backup(parts, tmp_path, upload=False)
+    delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
     exchange = restoring._exchange
 
     def hours_later(*given: Any, **options: Any) -> list[StoredFile]:
-        for path in (path for path in empty.files.folder.rglob("*") if path.is_file()):
+        for path in (path for path in parts.files.folder.rglob("*") if path.is_file()):
             os.utime(path, (time.time() - 7200,) * 2)
-        assert clean(empty.database, empty.removal, empty.server_index).files == 1
+        assert clean(parts.database, parts.removal, parts.server_index).files == 1
         return exchange(*given, **options)
 
     monkeypatch.setattr(restoring, "_exchange", hours_later)
-    restore(folder, empty)
+    restore(folder, parts, replace=True, with_deleted=True)
 
-    assert (empty.files.path(*file).read_bytes(), empty.files.beside(*file)) == (ADA, b"made")
+    assert (parts.files.path(*file).read_bytes(), parts.files.beside(*file)) == (ADA, b"made")
 
 
 def test_backups_taken_while_documents_come_and_go_are_consistent(source: Parts, make: Maker, tmp_path: Path):

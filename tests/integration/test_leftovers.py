@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from qdrant_client import QdrantClient
 from sqlalchemy import event
@@ -20,7 +21,7 @@ from ragkv.retrieve.index import Held, Point
 from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.checks import leftovers
-from ragkv.service.checks.cleaning import Cleaned, clean, renew_points, write_points
+from ragkv.service.checks.cleaning import Cleaned, clean, collect_garbage, renew_points, write_points
 from ragkv.service.checks.leftovers import missing_points
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import delete_document, document_file, store_document
@@ -28,6 +29,7 @@ from ragkv.service.documents.removal import discard_unnamed
 from ragkv.service.files.uploads import keep_file
 from ragkv.service.kv_admin.usage import request_lost_prefixes
 from ragkv.service.parts import Parts
+from tests.conftest import lend_models
 from tests.support.over_http import ADA, wait_until
 from workers.sweep import Sweeper
 
@@ -124,6 +126,22 @@ class TestFiles:
             uploads=1, files=1, documents=0, attachments=0
         )
         assert files(parts) == [ADA]
+
+    def test_with_another_database_files_and_kv_stay_until_the_right_one_is_back(
+        self, parts: Parts, ingest: IngestParts, document_id: str, tmp_path: Path
+    ):
+        ingest_document(document_id, ingest)
+        age(parts.settings.data_dir, 100)
+        keys = set(parts.kv_store.keys())
+
+        other = Parts(msgspec.structs.replace(parts.settings, database_url=f"sqlite:///{tmp_path / 'new.sqlite3'}"))
+        lend_models(other, ingest)
+        other.prepare_database()
+        assert clean(other.database, other.removal, None) == NOTHING
+        assert collect_garbage(other).files == 0
+        other.close()
+
+        assert files(parts) == [ADA] and set(parts.kv_store.keys()) == keys
 
     def test_a_file_that_got_a_row_meanwhile_is_not_removed(self, parts: Parts, document_id: str):
         """Found without a row, and uploaded before it was to be removed."""

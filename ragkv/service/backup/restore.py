@@ -33,6 +33,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.migrate import check_known, migrate, revisions
+from ragkv.service.base.tenants import tenant_ids
 from ragkv.service.checks.cleaning import renew_points
 from ragkv.service.documents.removal import discard_unnamed, forget_stale_answers
 from ragkv.service.parts import Parts
@@ -139,6 +140,7 @@ def restore(
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts.settings) as (tables, dumps):
         with snapshot(parts.database) as connection:
+            earlier_tenants = set(connection.scalars(tenant_ids()))
             expected = consequences(manifest.created_at, dumps, tables, connection, with_deleted=with_deleted)
         announce(expected)
         source = FileStore(folder / FILES)
@@ -148,6 +150,10 @@ def restore(
         for file in listed_files(folder):  # a worker's sweep removes old files that no row names, as none did until now
             if not parts.files.path(*file).is_file():
                 _put_back(file, source, parts.files)
+    with parts.database.reading() as session:
+        gone_tenants = earlier_tenants - set(session.scalars(tenant_ids()))
+    for tenant_id in gone_tenants:  # no sweep takes files of a tenant that it does not know
+        shutil.rmtree(parts.files.folder / tenant_id, ignore_errors=True)
     for tenant_id, files in groupby(sorted(deleted), key=lambda file: file.tenant_id):
         discard_unnamed(tenant_id, [file.sha256 for file in files], parts.database, parts.files)
     sessions_ended = _forget_in_redis(parts)

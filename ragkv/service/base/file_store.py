@@ -148,6 +148,10 @@ class FileStore:
         paths = [path for path in self.folder.glob("*/??/*") if is_hash(path.stem)]
         return iter({StoredFile(path.parts[-3], path.stem): None for path in paths if written_before(path, before)})
 
+    def tenants(self) -> set[str]:
+        """Ids of the tenants that files are of, or were."""
+        return {path.parent.name for path in self.folder.glob("*/??")}
+
     def unfinished(self, before: datetime) -> Iterator[Path]:
         """Uploads that nothing was written to since the moment: a process that was killed left them."""
         return (path for path in self.folder.glob(f"{_UPLOAD}*") if written_before(path, before))

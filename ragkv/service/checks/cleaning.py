@@ -17,6 +17,7 @@ from ragkv.service.checks.leftovers import (
     abandoned_uploads,
     partial_kv,
     stray_points,
+    strangers,
     unnamed,
     unnamed_files,
     unnamed_kv,
@@ -117,10 +118,9 @@ def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
-    candidates = {
-        *forget_unused(unused, parts.database),
-        *unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.kv_store, parts.prefixes),
-    }
+    candidates = set(forget_unused(unused, parts.database))
+    if not strangers(parts.database, parts.files):
+        candidates |= set(unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.kv_store, parts.prefixes))
     unnamed_keys = unnamed(
         candidates, parts.database, parts.prefixes
     )  # a document may have come back to some while the folder was read

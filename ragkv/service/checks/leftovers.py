@@ -7,6 +7,7 @@ is named then can be removed. Removal: `cleaning`.
 All raise Unavailable when the part they look at is away, and OSError for a folder that cannot be read.
 """
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.kv_disk import DISK, REMOTE, keys_of_tier, sizes_of_remote
+from ragkv.service.base.tenants import tenant_ids
 from ragkv.service.checks.consistency_statements import documents_with_points
 from ragkv.service.documents.statements import ids_among, named_files, named_files_among
 from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries, orphans
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
 
+log = logging.getLogger(__name__)
+
 _Naming = Callable[[Sequence[str]], "Select[Any]"]
 """A statement of those among some keys that are named."""
 
@@ -38,9 +42,25 @@ def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
     return list(files.unfinished(before))
 
 
+def strangers(database: Database, files: FileStore) -> set[str]:
+    """Ids of tenants that have uploaded files and that the database does not know. No tenant is ever deleted: with a new
+    database, or another service's, the folder must stay as it is until the right one is back."""
+    with database.reading() as session:
+        unknown = files.tenants() - set(session.scalars(tenant_ids()))
+    if unknown:
+        log.warning(
+            "the data folder has uploaded files of %d tenants that the database does not know: is RAGKV_DATABASE_URL "
+            "right? They stay, and so does KV without a record; remove %s once they are not needed",
+            len(unknown),
+            ", ".join(str(files.folder / tenant_id) for tenant_id in sorted(unknown)[:3]),
+        )
+    return unknown
+
+
 def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
-    """Uploaded files that no document and no file of their tenant names."""
-    stored = list(files.stored(before))
+    """Uploaded files that no document and no file of their tenant names, save those of `strangers`."""
+    unknown = strangers(database, files)
+    stored = [file for file in files.stored(before) if file.tenant_id not in unknown]
     with database.reading() as session:
         statements = (named_files_among([file.sha256 for file in batch]) for batch in batched(stored))
         named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}

@@ -196,7 +196,9 @@ def bring_file_back(parts: Parts, document_id: str) -> None:
 
 def make_kv_anew(parts: Parts, document_id: str) -> None:
     """As a worker does."""
-    sound, *_ = (kv for key in parts.kv_store.keys() if (kv := parts.kv_store.get(key, parts.layout)) is not None)
+    sound, *_ = (
+        kv for file in parts.kv_store.files() if (kv := parts.kv_store.get(file.key, parts.layout)) is not None
+    )
     with parts.database.reading() as session:
         for key in session.scalars(select(KVEntryRow.key)).all():
             if key not in parts.kv_store:

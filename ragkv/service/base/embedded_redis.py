@@ -149,7 +149,7 @@ class EmbeddedRedis:
                 try:
                     self._launch(time.monotonic() + START_TIMEOUT_S)
                 except Unavailable as error:
-                    log.error("%s", error)
+                    log.warning("%s", error)
 
     def _runs(self) -> bool:
         """Whether its process is there: a server that is busy may not answer."""

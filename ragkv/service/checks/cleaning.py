@@ -16,8 +16,8 @@ from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.checks.leftovers import (
     abandoned_uploads,
     partial_kv,
-    stray_points,
     strangers,
+    stray_points,
     unnamed,
     unnamed_files,
     unnamed_kv,

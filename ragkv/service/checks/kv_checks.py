@@ -134,6 +134,8 @@ DAMAGED_KV = ConsistencyCheck(
     "removed if there is a copy, KV recomputed by a worker if not",
     lambda grace, parts: damaged_files(parts.kv_store.keys(), parts.kv_store, parts.layout),
     # Hours may have passed: who read a damaged file removed it, and a worker made it anew.
-    lambda keys, grace, parts: _drop_or_make_again(list(damaged_files(keys, parts.kv_store, parts.layout)), parts.database, parts.kv_store),
+    lambda keys, grace, parts: _drop_or_make_again(
+        list(damaged_files(keys, parts.kv_store, parts.layout)), parts.database, parts.kv_store
+    ),
 )
 """Apart, because it reads all KV there is."""

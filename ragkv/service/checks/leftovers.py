@@ -43,8 +43,8 @@ def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
 
 
 def strangers(database: Database, files: FileStore) -> set[str]:
-    """Ids of tenants that have uploaded files and that the database does not know. No tenant is ever deleted: with a new
-    database, or another service's, the folder must stay as it is until the right one is back."""
+    """Ids of tenants that have uploaded files and that the database does not know. No tenant is ever deleted: with a
+    new database, or another service's, the folder must stay as it is until the right one is back."""
     with database.reading() as session:
         unknown = files.tenants() - set(session.scalars(tenant_ids()))
     if unknown:

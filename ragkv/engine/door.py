@@ -125,26 +125,34 @@ async def _read(reader: asyncio.StreamReader) -> Prefill:
 class EngineBehindDoor:
     """The engine of the service on this machine, as its workers see it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, silence_s: float = 300.0) -> None:
+        """silence_s: the longest that a prefill may take."""
         self._path = path
+        self._silence_s = silence_s
 
     async def prefill(self, prefill: Prefill) -> None:
-        """See KVEngine.prefill. Raises Unavailable also where no service runs."""
-        content = msgspec.json.encode(prefill)
+        """See KVEngine.prefill. Raises Unavailable also where no service runs, and for a prefill that does not end, as
+        while the disk of KV hangs."""
         try:
-            with _short(self._path) as path:
-                reader, writer = await asyncio.open_unix_connection(path)
-            try:
-                writer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
-                await writer.drain()
-                line = await reader.readline()
-            finally:
-                writer.close()
-            result = msgspec.json.decode(line, type=_Result)
+            async with asyncio.timeout(self._silence_s):
+                result = await self._result_of(prefill)
+        except TimeoutError:
+            raise Unavailable(f"no KV was stored within {self._silence_s:.0f} s: does the disk of KV hang?") from None
         except (OSError, msgspec.DecodeError) as error:
             raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
         if result.error:
             raise OutOfSpace(result.error) if result.kind == "out_of_space" else Unavailable(result.error)
+
+    async def _result_of(self, prefill: Prefill) -> _Result:
+        content = msgspec.json.encode(prefill)
+        with _short(self._path) as path:
+            reader, writer = await asyncio.open_unix_connection(path)
+        try:
+            writer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
+            await writer.drain()
+            return msgspec.json.decode(await reader.readline(), type=_Result)
+        finally:
+            writer.close()
 
 
 def is_open(path: Path) -> bool:

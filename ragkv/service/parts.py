@@ -547,7 +547,7 @@ class Parts:
         if self.settings.ingest_engine_url is not None:
             return self._engine_at(self.settings.ingest_engine_url)
         has_url = self.settings.engine_url is not None
-        return self.engine if has_url else EngineBehindDoor(self.settings.engine_socket)
+        return self.engine if has_url else EngineBehindDoor(self.settings.engine_socket, self.settings.engine_silence_s)
 
     def _engine_at(self, url: str) -> "RemoteEngine":
         from ragkv.engine.remote import RemoteEngine

@@ -76,6 +76,18 @@ def test_what_failed_is_told_with_the_reason(path: Path, error: Unavailable):
         asyncio.run(work())
 
 
+def test_a_prefill_that_does_not_end_is_given_up(path: Path):
+    """As while the disk of KV hangs."""
+
+    async def work() -> None:
+        async with EngineDoor(engine := Recording(asyncio.Event().wait), path):
+            with pytest.raises(Unavailable, match="disk of KV"):
+                await EngineBehindDoor(path, silence_s=0.1).prefill(PREFILL)
+            await asyncio.wait_for(engine.cancelled.wait(), 5)
+
+    asyncio.run(work())
+
+
 def test_what_nobody_expected_is_no_workers_fault(path: Path):
     async def fail() -> None:
         raise KeyError("a bug")

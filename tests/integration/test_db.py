@@ -129,6 +129,14 @@ class TestMigrations:
             with pytest.raises(Rejected, match=remedy):
                 migrate(database_url)
 
+    def test_a_file_that_is_damaged_is_named_with_the_remedy(self, tmp_path: Path):
+        whole, path = tmp_path / "whole.sqlite3", tmp_path / "damaged.sqlite3"
+        migrate(f"sqlite:///{whole}")
+        for content in (b"no database", whole.read_bytes()[:3000]):
+            path.write_bytes(content)
+            with pytest.raises(Rejected, match=rf"{path} is damaged .*ragkv restore"):
+                migrate(f"sqlite:///{path}")
+
     def test_no_upgrade_drops_a_table(self, sqlite_url: str):
         """SQLite would delete the rows that refer to one."""
         statements: list[str] = []

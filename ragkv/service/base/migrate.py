@@ -22,6 +22,8 @@ _LOCK_ID = 0x7261676B76  # "ragkv"
 _WAITING = "SET statement_timeout = '15min'; SET lock_timeout = '15min'"
 """For another process that migrates."""
 _POSTGRES_LIMITS = ("SET LOCAL lock_timeout = '30s'", "SET LOCAL statement_timeout = '10min'")
+_DAMAGED = (11, 26)
+"""SQLite's codes for a file that is malformed, or no database."""
 _UNRELEASED = [f"{number:04}" for number in range(8, 38)]
 """Revisions between 0.1.0 and 0.2.0, whose migrations are one since."""
 _LAST_WITH_UNRELEASED = "0a15b553"
@@ -93,6 +95,11 @@ def _migrating(url: str) -> Iterator[Config]:
             logging.getLogger("alembic").setLevel(logging.WARNING)
             yield config
     except DBAPIError as error:
+        if getattr(error.orig, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+            raise Rejected(
+                f"the database {engine.url.database} is damaged ({reason(error)}): move it away, and restore a backup with "
+                "`ragkv restore`"
+            ) from error
         if not may_pass(error):
             raise
         raise Unavailable(f"cannot migrate the database: {reason(error)}") from error

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
-from sqlalchemy import select
 
 from ragkv.files_io import remove_files
 from ragkv.ids import batched
@@ -66,15 +65,17 @@ def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Databa
         return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
 
 
-def _fail(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
+def _fail(document_ids: Sequence[str], database: Database, files: FileStore) -> None:
     """Fail documents whose file is still gone. They answer from their chunks; the same bytes uploaded again bring them
     back."""
     for document_id in document_ids:
-        with parts.database.writing() as session:
-            tenant_id = session.scalar(select(DocumentRow.tenant_id).where(DocumentRow.id == document_id))
-            advisory_lock(session, uploads_lock(tenant_id or ""))
+        with database.writing() as session:
             document = session.get(DocumentRow, document_id)
-            if document is not None and not parts.files.path(document.tenant_id, document.sha256).is_file():
+            if document is None:
+                continue
+            advisory_lock(session, uploads_lock(document.tenant_id))
+            document = session.get(DocumentRow, document_id, populate_existing=True)
+            if document is not None and not files.path(document.tenant_id, document.sha256).is_file():
                 for change in fail_document(document_id, GONE):
                     session.execute(change)
 
@@ -94,7 +95,7 @@ FILE_CHECKS = (
     ConsistencyCheck(
         "documents_without_file", "documents whose file is gone", "failed, with the reason",
         lambda grace, parts: _without_file(lost_documents, parts.database, parts.files),
-        _fail,
+        lambda ids, grace, parts: _fail(ids, parts.database, parts.files),
     ),
     ConsistencyCheck(
         "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",

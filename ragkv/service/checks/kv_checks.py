@@ -41,7 +41,7 @@ def entries_without_file(database: Database, kv_store: "KVStore") -> Iterable[st
 
 
 def damaged_files(keys: Iterable[str], kv_store: "KVStore", layout: "Layout") -> Iterator[str]:
-    """Those of the keys whose file cannot be what its name says. Reads every file, and takes none away."""
+    """Keys among these whose file cannot be what its name says. Reads every file, and takes none away."""
     for key in keys:
         try:
             kv_store.check(key, layout)

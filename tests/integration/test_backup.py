@@ -7,6 +7,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -21,7 +22,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.cli.backup import backup as backup_command
 from ragkv.cli.backup import restore as restore_command
-from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised
+from ragkv.errors import Conflict, NotFound, Rejected, Unauthorised, Unavailable
 from ragkv.ids import new_id, utc_now
 from ragkv.service.audit.log import Change, all_audit, record_change
 from ragkv.service.audit.statements import AuditFilter
@@ -32,7 +33,7 @@ from ragkv.service.backup.restore import Consequences, restore
 from ragkv.service.backup.restored import NOT_SENT
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.base.file_store import StoredFile
+from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import (
     ApiKeyRow,
@@ -253,6 +254,20 @@ def test_files_of_tenants_that_the_backup_does_not_have_go_with_them(parts: Part
     restore(folder, empty, replace=True)
 
     assert empty.files.tenants() == {parts.default_collection.tenant_id}
+
+
+def test_a_backup_with_another_data_folder_is_refused_and_leaves_nothing(parts: Parts, tmp_path: Path):
+    """Or with none at all: it would lack every file."""
+    store(parts)
+    with (
+        closing(Database(f"sqlite:///{tmp_path / 'empty.sqlite3'}")) as empty,
+        pytest.raises(Rejected, match="DATA_DIR"),
+    ):
+        backup(tmp_path / "backup", empty, parts.files)
+    with pytest.raises(Unavailable, match="RAGKV_DATA_DIR"):
+        backup(tmp_path / "backup", parts.database, FileStore(tmp_path / "elsewhere"))
+
+    assert not (tmp_path / "backup").exists()
 
 
 def test_what_a_process_remembers_is_never_taken_for_what_was_restored(

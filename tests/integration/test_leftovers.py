@@ -128,7 +128,7 @@ class TestFiles:
         assert files(parts) == [ADA]
 
     def test_with_another_database_files_and_kv_stay_until_the_right_one_is_back(
-        self, parts: Parts, ingest: IngestParts, document_id: str, tmp_path: Path
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex, tmp_path: Path
     ):
         ingest_document(document_id, ingest)
         age(parts.settings.data_dir, 100)
@@ -137,7 +137,8 @@ class TestFiles:
         other = Parts(msgspec.structs.replace(parts.settings, database_url=f"sqlite:///{tmp_path / 'new.sqlite3'}"))
         lend_models(other, ingest)
         other.prepare_database()
-        assert clean(other.database, other.removal, None) == NOTHING
+        stray(server_index, parts, document_id, 1)
+        assert clean(other.database, other.removal, server_index) == NOTHING
         assert collect_garbage(other).files == 0
         other.close()
 

@@ -63,18 +63,25 @@ def _write(folder: Path, database: Database, source: FileStore) -> Manifest:
     absent = set[StoredFile]()
     for _ in range(ATTEMPTS):
         with snapshot(database) as connection:
+            revision = revision_of(connection)
+            if revision is None:
+                raise Rejected(
+                    "the database has no tables yet, so there is nothing to back up: are RAGKV_DATA_DIR and "
+                    "RAGKV_DATABASE_URL those of the service?"
+                )
             files = {StoredFile(*row) for row in connection.execute(named_files(reflected(connection)))}
+            if files:
+                source.check_there()
             missing = {file for file in files if not _take(file, source, target)}
             if missing <= absent:  # nothing, or what an earlier snapshot missed too: lost long ago
-                return _finish(folder, files - missing, missing, connection)
+                return _finish(folder, files - missing, missing, revision, connection)
             absent = missing  # most likely deleted since the snapshot: the next one does not name it
     raise Conflict("files are being deleted faster than they can be copied: try again when the service is less busy")
 
 
-def _finish(folder: Path, files: set[StoredFile], lost: set[StoredFile], connection: "Connection") -> Manifest:
-    revision = revision_of(connection)
-    if revision is None:
-        raise Rejected("the database has no tables yet: there is nothing to back up")
+def _finish(
+    folder: Path, files: set[StoredFile], lost: set[StoredFile], revision: str, connection: "Connection"
+) -> Manifest:
     paths = {FileStore(folder / FILES).path(*file) for file in files}
     for path in _all_files(folder / FILES):
         if path.with_suffix("") not in paths:  # copied for an earlier snapshot, and not named by this one

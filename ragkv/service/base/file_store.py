@@ -12,7 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
-from ragkv.errors import NotFound, Rejected, TooLarge
+from ragkv.errors import NotFound, Rejected, TooLarge, Unavailable
 from ragkv.files_io import check_room, make_folder, sync, writable, written_before
 
 log = logging.getLogger(__name__)
@@ -147,6 +147,14 @@ class FileStore:
         """The files that were written before the moment, and those that something was made of and left."""
         paths = [path for path in self.folder.glob("*/??/*") if is_hash(path.stem)]
         return iter({StoredFile(path.parts[-3], path.stem): None for path in paths if written_before(path, before)})
+
+    def check_there(self) -> None:
+        """Check that the folder exists. Raises Unavailable: what it should hold need not be lost."""
+        if not self.folder.is_dir():
+            raise Unavailable(
+                f"there is no folder {self.folder}: set RAGKV_DATA_DIR to the service's data folder, or mount its disk. If all "
+                "uploaded files are lost, make the folder"
+            )
 
     def tenants(self) -> set[str]:
         """Ids of the tenants that files are of, or were."""

@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragkv.errors import Unavailable
 from ragkv.ids import batched
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
@@ -72,11 +71,8 @@ def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
     they cannot be downloaded or read again. Raises Unavailable where the whole folder is not there."""
     with database.reading() as session:
         named = [StoredFile(*row) for row in session.execute(named_files())]
-    if named and not files.folder.is_dir():
-        raise Unavailable(
-            f"there is no folder {files.folder}: set RAGKV_DATA_DIR to the service's data folder, or mount its disk. If all "
-            "uploaded files are lost, make the folder"
-        )
+    if named:
+        files.check_there()
     return [file for file in named if not files.path(*file).is_file()]
 
 
@@ -161,14 +157,17 @@ def partial_kv(before: datetime, kv_store: "KVStore") -> list[Path]:
 
 
 def stray_points(database: Database, server_index: "QdrantIndex | None") -> list[str]:
-    """Ids of documents that the index server has points of and the database knows nothing of.
+    """Ids of documents that the index server has points of and the database knows nothing of, save those of tenants
+    that it does not know either: they are of another database, as in `strangers`.
 
     None without an index server: the index in memory mirrors the database.
     """
     if server_index is None:
         return []
-    document_ids = sorted({held.document_id for held in server_index.held()})
+    held = server_index.held()
     with database.reading() as session:
+        tenants = set(session.scalars(tenant_ids()))
+        document_ids = sorted({place.document_id for place in held if place.tenant_id in tenants})
         stored = {row_id for batch in batched(document_ids) for row_id in session.scalars(ids_among(batch))}
     return [document_id for document_id in document_ids if document_id not in stored]
 

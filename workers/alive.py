@@ -1,8 +1,8 @@
 """The worker's heartbeat: a thread that reports that the process is alive, and the time since its documents last made
 progress.
 
-`python -m workers.alive` exits with 0 if a worker on this machine reports and makes progress, otherwise with 1 and the
-reason: the health check of a worker's container. It imports next to nothing.
+`python -m workers.alive` exits with 0 if a worker on this machine reports and makes progress, or while Redis is away,
+otherwise with 1 and the reason: the health check of a worker's container. It imports next to nothing.
 """
 
 import logging
@@ -69,10 +69,14 @@ class Pulse(threading.Thread):
 
 
 def trouble(settings: Settings) -> str | None:
-    """The reason why no worker on this machine is working; None if one is."""
+    """The reason why no worker on this machine is working; None if one is, and while Redis is away: what restarts a
+    worker for its health must not do so for that of another."""
     try:
         with closing(connect(settings)) as client:
             here = [beat for beat in Heartbeats(client).read() if beat.worker.startswith(this_machine())]
+    except Unavailable as error:
+        log.warning("not known whether a worker works: %s", error)
+        return None
     except RagKVError as error:
         return str(error)
     return (

@@ -98,7 +98,7 @@ class TestWorkers:
         beat_before(parts, 0, 5000, this_worker())
         assert trouble(parts.settings) == "no worker here reports and makes progress (1 known)"
         redis_server.stop()
-        assert "Redis" in str(trouble(parts.settings))
+        assert trouble(parts.settings) is None, "Kubernetes would restart all workers for an outage of Redis"
 
 
 class TestQueue:

@@ -152,8 +152,8 @@ class FileStore:
         """Check that the folder exists. Raises Unavailable: what it should hold need not be lost."""
         if not self.folder.is_dir():
             raise Unavailable(
-                f"there is no folder {self.folder}: set RAGKV_DATA_DIR to the service's data folder, or mount its disk. If all "
-                "uploaded files are lost, make the folder"
+                f"there is no folder {self.folder}: do this where the uploaded files are (RAGKV_DATA_DIR), with their disk "
+                "mounted. If all of them are lost, make the folder"
             )
 
     def tenants(self) -> set[str]:

@@ -71,7 +71,8 @@ class Words:
     def cut(self, start: int, end: int, budget: int) -> Iterator[tuple[int, int]]:
         """Character ranges that hold all words of [start, end), in parts of at most `budget` tokens.
 
-        Parts are filled; the last two share the remainder evenly, so that no small part is left over.
+        Parts are filled as far as paragraphs, sentences and lines allow; the last two share the remainder evenly, so
+        that no small part is left over.
         """
         word, last = map(int, np.searchsorted(self._starts, [start, end]))
         while word < last:
@@ -88,18 +89,19 @@ class Words:
         limit = int(np.searchsorted(sums, sums[word] + budget, side="right")) - 1
         limit = max(limit, word + 1)
         ideal = budget if left > 2 * budget else (left + 1) // 2
-        lowest = max(left - budget, ideal * 3 // 4) if left <= 2 * budget else budget * 5 // 8
-        earliest = int(np.searchsorted(sums, sums[word] + lowest))
         target = min(limit, int(np.searchsorted(sums, sums[word] + ideal)))
-        earliest = min(max(earliest, word + 1), limit)
         offset = int(self._starts[word])
         window = self._text[offset : int(self._starts[limit]) + 1]
-        for pattern in _BREAKS:  # the strongest break of [earliest, limit], and of those the one nearest to the target
-            places = [offset + match.end() for match in pattern.finditer(window)]
-            matches = np.searchsorted(self._starts, places)
-            matches = matches[(matches >= earliest) & (matches <= limit)]
-            if matches.size:
-                return int(matches[np.argmin(np.abs(matches - target))])
+        # Less than an ordinary part only where that has no break, as in the middle of a table's row.
+        ordinary = max(left - budget, ideal * 3 // 4) if left <= 2 * budget else budget * 5 // 8
+        for lowest in (ordinary, min(ordinary, budget * 5 // 8), budget // 3):
+            earliest = min(max(int(np.searchsorted(sums, sums[word] + lowest)), word + 1), limit)
+            for pattern in _BREAKS:  # the strongest break of [earliest, limit], and of those the nearest to the target
+                places = [offset + match.end() for match in pattern.finditer(window)]
+                matches = np.searchsorted(self._starts, places)
+                matches = matches[(matches >= earliest) & (matches <= limit)]
+                if matches.size:
+                    return int(matches[np.argmin(np.abs(matches - target))])
         return target
 
 

@@ -346,6 +346,20 @@ def test_chunks_of_a_table_begin_and_end_with_whole_rows_under_their_labels(toke
     assert all(chunk.text.split(" | ")[-1].startswith("Size: ") for chunk in chunks)
 
 
+def test_rows_stay_whole_however_wide_and_however_many(tokenizer: Tokenizer, subtests: pytest.Subtests) -> None:
+    for columns in (4, 12):
+        for count in range(5, 15):
+            with subtests.test(columns=columns, count=count):
+                rows = [",".join(f"{column * 37 + row} units" for column in range(columns)) for row in range(count)]
+                labels = ",".join(f"Label{column}" for column in range(columns))
+                parsed = parse("a.csv", "\n".join((labels, *rows)).encode())
+                chunks = split("doc", parsed, tokenizer, 256)
+
+                check(parsed, chunks, tokenizer, 256)
+                assert all(chunk.text.startswith("Label0: ") for chunk in chunks[1:])
+                assert all(chunk.text.split(" | ")[-1].startswith(f"Label{columns - 1}: ") for chunk in chunks)
+
+
 def test_more_tokens_than_allowed_are_refused(tokenizer: Tokenizer):
     numbers = plain("1,2,3,4\n" * 100)
     tokens = sum(len(tokenizer.encode(f"{row}\n")) for row in numbers.text.splitlines())

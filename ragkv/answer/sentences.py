@@ -12,6 +12,7 @@ MIN_CHARACTERS_TO_SPACE = 40
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _LINE_END = re.compile(r"\n")
 _LIST_NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)](?=[ \t]+[^\sa-z])", re.MULTILINE)
+_NUMBER_IN_LINE = re.compile(r"\d{1,3}[.)][ \t]")
 _SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？។៕။][」』）]*""")
 # Thai and Lao have no mark at the end of a sentence, but a space; one before a sign of repetition or omission ends
 # nothing.
@@ -37,7 +38,8 @@ def statements(answer: str) -> list[Place]:
     Not for passages: their lines may be wrapped, and one that begins with a number may go on with a sentence.
     """
     items = _split(answer, (0, len(answer)), _LIST_NUMBER)
-    return [place for item in items for place in _sentences_within(answer, item)]
+    places = [place for item in items for place in _sentences_within(answer, item)]
+    return [(start, end) for start, end in places if not _NUMBER_IN_LINE.fullmatch(answer, start, end + 1)]
 
 
 def _sentences_within(text: str, place: Place) -> list[Place]:

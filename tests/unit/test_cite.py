@@ -197,6 +197,18 @@ def test_numbers_match_with_and_without_separators():
     assert cited(cite("12,545", "What is the population of Springfield?", passages(town))) == ["Springfield"]
 
 
+def test_parts_of_a_number_are_not_the_number(subtests: pytest.Subtests):
+    for answer, says in [
+        ("2.50 AUD", "Station 50 recorded reading 5746 on day 2 with valve E84 open."),
+        ("3,5 %", "Of 5 stations 3 were open."),
+        ("14:30", "On day 14 there were 30 guests in the canteen."),
+    ]:
+        with subtests.test(answer=answer):
+            log = ("Log", f"{says} Of that {answer} was said.")
+            assert [c.quote for c in cite(answer, "What is it?", passages(log))] == [f"Of that {answer} was said."]
+            assert cite(answer, "What is it?", passages(("Log", says))) == ()
+
+
 def test_accents_and_case_do_not_matter():
     player = ("FC Barcelona", "The club signed Cesc Fàbregas in 2011.")
     assert cited(cite("cesc fabregas", "Whom did the club sign?", passages(player))) == ["FC Barcelona"]
@@ -320,6 +332,14 @@ def test_numbers_of_a_list_are_in_no_statement():
     assert [answer[start:end] for start, end in statements(answer)] == [
         "These are:", "The Louvre.", "Paris", "He left in\n12. march.",
     ]  # fmt: skip
+
+
+def test_numbers_of_a_list_in_one_line_are_no_statements():
+    answer = "1. He left in 1841. 2. She stayed. 3. They met (see No. 4).\n5.\nThat is all."
+    assert [answer[start:end] for start, end in statements(answer)] == [
+        "He left in 1841.", "She stayed.", "They met (see No. 4).", "5.", "That is all.",
+    ]  # fmt: skip
+    assert statements("5.") == [(0, 2)]
 
 
 def test_the_number_of_an_item_is_no_statement():

@@ -226,7 +226,8 @@ class AnswerView(msgspec.Struct, frozen=True):
         CachedAnswer | None, "Cache entry that the answer was taken from; null if the answer was generated."
     ] = None
     omitted_passages: Annotated[
-        list[PassageView], "Passages that were found but, because of a `sparse_ratio`, not read; best first."
+        list[PassageView],
+        "Passages that were found but not read: beyond the model's window, or the `sparse_ratio`; best first.",
     ] = []
     no_passages: NoPassages = False
     warnings: Warnings = []

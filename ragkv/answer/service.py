@@ -32,11 +32,13 @@ from ragkv.stitch.located import LocatedKV
 from ragkv.stitch.plan import EXACT, StitchPlan
 from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import budget_of
+from ragkv.text import plural
 from ragkv.threads import P, T, Threads
 
 NOTHING = "There is nothing to answer from: the collection has no searchable document; upload one first."
 NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter; loosen it, or upload one."
 NOTHING_RELEVANT = "There is nothing to answer from: no passage reaches the score threshold; lower it, or upload one."
+_CROWDED = "max_tokens leaves no room in the model's window for {} found: lower it"
 
 THREADS = 4
 """For all questions of a process. More would only take the interpreter from each other, and from the event loop."""
@@ -53,7 +55,7 @@ class NothingFound(NotFound):
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A question ready for the engine. `passages` stand in the prompt in this order; `omitted` were retrieved too, and
-    are not read."""
+    are not read. `warnings`: the question's, and one for passages that do not fit beside so long an answer."""
 
     prompt: Prompt
     passages: tuple[Passage, ...]
@@ -64,6 +66,7 @@ class Prepared:
     plan_ms: float
     promoted: frozenset[str]
     """Keys of KV that came from the object store for this question."""
+    warnings: tuple[str, ...]
 
 
 class Answerer:
@@ -154,7 +157,7 @@ class Answerer:
                 kv=kv_of_passages(prepared.prompt, prepared.plan, report, prepared.promoted),
                 prompt_spans=prompt_spans(prepared.prompt, prepared.plan, report),
                 omitted_passages=prepared.omitted,
-                warnings=question.warnings,
+                warnings=prepared.warnings,
             )
             self._incoming.cost.answered(report, first_at - handed_over)
             try:  # it is delivered whether or not it can be recorded
@@ -192,10 +195,12 @@ class Answerer:
         if not question.retrieval:
             prompt = await self._threads.run(self._prompts.conversation, messages_of(question), answer_tokens)
             plan_ms = (time.perf_counter() - began) * 1e3
-            return Prepared(prompt, (), (), None, keys.salt(EXACT), 0.0, plan_ms, frozenset())
+            return Prepared(prompt, (), (), None, keys.salt(EXACT), 0.0, plan_ms, frozenset(), question.warnings)
         text, room = await self._threads.run(question_and_room, question, self._prompts, answer_tokens)
         retrieved, vectors = await self._passages_and_vectors(question, text, keys)
         best_first = fitting(retrieved, room)
+        unfit = len(retrieved) - len(best_first)
+        crowded = [_CROWDED.format(plural(unfit, "passage"))] if unfit and question.max_tokens else []
         retrieve_s = time.perf_counter() - began
         recompute = self._recomputing.of(question, with_vectors=vectors is not None)
         passages = in_prompt_order(self._to_read(question, best_first, recompute), self._settings.passage_order)
@@ -211,12 +216,13 @@ class Answerer:
         return Prepared(
             prompt=prompt,
             passages=passages,
-            omitted=tuple(passage for passage in best_first if passage not in passages),
+            omitted=tuple(passage for passage in retrieved if passage not in passages),
             plan=plan,
             salt=keys.salt(plan.cache_variant if plan else EXACT),
             retrieve_ms=retrieve_s * 1e3,
             plan_ms=(time.perf_counter() - began - retrieve_s) * 1e3,
             promoted=located.promoted if located else frozenset(),
+            warnings=(*question.warnings, *crowded),
         )
 
     async def _looked_up(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:

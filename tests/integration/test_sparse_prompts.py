@@ -57,6 +57,16 @@ class TestSparsePrompts:
         every, full = ask(client), ask(client, sparse_ratio=0.5, **options)
         assert (ids(full["passages"]), full["omitted_passages"]) == (ids(every["passages"]), [])
 
+    def test_passages_that_the_window_has_no_room_for_are_named(self, client: Client, settings: Settings):
+        every, crowded = ask(client), ask(client, max_tokens=settings.max_model_len - 400)
+        read, omitted = ids(crowded["passages"]), ids(crowded["omitted_passages"])
+
+        assert len(read) > 0 and len(omitted) > 1
+        assert sorted(read + omitted) == sorted(ids(every["passages"]))
+        assert crowded["warnings"] == [
+            f"max_tokens leaves no room in the model's window for {len(omitted)} passages found: lower it"
+        ]
+
     def test_what_is_no_share_is_refused(self, client: Client, subtests: pytest.Subtests):
         for ratio in [0, 1.01, -1, "half"]:
             with subtests.test(ratio=ratio):

@@ -1,5 +1,5 @@
-"""A question within its conversation: the search query, the text in the prompt after the passages, and the messages of
-a prompt without passages.
+"""A question within its conversation: what it may refer back to, the text in the prompt after the passages, and the
+messages of a prompt without passages.
 
 The earlier turns never stand before the passages: those are stitched behind the shared prefix, whatever came before.
 """
@@ -23,13 +23,14 @@ _INSTRUCTIONS = "Instructions"
 _SPEAKERS = {"user": "Question", "assistant": "Answer"}
 
 
-def search_query(question: Question) -> str:
-    """The question with what it may refer back to: the last question, and the beginning of the last answer."""
+def referred_to(question: Question) -> str:
+    """What the question may refer back to, as it is searched for: the last question, and the beginning of the last
+    answer. Empty without a conversation."""
     earlier = (
         _last(question.history, "user")[:EARLIER_CHARACTERS],
         _last(question.history, "assistant")[:ANSWER_CHARACTERS],
     )
-    return " ".join(text for text in (question.text, *earlier) if text)
+    return " ".join(filter(None, earlier))
 
 
 def question_in_prompt(question: Question, fits: Callable[[str], bool] = lambda text: True) -> str:

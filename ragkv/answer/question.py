@@ -185,8 +185,9 @@ class Delta:
 class Answer:
     """The whole answer, last event of every stream. `passages` are in the order of the prompt. `kv` says of each where
     its KV came from, `prompt_spans` of each token of the prompt; both are empty for an answer that was kept from an
-    earlier question. `omitted_passages`: those that were found and not read, best first: the window had no room for them,
-    or the prompt is sparse. `id`: the question's. `prompt_positions`: of the passages, once they are in another order."""
+    earlier question. `omitted_passages`: those that were found and not read, best first: the window had no room for
+    them, or the prompt is sparse. `id`: the question's. `prompt_positions`: of the passages, once they are in another
+    order."""
 
     id: str
     text: str

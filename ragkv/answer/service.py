@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from ragkv.answer.cite import cite
-from ragkv.answer.history import messages_of, question_and_room, search_query
+from ragkv.answer.history import messages_of, question_and_room, referred_to
 from ragkv.answer.incoming import IncomingKV
 from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
@@ -273,7 +273,9 @@ class Answerer:
             (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
         )
         with retrieval(question, *limits) as span:
-            passages = await self._searcher.search(*place, search_query(question), *limits, question.document_ids)
+            passages = await self._searcher.search(
+                *place, question.text, *limits, question.document_ids, referred_to(question)
+            )
             span.set_attribute("ragkv.passages", len(passages))
         if not passages:
             raise NothingFound(NOTHING if question.document_ids is None else NOTHING_CHOSEN)

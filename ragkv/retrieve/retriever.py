@@ -19,6 +19,7 @@ A re-ranker, where there is one, reads the best passages of all hops again and h
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -27,7 +28,7 @@ import numpy as np
 from ragkv.chunk import Chunk, Passage
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
-from ragkv.retrieve.index import DEPTH, DocumentIds, Index, Vectors, fused_hits
+from ragkv.retrieve.index import DEPTH, DocumentIds, Index, Vectors, fused, fused_hits
 from ragkv.retrieve.links import LinkCache, TitleLinks, TitleSource
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
@@ -116,19 +117,29 @@ class Retriever:
         top_k: int,
         hops: int,
         document_ids: DocumentIds | None = None,
+        earlier: str = "",
     ) -> list[Passage]:
         """The best `top_k` passages, best first; fewer when the collection holds fewer, none when it is empty.
 
         With `document_ids` the collection is as if it held these documents alone, but for the rarity of its words.
+        `earlier`: text that the question may refer back to. Whether it does, nobody knows: the question is searched
+        for alone and together with it, and both rankings are fused.
 
         A passage's `hop` is 1 when the first search alone would have returned it (or handed it to the re-ranker), else
         the hop whose evidence brought it in. Raises Unavailable when the index is away.
         """
         scope = SearchScope(tenant_id, collection_id, document_ids)
-        if self._reranker is None:
-            return self._retrieve(scope, question, top_k, hops)
-        candidates = self._retrieve(scope, question, max(top_k, CANDIDATES), hops)
-        return self._reranker.reordered(question, candidates)[:top_k]
+        limit = top_k if self._reranker is None else max(top_k, CANDIDATES)
+        passages = self._retrieve(scope, question, limit, hops)
+        if earlier:
+            question = f"{question} {earlier}"
+            rankings = passages, self._retrieve(scope, question, limit, hops)
+            passage_of = {passage.chunk.id: passage for ranking in rankings for passage in ranking}
+            scored = fused([passage.chunk.id for passage in ranking] for ranking in rankings)
+            passages = [replace(passage_of[chunk_id], score=score) for chunk_id, score in scored[:limit]]
+        if self._reranker is not None:
+            passages = self._reranker.reordered(question, passages)
+        return passages[:top_k]
 
     def held(self) -> list[tuple[str, str]]:
         """(tenant, collection) of every collection of which something is in this process's memory."""
@@ -312,7 +323,8 @@ class Searcher:
         top_k: int,
         hops: int,
         document_ids: DocumentIds | None = None,
+        earlier: str = "",
     ) -> list[Passage]:
         """Like Retriever.search, for a question that is cleaned here as documents are."""
         place = tenant_id, collection_id, clean_question(question)
-        return await self._threads.run(partial(self._retriever.search, *place, top_k, hops, document_ids))
+        return await self._threads.run(partial(self._retriever.search, *place, top_k, hops, document_ids, earlier))

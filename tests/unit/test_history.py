@@ -7,7 +7,7 @@ from ragkv.answer.history import (
     PROMPT_CHARACTERS,
     question_and_room,
     question_in_prompt,
-    search_query,
+    referred_to,
 )
 from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.answer.question import Question, Turn, check_question_text
@@ -22,7 +22,8 @@ def ask(question: str = "When was she born?", history: tuple[Turn, ...] = (), in
 
 
 def test_a_question_alone_is_searched_for_and_said_as_it_is():
-    assert search_query(ask()) == question_in_prompt(ask()) == "When was she born?"
+    assert referred_to(ask()) == ""
+    assert question_in_prompt(ask()) == "When was she born?"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_a_question_and_its_conversation_have_the_characters_that_documents_have
     question = ask(copied, (Turn("user", copied), Turn("assistant", copied)))
     assert question.text == plain
     assert [turn.text for turn in question.history] == [plain, plain]
-    assert search_query(question) == f"{plain} {plain} {plain}"
+    assert referred_to(question) == f"{plain} {plain}"
 
 
 @pytest.mark.parametrize("text", ["\u200b", "\u00ad \ufeff\n", "\U000e0041"])
@@ -50,14 +51,11 @@ def test_a_question_of_invisible_characters_is_empty(text: str):
 
 
 def test_a_search_knows_what_the_question_refers_back_to():
-    assert search_query(ask(history=TURNS)) == "When was she born? Who wrote the first program? Ada Lovelace."
+    assert referred_to(ask(history=TURNS)) == "Who wrote the first program? Ada Lovelace."
 
 
 def test_a_long_answer_joins_a_search_only_with_its_beginning():
-    assert (
-        len(search_query(ask(history=(Turn("assistant", "x" * 9999),))))
-        <= len("When was she born? ") + ANSWER_CHARACTERS
-    )
+    assert referred_to(ask(history=(Turn("assistant", "x" * 9999),))) == "x" * ANSWER_CHARACTERS
 
 
 def test_the_prompt_repeats_the_conversation_before_the_question():
@@ -95,7 +93,7 @@ def test_instructions_stand_before_the_conversation_and_are_not_searched_for():
     text = question_in_prompt(ask(history=TURNS, instructions="Answer in French.\n"))
 
     assert text.startswith("Instructions: Answer in French.\nQuestion: Who wrote the first program?\n")
-    assert search_query(ask(history=TURNS, instructions="Answer in French.")) == search_query(ask(history=TURNS))
+    assert referred_to(ask(history=TURNS, instructions="Answer in French.")) == referred_to(ask(history=TURNS))
     assert question_in_prompt(ask(instructions=" \n")) == "When was she born?"
 
 

@@ -107,6 +107,19 @@ def test_a_passage_knows_the_hop_that_brought_it_in(retriever):
     assert {p.hop for p in retriever.search("t", "c", DIRECTOR, 3, hops=1)} == {1}
 
 
+def test_a_conversation_neither_hides_a_new_subject_nor_loses_the_earlier_one(retriever):
+    earlier = f"{MOTHER} 20 March 851"
+
+    new_subject = titles(retriever.search("t", "c", DIRECTOR, 3, hops=2, earlier=earlier))
+    assert new_subject[0] == "Blood Street" and "Leo Fong" in new_subject
+    assert "Leo Fong" not in titles(retriever.search("t", "c", f"{DIRECTOR} {earlier}", 3, hops=2))
+
+    referring = "And how old is that person?"
+    earlier = "Who was born in Ajmer? Swapan Saha"
+    assert "Swapan Saha" not in titles(retriever.search("t", "c", referring, 2, hops=2))
+    assert "Swapan Saha" in titles(retriever.search("t", "c", referring, 2, hops=2, earlier=earlier))
+
+
 def test_passages_come_best_first_and_each_once(retriever):
     passages = retriever.search("t", "c", MOTHER, 10, hops=3)
     scores = [p.score for p in passages]

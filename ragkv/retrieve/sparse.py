@@ -60,6 +60,10 @@ _IS_CODE = re.compile(r"[\d@_]|://|^www\.")
 _DOTLESS = "\u0131"
 _TURKISH = re.compile("[\u0131\u0130\u011e\u011f\u015e\u015f]")  # dotless i, dotted I, G with breve, S with cedilla
 
+_UNDECOMPOSED = (("ł", "l"), ("ø", "o"), ("ø", "oe"), ("đ", "d"), ("ð", "d"), ("þ", "th"), ("æ", "ae"), ("œ", "oe"))
+"""Letters that Unicode does not take apart, and what who lacks them writes. A chunk's words keep them."""
+_MIN_RESPELLED = 4
+
 SparseVector = tuple[NDArray[np.uint32], NDArray[np.float32]]
 
 _WORD_CHARACTERS = 64
@@ -161,7 +165,7 @@ def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
 
 def query_vector(text: str) -> SparseVector:
     """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages. A date
-    has the terms of its other forms."""
+    has the terms of its other forms, a name those of its other spellings."""
     text_words = words(text)
     languages = languages_of(text_words)
     dates = list(dates_in(text))
@@ -171,6 +175,8 @@ def query_vector(text: str) -> SparseVector:
     turkish_forms = [word.replace(_DOTLESS, "i") for word in text_words if _DOTLESS in word]
     if languages.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
         turkish_forms += words(normalised("NFC", text).replace("I", _DOTLESS).replace("İ", "i"))
+    respelled = (form for word in text_words if len(word) >= _MIN_RESPELLED for form in _respelled(word))
+    weights |= dict.fromkeys(map(stem, respelled), 1.0)
     for word in dict.fromkeys((*text_words, *turkish_forms)):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
@@ -183,6 +189,17 @@ def query_vector(text: str) -> SparseVector:
             for language in LANGUAGES.get(script, ()):
                 weights |= dict.fromkeys(_own_terms(word, language), GUESS_WEIGHT)
     return _ascending({term_id(term): weight for term, weight in weights.items()})
+
+
+def _respelled(word: str) -> Iterator[str]:
+    """A word of a question as names have it that are often written without their letters, and the other way round:
+    lodz and łódź, odegard and ødegård. Each form has another letter replaced; stop words have none."""
+    if any(word in stop_words for stop_words in STOP_WORDS.values()):
+        return
+    for letter, plain in _UNDECOMPOSED:
+        if letter in word:
+            yield word.replace(letter, plain)
+        yield from (f"{word[: m.start()]}{letter}{word[m.end() :]}" for m in re.finditer(plain, word))
 
 
 def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:

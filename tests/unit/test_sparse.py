@@ -52,6 +52,23 @@ def test_capitals_of_other_languages_have_no_turkish_forms():
     assert terms_of(sparse.query_vector("IBM INDIA")) == terms_of(sparse.query_vector("ibm india"))
 
 
+@pytest.mark.parametrize(
+    ("written", "typed"),
+    [
+        ("Łódź", "Lodz"), ("Wrocław", "wroclaw"), ("Søren Ødegård", "SOREN ODEGARD"), ("København", "Koebenhavn"),
+        ("Đồng", "Dong"), ("Æsir", "Aesir"), ("Þingvellir", "Thingvellir"),
+    ],
+)  # fmt: skip
+def test_names_are_found_without_the_letters_that_unicode_does_not_take_apart(written: str, typed: str):
+    words = len(written.split())
+    assert shared(typed, written) >= words
+    assert shared(written, typed) >= words
+
+
+def test_stop_words_and_short_words_have_no_other_spellings():
+    assert shared("for old", "før øld") == 0
+
+
 def test_marks_of_indic_scripts_belong_to_their_words():
     assert sparse.words("हिन्दी में लिखा") == ["हिन्दी", "में", "लिखा"]
 

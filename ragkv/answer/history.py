@@ -24,7 +24,7 @@ _SPEAKERS = {"user": "Question", "assistant": "Answer"}
 
 
 def referred_to(question: Question) -> str:
-    """What the question may refer back to, as it is searched for: the last question, and the beginning of the last
+    """Text that the question may refer back to, as it is searched for: the last question, and the beginning of the last
     answer. Empty without a conversation."""
     earlier = (
         _last(question.history, "user")[:EARLIER_CHARACTERS],

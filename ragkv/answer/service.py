@@ -199,8 +199,9 @@ class Answerer:
         text, room = await self._threads.run(question_and_room, question, self._prompts, answer_tokens)
         retrieved, vectors = await self._passages_and_vectors(question, text, keys)
         best_first = fitting(retrieved, room)
-        unfit = len(retrieved) - len(best_first)
-        crowded = [_CROWDED.format(plural(unfit, "passage"))] if unfit and question.max_tokens else []
+        freed = max(0, answer_tokens - self._settings.max_answer_tokens)  # by an answer of the default length
+        unfit = len(fitting(retrieved, room + freed)) - len(best_first)
+        crowded = [_CROWDED.format(plural(unfit, "passage"))] if unfit else []
         retrieve_s = time.perf_counter() - began
         recompute = self._recomputing.of(question, with_vectors=vectors is not None)
         passages = in_prompt_order(self._to_read(question, best_first, recompute), self._settings.passage_order)

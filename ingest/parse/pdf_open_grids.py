@@ -7,14 +7,14 @@ lines has three columns, one of them of numbers: other words side by side are mo
 """
 
 from bisect import bisect
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from statistics import median
 
 from ingest.parse.pdf_grids import TOLERANCE, Grid, Line
 from ingest.parse.pdf_letters import Box, Letter
+from ingest.parse.rows import is_label
 
 _LEAST_LINES, _LEAST_COLUMNS, _LEAST_ROWS = 3, 2, 2
 _MAX_LINES, _MAX_LETTERS = 200, 20_000
@@ -27,6 +27,8 @@ _WHITE = 0.7
 _MAX_CELL = 120
 """Letters of a cell, in the mean over a table: prose in columns has more."""
 
+_PADDING, _APART = 1.5, 0.5
+"""Heights of a line at most between a rule and the words beside it, and between two lines of a cell."""
 _LEAST_UNRULED_COLUMNS, _LEAST_UNRULED_ROWS = 3, 4
 _FAR = 2.0
 """Between two rows, in heights of a line: where a table without lines ends."""
@@ -43,15 +45,18 @@ def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[B
     for _, level in groupby(ordered, key=ends):  # those of one width, from the top down
         lines, begin = list(level), 0
         while begin + _LEAST_LINES <= len(lines) <= _MAX_LINES:
-            last, grid = _longest(lines[begin:], down, letters)
+            candidates = _from_header(lines, begin, down, letters)
+            last, grid = _longest(candidates, down, letters)
             if grid is not None:
-                yield grid
+                yield _to_last_row(grid, candidates[:last], letters)
+                last -= len(candidates) - len(lines[begin:])
             begin += last
 
 
 def unruled_grids(letters: Sequence[Letter]) -> Iterator[Grid]:
     """The grids of tables without lines."""
     rows = _rows([letter.box for letter in letters]) if len(letters) <= _MAX_LETTERS else []
+    characters = {letter.box: letter.character for letter in letters}
     begin = 0
     while begin < len(rows):
         last = _end_of_table(rows, begin)
@@ -60,15 +65,22 @@ def unruled_grids(letters: Sequence[Letter]) -> Iterator[Grid]:
             continue
         boxes = [box for row in table for box in row]
         white = _white(boxes)
-        digits = {letter.box for letter in letters if letter.character.isdigit()}
-        num_letters = [Counter(bisect(white, box.left) for box in row) for row in table]
-        header, *body = (Counter(bisect(white, box.left) for box in row if box in digits) for row in table)
-        numbers = ({n for n in row if 2 * row[n] >= num[n]} for row, num in zip(body, num_letters[1:], strict=True))
-        # Below a label without a digit, each row has a number: at least half of its letters are digits.
-        if set.intersection(*numbers) - set(header):
+        cells = [[""] * (len(white) + 1) for _ in table]
+        for row, words in zip(table, cells, strict=True):
+            for box in sorted(row):
+                words[bisect(white, box.left)] += characters[box]
+        if any(_are_numbers(*column) for column in zip(*cells, strict=True)):
             xs = [min(box.left for box in boxes) - 1, *white, max(box.right for box in boxes) + 1]
             top, bottom = max(box.top for box in table[0]), min(box.bottom for box in table[-1])
             yield Grid(xs, sorted([top, bottom, *map(_parting, table, table[1:])]))
+
+
+def _are_numbers(label: str, *cells: str) -> bool:
+    """Whether a column's cells are numbers, half of whose characters are digits, below a label without a digit or a
+    year above other numbers."""
+    is_year = label.isdecimal() and is_label(label) and not all(map(is_label, cells))
+    is_named = is_year or (label and not any(map(str.isdigit, label)))
+    return bool(is_named) and all(cell and 2 * sum(map(str.isdigit, cell)) >= len(cell) for cell in cells)
 
 
 def continued_grid(letters: Sequence[Letter], xs: Sequence[float], height: float) -> Grid | None:
@@ -96,9 +108,63 @@ def _end_of_table(rows: Sequence[Sequence[Box]], begin: int) -> int:
         # With more rows the stripes of white only narrow: a row that closes one, or adds one beside, ends the table.
         boxes += rows[end]
         is_far = rows[end - 1][0].middle - rows[end][0].middle > _FAR * height
+        if end == begin + 1 and columns > 1 and min(_white(boxes), default=0) < min(rows[begin]).left:
+            columns += 1  # that of the rows' names, below an empty corner
         if columns < _LEAST_UNRULED_COLUMNS or is_far or len(_white(boxes)) + 1 != columns:
             return end
     return most
+
+
+def _from_header(lines: Sequence[Line], begin: int, down: Sequence[Line], letters: Sequence[Box]) -> list[Line]:
+    """The lines from `begin` on, with one above the header where the first of them lies below it; none where the header
+    is in doubt."""
+    start, *_ = below = list(lines[begin:])
+    left, right = start.start - TOLERANCE, start.end + TOLERANCE
+    level = [box for box in letters if left <= box.left and box.right <= right]
+    body: list[Box] = []
+    for line in below[_LEAST_LINES - 1 : _LEAST_LINES + _MAX_TRIED]:  # as many as have columns
+        inside = [box for box in level if line.at < box.middle < start.at]
+        if not inside or not _white(inside):
+            break
+        body = inside
+    above = reversed(_rows([box for box in level if box.middle > start.at])) if body else ()
+    header = _beside(body, above, start.at)
+    xs = [left, *_white([*body, *header]), right] if header else []
+    labelled = {bisect(xs, box.left) for box in header}
+    if len(labelled) < _LEAST_COLUMNS:
+        return below
+    top = max(box.top for box in header)
+    is_row = begin > 0 and lines[begin - 1].at - top <= _PADDING * header[0].height
+    is_shaded = any(left <= line.at <= right and below[-1].at < line.end <= start.at for line in down)
+    is_header = labelled.issuperset(range(2, len(xs))) and not is_row and not is_shaded
+    return [start._replace(at=top), *below] if is_header else []
+
+
+def _to_last_row(grid: Grid, lines: Sequence[Line], letters: Sequence[Box]) -> Grid:
+    """The grid, with a row more where lines part its rows and none lies below the last one."""
+    left, right, bottom = grid.xs[0], grid.xs[-1], grid.ys[0]
+    if len(grid.ys) != len(lines):
+        return grid
+    level = [box for box in letters if left <= box.left and box.right <= right and box.middle < grid.ys[-1]]
+    body, below = ([box for box in level if (box.middle > bottom) is above] for above in (True, False))
+    row = _beside(body, _rows(below), bottom)
+    filled = len({bisect(grid.xs, box.left) for box in row})
+    is_row = filled >= _LEAST_COLUMNS and 2 * filled >= len(grid.xs) - 1
+    return grid._replace(ys=[min(box.bottom for box in row), *grid.ys]) if is_row else grid
+
+
+def _beside(body: Sequence[Box], rows: Iterable[list[Box]], edge: float) -> list[Box]:
+    """The letters of one row in the columns of a table's body, from lines of text above or below a line at `edge`, the
+    nearest first."""
+    letters: list[Box] = []
+    for row in rows:
+        ends = min(box.bottom for box in row), max(box.top for box in row)
+        near, far = sorted(ends, key=lambda end: abs(end - edge))
+        is_far = abs(near - edge) > row[0].height * (_APART if letters else _PADDING)
+        if is_far or len(_white([*body, *letters, *row])) != len(_white(body)):
+            break
+        letters, edge = letters + row, far
+    return letters
 
 
 def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:
@@ -119,8 +185,12 @@ def _grid(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -
     """The grid of lines from the top down, all of one table."""
     top, below_header, bottom = lines[0].at, lines[1].at, lines[-1].at
     left, right = lines[0].start - TOLERANCE, lines[0].end + TOLERANCE
-    # A line down the whole height: the table is ruled, and closed_grids has it.
-    if any(left <= line.at <= right and line.start < top and line.end > bottom for line in down):
+    # A line down across others: the table is ruled, and closed_grids has it. Sides of shaded rows cross none.
+    inner = [line.at for line in lines[1:-1]]
+    if any(
+        left <= line.at <= right and any(line.start < at - TOLERANCE and line.end > at + TOLERANCE for at in inner)
+        for line in down
+    ):
         return None
     inside = [box for box in letters if bottom < box.middle < top and left <= box.left and box.right <= right]
     header, body = ([box for box in inside if (box.middle > below_header) is above] for above in (True, False))

@@ -85,12 +85,13 @@ def _columns(rows: Iterable[Sequence[str]]) -> set[int]:
 def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a row labels the columns of the rows below it: short words that do not repeat, nor occur below."""
     labels = [label for label in row if label]
+    beside = [other[0] for other in below if other] if row and not row[0] else []  # below an empty corner
     widest = max((sum(map(bool, other)) for other in below), default=0)
     return (
         len(labels) > 1
         and len(labels) * 2 >= widest > 0
         and len({label.casefold() for label in labels}) == len(labels)
-        and any(map(_LETTER.search, labels))
+        and any(map(_LETTER.search, labels + beside))
         and all(map(is_label, labels))
         and not any(cell == label for other in below for cell, label in zip(other, row, strict=False) if label)
     )

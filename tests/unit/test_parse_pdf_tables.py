@@ -63,6 +63,12 @@ def lines_across(rows: Sequence[Sequence[str]], at: Sequence[int] | None = None,
     return "".join(f"{LEFT} {TOP - height * n} m {right} {TOP - height * n} l S\n" for n in numbers)
 
 
+def shades(at: Sequence[int]) -> str:
+    """A grey background for each cell of the rows of these numbers."""
+    places = ((LEFT + WIDTH * column, TOP - HEIGHT * (number + 1)) for number in at for column in range(len(ROWS[0])))
+    return "0.9 g\n" + "".join(f"{x} {y} {WIDTH} {HEIGHT} re f\n" for x, y in places) + "0 g\n"
+
+
 LABELLED = [
     "Words above it.",
     "City | River | People",
@@ -86,6 +92,28 @@ class TestLinesAcross:
     def test_the_lines_of_a_paper_are_enough(self):
         """Above and below the header, and at the end."""
         assert paragraphs(table(ROWS, lines_across(ROWS, (0, 1, 4)))) == LABELLED
+
+    @pytest.mark.parametrize("at", [(1, 2, 3, 4), (0, 1, 2, 3), (1, 2, 3)])
+    def test_lines_below_each_row_or_above_it_are_enough(self, at: tuple[int, ...]):
+        """The header may have no line above it, and the last row none below."""
+        rows = [("City", "River", "Land"), *((city, river, f"Land of {city}") for city, river, _ in ROWS[1:])]
+        assert paragraphs(table(rows, lines_across(rows, at)))[1:-1] == [
+            "City | River | Land",
+            "City: Vienna | River: Danube | Land: Land of Vienna",
+            "City: Lyon | Land: Land of Lyon",
+            "City: Ulm | River: Danube | Land: Land of Ulm",
+        ]
+
+    def test_a_row_below_a_header_without_all_labels_is_none(self):
+        rows = [("City", "", "Land"), *((city, "Danube", f"Land of {city}") for city, _, _ in (*ROWS[1:], *MORE))]
+        assert " | " not in parse("a.pdf", table(rows, lines_across(rows, range(1, len(rows) + 1)))).text
+
+    def test_shaded_rows_are_a_table_where_the_header_is_one_of_them(self):
+        assert paragraphs(table(ROWS, shades((0, 2)))) == LABELLED
+
+    def test_shaded_rows_alone_do_not_tell_where_the_header_is(self):
+        rows = [(city, river, "many") for city, river, _ in (*ROWS, *MORE)]
+        assert " | " not in parse("a.pdf", table(rows, shades((2, 4, 6)))).text
 
     def test_a_line_between_groups_of_rows_parts_no_table(self):
         rows = (*ROWS, ("Linz", "Danube", "212000"))
@@ -133,6 +161,22 @@ class TestLinesAcross:
 class TestNoLines:
     def test_a_sheet_with_numbers_is_a_table(self):
         assert paragraphs(table(ROWS, "", 14)) == LABELLED
+
+    def test_years_are_labels_also_beside_an_empty_corner(self):
+        rows = (
+            ("", "2022", "2023"),
+            ("Sales", "1,200", "1,350"),
+            ("Costs", "(900)", "(980)"),
+            ("Profit", "300", "370"),
+        )
+        assert paragraphs(table(rows, "", 14))[1:-1] == [
+            "2022 | 2023",
+            "Sales | 2022: 1,200 | 2023: 1,350",
+            "Costs | 2022: (900) | 2023: (980)",
+            "Profit | 2022: 300 | 2023: 370",
+        ]
+        years = (("Born", "1922", "1955"), ("Wed", "1940", "1980"), ("Moved", "1950", "1990"), ("Died", "1990", "2020"))
+        assert " | " not in parse("a.pdf", table(years, "", 14)).text
 
     def test_without_numbers_the_words_stay(self):
         rows = [(city, river, "many") for city, river, _ in ROWS[1:]]

@@ -57,6 +57,9 @@ def test_a_first_row_of_values_is_no_header(body, text):
 def test_years_are_labels_and_a_title_above_the_table_is_not():
     text = parse("a.csv", b"Population\nRegion,2019,2020\nNorway,5.3,5.4\n").text
     assert text == "Population\nRegion | 2019 | 2020\n\nRegion: Norway | 2019: 5.3 | 2020: 5.4"
+    rows: list[list[object]] = [[None, "2019", "2020"], ["Norway", 5.3, 5.4], ["Sweden", 10.2, 10.3]]
+    body = xlsx({"Population": sheet_rows(rows)})
+    assert "Sweden | 2019: 10.2 | 2020: 10.3" in parse("a.xlsx", body).text
 
 
 def test_a_long_label_is_shortened_in_the_rows_but_whole_in_the_header():

@@ -43,6 +43,7 @@ _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,4
 _FURNITURE = (
     "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
     " | //*[(self::rt or self::rp) and ancestor::ruby]"  # readings, which would stand within words
+    " | //a[starts-with(@href, '#') and not(*) and not(translate(., '¶#§^↑↩\ufe0e🔗 ', ''))]"  # behind titles and notes
 )
 _CODE = ("script", "style", "noscript", "template")
 _NOT_CONTENT = (

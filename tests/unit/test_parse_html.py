@@ -65,6 +65,14 @@ def test_what_is_for_the_eye_and_for_screen_readers_is_read_once(source: str, te
     assert " ".join(page(f"<p>It is {source} now.</p>").text.split()) == text
 
 
+def test_signs_that_only_link_within_the_page_are_left_out() -> None:
+    body = (
+        b"<h2>Setup<a href='#setup'>\xc2\xb6</a></h2><p>As <a href='#c'>C#</a> says. <a href='#up'>\xe2\x86\xa9</a></p>"
+    )
+    parsed = parse("a.html", body)
+    assert (parsed.sections[0].title, parsed.text) == ("Setup", "Setup\n\nAs C# says.")
+
+
 def test_a_table_row_is_a_line_with_its_cells_apart() -> None:
     parsed = page("<table><tr><th>Name</th><th>Year</th></tr><tr><td><p>Ed<br>Wood</p></td><td>1994</td></tr></table>")
     assert parsed.text == "Name | Year\n\nName: Ed Wood | Year: 1994"

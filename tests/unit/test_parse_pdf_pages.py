@@ -8,6 +8,8 @@ from ingest.parse import Parsed, locate, parse
 from ingest.parse.quotes import Locating, Quote
 from ragkv.errors import Rejected, Unsupported
 from tests.support.drawn_pdf import Field, by_row, drawn_pdf, text_at
+from tests.support.hostile_files import FONTS, page, stream
+from tests.support.made_files import FONT
 
 LEFT_COLUMN = [
     "The committee met in March",
@@ -37,10 +39,10 @@ def read(body: bytes) -> str:
 
 
 def assert_located(parsed: Parsed, body: bytes) -> None:
-    for page in parsed.pages:
-        words = parsed.text[page.start : page.end]
-        located = locate(body, Locating(page.number, page.number, (Quote(words, 0, len(words)),)), ())
-        assert located.complete, page.number
+    for place in parsed.pages:
+        words = parsed.text[place.start : place.end]
+        located = locate(body, Locating(place.number, place.number, (Quote(words, 0, len(words)),)), ())
+        assert located.complete, place.number
 
 
 class TestRaisedNumbers:
@@ -302,3 +304,17 @@ def test_lines_of_turned_pages_are_read_from_the_top(subtests):
             assert text.replace("exam-\nined", "examined").split("\nThe")[0] == column
             assert text.count("home\nto sleep in the evening\nand wakes again at noon") == 2
     assert read(drawn_pdf(f"q 0 -1 1 0 0 842 cm {columns} Q {upright}")).endswith("Printed in Oslo\nby machine")
+
+
+def test_a_hyphen_of_its_own_character_joins_the_lines_that_it_parts():
+    """U+2010, which browsers draw; here as the sign ~ of the font."""
+    to_unicode = stream(
+        b"1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfchar <7e> <2010> endbfchar\n"
+        b"1 beginbfrange <20> <7d> <0020> endbfrange"
+    )
+    lines = (
+        text_at(50, 700, "The de~") + text_at(50, 687, "velopments of Rhine~") + text_at(50, 674, "Main are well~known")
+    )
+    font = FONT.replace(b">>", b"/ToUnicode 7 0 R >>")
+    body = page(stream(lines.encode()), FONTS.replace(b"5 0 R", b"6 0 R"), font, to_unicode)
+    assert read(body) == "The developments of Rhine-Main are well\u2010known"

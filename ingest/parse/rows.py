@@ -11,6 +11,7 @@ LOOKAHEAD = 20
 _MAX_LABEL_CHARS = 80
 _LETTER = re.compile(r"[^\W\d_]")
 _YEAR = re.compile(r"(?:1[5-9]|20|21)\d\d")
+_QUANTITY = re.compile(rf"(?!{_YEAR.pattern}\b(?![-./]))[$€£¥+−-]?\d")
 _SIGN = re.compile(r"[#№%]")
 _ADDRESS = re.compile(r"@|://")
 _NUMBER = re.compile(
@@ -84,9 +85,9 @@ def _columns(rows: Iterable[Sequence[str]]) -> set[int]:
 
 def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
     """Whether a row labels the columns of the rows below it: short words that do not repeat, nor occur below."""
-    labels = [label for label in row if label]
+    labels, *filled = ([cell for cell in cells if cell] for cells in (row, *below))
     beside = [other[0] for other in below if other] if row and not row[0] else []  # below an empty corner
-    widest = max((sum(map(bool, other)) for other in below), default=0)
+    widest = max(map(len, filled), default=0)
     return (
         len(labels) > 1
         and len(labels) * 2 >= widest > 0
@@ -94,7 +95,16 @@ def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
         and any(map(_LETTER.search, labels + beside))
         and all(map(is_label, labels))
         and not any(cell == label for other in below for cell, label in zip(other, row, strict=False) if label)
+        and 2 * sum(label.endswith(":") for label in labels) != len(labels)  # names of a form, each with its value
+        and not (widest == 2 and _is_value(labels[1], [cells[1] for cells in filled if cells[1:]]))  # noqa: PLR2004
     )
+
+
+def _is_value(words: str, below: Sequence[str]) -> bool:
+    """Whether the second cell of a row of two is the value of its first, as in forms: it begins with a number, or a few
+    of those below are numbers."""
+    num_numbers = sum(map(is_number, below))
+    return bool(_QUANTITY.match(words)) or 0 < 2 * num_numbers < len(below)
 
 
 def is_label(words: str) -> bool:

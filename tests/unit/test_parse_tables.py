@@ -54,6 +54,22 @@ def test_a_first_row_of_values_is_no_header(body, text):
     assert parse("a.csv", body).text == text
 
 
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([["Rated voltage", "230 V"], ["Colour", "red"], ["Protection", "IP 54"]], "Colour | red"),
+        ([["Invoice", "2024-17"], ["Date", "1 May 2024"], ["Total", "£120.00"]], "Total | £120.00"),
+        ([["Customer", "ACME"], ["Order", "PO-17"], ["City", "Oslo"], ["Amount", 120]], "Amount | 120"),
+        ([["Customer:", "ACME"], ["City:", "Oslo"], ["Contact:", "Ann"]], "City: | Oslo"),
+        ([["Name:", "Ann", "Born:", "1980"], ["City:", "Oslo", "Role:", "Boss"]], "City: | Oslo | Role: | Boss"),
+        ([["Region", "2023 actual"], ["North", 5], ["South", 7]], "Region: North | 2023 actual: 5"),
+        ([["Name", "Price"], ["Bolt", 5], ["Nut", "on request"]], "Name: Nut | Price: on request"),
+    ],
+)
+def test_names_of_a_form_beside_their_values_are_no_header(rows: list[list[object]], line: str) -> None:
+    assert line in parse("a.xlsx", xlsx({"Form": sheet_rows(rows)})).text.split("\n")
+
+
 def test_years_are_labels_and_a_title_above_the_table_is_not():
     text = parse("a.csv", b"Population\nRegion,2019,2020\nNorway,5.3,5.4\n").text
     assert text == "Population\nRegion | 2019 | 2020\n\nRegion: Norway | 2019: 5.3 | 2020: 5.4"

@@ -47,6 +47,7 @@ _KOREAN = b"\x1b$)C"  # stands once, at the beginning of a line before the first
 _TO_JIS_X_0213 = re.compile(rb"\x1b\$[@B]")
 _JIS_X_0213 = b"\x1b$(Q"
 _HZ_RUN = re.compile(rb"~\{[^~\s]")
+_SIGN_IN_WORD = re.compile("(?<=[a-zß-ÿ])(?:[¹³¿º£±¶¼¡¢¤§¨ª¯‚„”ˆ‡‰](?=[a-zß-ÿ])|[ŠŒŽŸ])")
 _DECLARED = ("iso2022_", "hz", "utf-7")
 
 
@@ -121,9 +122,16 @@ def guessed_encoding(body: bytes) -> str:
     num_wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
     is_western = num_wide * 5 <= len(body)
     encoding = None if is_western and not has_wide_words(body) else guess_encoding(body)
-    if encoding is None and not is_western:
+    if encoding is None and (not is_western or _has_signs_in_words(body.decode(_WESTERN, "replace"))):
         raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
     return encoding or _WESTERN
+
+
+def _has_signs_in_words(text: str) -> bool:
+    """Whether a tenth of what is not ASCII are signs, or capitals, within words of small letters: those of central and
+    eastern Europe, of DOS or of old Macs, read as Windows-1252."""
+    num_signs = sum(1 for _ in _SIGN_IN_WORD.finditer(text))
+    return num_signs > 1 and num_signs * 10 > sum(character > "\x7f" for character in text)
 
 
 def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:

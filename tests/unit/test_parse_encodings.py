@@ -89,6 +89,9 @@ def test_a_long_text_without_a_space_is_read():
     assert parse("a.txt", b"a" + text.encode("gbk")).text == "a" + text
 
 
+PRICES = "Cena wynosi 300 złotych za kilogram mąki. Płatność z góry, wysyłka w ciągu tygodnia."
+
+
 def test_a_few_words_are_too_few():
     for text, encoding in CASES:
         with pytest.raises(Rejected, match="save it as UTF-8"):
@@ -126,6 +129,11 @@ def test_other_encodings_are_refused_not_read_as_something_else(subtests: pytest
         (SIMPLIFIED, "utf-16-le"),
         (SIMPLIFIED, "utf-16-be"),
         (JAPANESE, "utf-16-le"),
+        (PRICES, "cp1250"),
+        (PRICES, "iso8859-2"),
+        ("Preţul este 300 de lei, iar maşina costă puţin şi aşteaptă în faţa şcolii.", "cp1250"),
+        ("La société a été créée à Genève, les élèves étaient présents.", "mac-roman"),
+        ("Die Größe fährt während der Woche. Ein Mädchen hört schöne Töne.", "cp850"),
     ]:
         refusal = pytest.raises(Rejected, match=r"save it as UTF-8|upload PDF")
         with subtests.test(encoding=encoding, text=text[:20]), refusal:

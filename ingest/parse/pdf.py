@@ -30,7 +30,9 @@ _MAX_BOOKMARKS = 5_000
 _END_MARK_WITHIN = 4096
 PDFIUM = threading.Lock()  # the library keeps global state: one thread at a time
 LINE_END_HYPHEN = re.compile("(?:[\ufffe\x02]|\u2010(?=\\s*\n))\\s*(.?)")
-_TOOL_PREFIX = re.compile(r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$)", re.IGNORECASE)
+_TOOL_PREFIX = re.compile(
+    r"^(Microsoft (Word|PowerPoint|Excel) - |untitled\b|Document\d*$|\(anonymous\)$)", re.IGNORECASE
+)
 _NO_TEXT = "there is no text on its pages: if you can see text there, export it again"
 _PAGE_GAP = "\n\n"
 _SENTENCE_ENDS = ".!?:;…"

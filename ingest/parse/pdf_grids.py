@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ctypes import byref, c_float, c_int
 from itertools import chain, groupby, pairwise, product
+from statistics import median_high, median_low
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -67,6 +68,10 @@ def closed_grids(across: list[Line], down: list[Line]) -> list[Grid]:
 
 def _grid(across: list[Line], down: list[Line]) -> Grid | None:
     """The grid of lines that meet, if there are enough and each of its cells is a rectangle."""
+    if not (across and down):
+        return None
+    down = down + _sides(across, down)
+    across = across + _sides(down, across)
     xs, ys = (sorted({line.at for line in lines}) for lines in (down, across))
     if len(ys) <= _LEAST_ROWS or len(xs) <= _LEAST_COLUMNS:
         return None
@@ -88,6 +93,16 @@ def _grid(across: list[Line], down: list[Line]) -> Grid | None:
     if any((ends[n][0] - n[0] + 1) * (ends[n][1] - n[1] + 1) != size for n, size in sizes.items()):
         return None
     return Grid(xs, ys, {place: begin for place, begin in merged.items() if place != begin})
+
+
+def _sides(lines: Sequence[Line], crossing: Sequence[Line]) -> list[Line]:
+    """The sides of a table that has lines between its cells alone: where most of its lines end beyond the outermost of
+    those that cross them."""
+    places = [line.at for line in crossing]
+    begin, end = min(line.start for line in crossing), max(line.end for line in crossing)
+    left, right = median_low(line.start for line in lines), median_high(line.end for line in lines)
+    is_open = left < min(places) - _SHORTEST, right > max(places) + _SHORTEST
+    return [Line(at, begin, end) for at, is_side in zip((left, right), is_open, strict=True) if is_side]
 
 
 def _borders(lines: Iterable[Line], ends: Sequence[float]) -> list[list[bool]]:

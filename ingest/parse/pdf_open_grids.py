@@ -127,15 +127,14 @@ def _from_header(lines: Sequence[Line], begin: int, down: Sequence[Line], letter
         if not inside or not _white(inside):
             break
         body = inside
-    above = reversed(_rows([box for box in level if box.middle > start.at])) if body else ()
-    header = _beside(body, above, start.at)
+    header = _beside(body, [box for box in letters if box.middle > start.at], start.at, left, right) if body else []
     xs = [left, *_white([*body, *header]), right] if header else []
     labelled = {bisect(xs, box.left) for box in header}
     if len(labelled) < _LEAST_COLUMNS:
         return below
-    top = max(box.top for box in header)
+    top, bottom = max(box.top for box in header), min(box.bottom for box in body)
     is_row = begin > 0 and lines[begin - 1].at - top <= _PADDING * header[0].height
-    is_shaded = any(left <= line.at <= right and below[-1].at < line.end <= start.at for line in down)
+    is_shaded = any(left <= line.at <= right and bottom < line.end <= start.at for line in down)
     is_header = labelled.issuperset(range(2, len(xs))) and not is_row and not is_shaded
     return [start._replace(at=top), *below] if is_header else []
 
@@ -145,26 +144,30 @@ def _to_last_row(grid: Grid, lines: Sequence[Line], letters: Sequence[Box]) -> G
     left, right, bottom = grid.xs[0], grid.xs[-1], grid.ys[0]
     if len(grid.ys) != len(lines):
         return grid
-    level = [box for box in letters if left <= box.left and box.right <= right and box.middle < grid.ys[-1]]
-    body, below = ([box for box in level if (box.middle > bottom) is above] for above in (True, False))
-    row = _beside(body, _rows(below), bottom)
+    inside = (box for box in letters if left <= box.left and box.right <= right)
+    body = [box for box in inside if bottom < box.middle < grid.ys[-1]]
+    row = _beside(body, [box for box in letters if box.middle < bottom], bottom, left, right)
     filled = len({bisect(grid.xs, box.left) for box in row})
     is_row = filled >= _LEAST_COLUMNS and 2 * filled >= len(grid.xs) - 1
     return grid._replace(ys=[min(box.bottom for box in row), *grid.ys]) if is_row else grid
 
 
-def _beside(body: Sequence[Box], rows: Iterable[list[Box]], edge: float) -> list[Box]:
-    """The letters of one row in the columns of a table's body, from lines of text above or below a line at `edge`, the
-    nearest first."""
-    letters: list[Box] = []
-    for row in rows:
-        ends = min(box.bottom for box in row), max(box.top for box in row)
-        near, far = sorted(ends, key=lambda end: abs(end - edge))
-        is_far = abs(near - edge) > row[0].height * (_APART if letters else _PADDING)
-        if is_far or len(_white([*body, *letters, *row])) != len(_white(body)):
+def _beside(body: Sequence[Box], letters: Iterable[Box], edge: float, left: float, right: float) -> list[Box]:
+    """The letters of one row in the columns of a table's body, from the letters above or below a line at `edge`."""
+    white, height = _white(body), body[0].height
+    near = [box for box in letters if left - height < box.right and box.left < right + height]
+    row: list[Box] = []
+    for line in sorted(_rows(near), key=lambda line: abs(line[0].middle - edge)):
+        ends = min(box.bottom for box in line), max(box.top for box in line)
+        begin, end = sorted(ends, key=lambda end: abs(end - edge))
+        is_far = abs(begin - edge) > line[0].height * (_APART if row else _PADDING)
+        # A line of prose above the header goes on beside the table, or ends in its first column.
+        is_short = bool(row) and end > edge and all(box.right < white[0] for box in line)
+        is_prose = is_short or not all(left <= box.left and box.right <= right for box in line)
+        if is_far or is_prose or len(_white([*body, *row, *line])) != len(white):
             break
-        letters, edge = letters + row, far
-    return letters
+        row, edge = row + line, end
+    return row
 
 
 def _longest(lines: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> tuple[int, Grid | None]:

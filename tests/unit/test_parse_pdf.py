@@ -32,7 +32,8 @@ def test_bookmarks_become_sections_where_their_title_stands() -> None:
 
 def test_the_title_comes_from_the_properties_unless_a_program_wrote_it() -> None:
     assert parse("my_file.pdf", pdf([["words"]], info="/Title (The Report)")).title == "The Report"
-    assert parse("my_file.pdf", pdf([["words"]], info="/Title (Microsoft Word - x.doc)")).title == "my file"
+    for title in ("Microsoft Word - x.doc", r"\(anonymous\)"):
+        assert parse("my_file.pdf", pdf([["words"]], info=f"/Title ({title})")).title == "my file"
 
 
 def test_a_title_or_bookmark_with_half_a_character_is_left_out() -> None:

@@ -83,9 +83,23 @@ def paragraphs(body: bytes) -> list[str]:
     return parse("a.pdf", body).text.split("\n\n")
 
 
+def lines_between(rows: Sequence[Sequence[str]]) -> str:
+    """The same but for those around the table."""
+    right, bottom = LEFT + WIDTH * len(rows[0]), TOP - HEIGHT * len(rows)
+    across = (f"{LEFT} {TOP - HEIGHT * n} m {right} {TOP - HEIGHT * n} l S\n" for n in range(1, len(rows)))
+    down = (f"{LEFT + WIDTH * n} {TOP} m {LEFT + WIDTH * n} {bottom} l S\n" for n in range(1, len(rows[0])))
+    return "".join((*across, *down))
+
+
 @pytest.mark.parametrize("rules", [lines, boxes, lines_across])
 def test_each_row_carries_the_labels_of_the_header(rules):
     assert paragraphs(table(ROWS, rules(ROWS))) == LABELLED
+
+
+def test_lines_between_cells_alone_make_a_table_with_its_outer_cells():
+    header, *body = ((*row, mark) for row, mark in zip((*ROWS, *MORE), ("Land", *"ABCDEF"), strict=True))
+    rows = [header, *body]
+    assert "City: Lyon | People: 522000 | Land: B" in paragraphs(table(rows, lines_between(rows)))
 
 
 class TestLinesAcross:
@@ -103,6 +117,12 @@ class TestLinesAcross:
             "City: Lyon | Land: Land of Lyon",
             "City: Ulm | River: Danube | Land: Land of Ulm",
         ]
+
+    @pytest.mark.parametrize("indent", [-20, 5])
+    def test_prose_right_above_the_header_is_no_part_of_it(self, indent: int):
+        prose = text_at(LEFT + indent, TOP - 5, "Prose up to here")
+        rows = [("City", "River", "Land"), *((*row[:2], f"Land of {row[0]}") for row in ROWS[1:])]
+        assert "City: Lyon | Land: Land of Lyon" in paragraphs(table(rows, prose + lines_across(rows, (1, 2, 3, 4))))
 
     def test_a_row_below_a_header_without_all_labels_is_none(self):
         rows = [("City", "", "Land"), *((city, "Danube", f"Land of {city}") for city, _, _ in (*ROWS[1:], *MORE))]

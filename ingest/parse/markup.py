@@ -18,6 +18,7 @@ _PLAIN_HEADING = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", 
 _FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
 _FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)
 _BLOCK_SCALAR = re.compile(r"[>|][-+1-9]{0,2}(?:\s+#.*)?")  # as in YAML: the words are the indented lines below
+_PIPE, _CODE = re.compile(r"(?<!\\)\|"), re.compile(r"`[^`]*`")
 _MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
 _MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
 _RST_HEADING = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
@@ -67,6 +68,7 @@ def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Par
 def _tables(tokens: Sequence[Token], lines: Sequence[str], first_line: int) -> Iterator[Block]:
     rows: list[list[str] | None] = []
     cells: list[str] = []
+    row = ""
     for number, token in enumerate(tokens):
         begin, end = token.map or (0, 0)
         match token.type:
@@ -75,6 +77,9 @@ def _tables(tokens: Sequence[Token], lines: Sequence[str], first_line: int) -> I
             case "tr_open":
                 cells = []
                 rows.append(cells)
+                row = lines[begin]
+            case "tr_close":
+                cells[:] = _whole_row(cells, row)
             case "th_open" | "td_open":
                 cells.append(tokens[number + 1].content)
             case "thead_close":
@@ -83,6 +88,16 @@ def _tables(tokens: Sequence[Token], lines: Sequence[str], first_line: int) -> I
                 yield Block(*place, table_text(rows))
             case "paragraph_open" if "+" in lines[begin]:
                 yield from blocks_of(lines[begin:end], (read_grid,), first_line + begin)
+
+
+def _whole_row(cells: list[str], line: str) -> list[str]:
+    """All cells of a row, the parser's own but where it has dropped some beyond those of the header: pipes in code part
+    none, and what is still left over goes to the last."""
+    row = line.lstrip(" \t>").rstrip().removeprefix("|").removesuffix("|")
+    if len(_PIPE.split(row)) <= len(cells):
+        return cells
+    whole_code = _CODE.sub(lambda code: _PIPE.sub(r"\\|", code[0]), row)
+    return [part.replace(r"\|", "|").strip() for part in _PIPE.split(whole_code, len(cells) - 1)]
 
 
 def _section(opening: Token, content: Token, starts: list[int], inline: MarkdownIt) -> Section | None:

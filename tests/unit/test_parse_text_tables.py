@@ -163,3 +163,17 @@ def test_unfinished_tables_take_linear_time(subtests: pytest.Subtests):
     for name, line in ((name, line) for name, of_format in lines.items() for line in of_format):
         with subtests.test(name=name, line=line):
             assert_linear(partial(read_or_refuse, name), lambda n, line=line: b"words\n\n" + line.encode() * n, 400)
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        ("| `int | None` | optional |", "Type: `int | None` | Meaning: optional"),
+        ("`a || b` | either", "Type: `a || b` | Meaning: either"),
+        (r"| too | many | cells \| here |", "Type: too | Meaning: many | cells | here"),
+        ("| ` | ` |", "Type: ` | Meaning: `"),
+    ],
+)
+def test_a_markdown_row_of_more_cells_than_its_header_loses_none(row: str, line: str):
+    """Pipes in code part no cells there, as in documentation of types."""
+    assert line in parse("a.md", f"| Type | Meaning |\n|---|---|\n{row}\n".encode()).text

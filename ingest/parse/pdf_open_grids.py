@@ -120,14 +120,17 @@ def _from_header(lines: Sequence[Line], begin: int, down: Sequence[Line], letter
     is in doubt."""
     start, *_ = below = list(lines[begin:])
     left, right = start.start - TOLERANCE, start.end + TOLERANCE
-    level = [box for box in letters if left <= box.left and box.right <= right]
+    ends = below[_LEAST_LINES - 1 : _LEAST_LINES + _MAX_TRIED]
+    high = start.at + _MAX_HEADER_LINES * (start.at - ends[0].at)
+    near = [box for box in letters if box.top > ends[-1].at and box.bottom < high]
+    level = [box for box in near if left <= box.left and box.right <= right]
     body: list[Box] = []
-    for line in below[_LEAST_LINES - 1 : _LEAST_LINES + _MAX_TRIED]:  # as many as have columns
+    for line in ends:  # as many as have columns
         inside = [box for box in level if line.at < box.middle < start.at]
         if not inside or not _white(inside):
             break
         body = inside
-    header = _beside(body, [box for box in letters if box.middle > start.at], start.at, left, right) if body else []
+    header = _beside(body, [box for box in near if box.middle > start.at], start.at, left, right) if body else []
     xs = [left, *_white([*body, *header]), right] if header else []
     labelled = {bisect(xs, box.left) for box in header}
     if len(labelled) < _LEAST_COLUMNS:
@@ -146,7 +149,8 @@ def _to_last_row(grid: Grid, lines: Sequence[Line], letters: Sequence[Box]) -> G
         return grid
     inside = (box for box in letters if left <= box.left and box.right <= right)
     body = [box for box in inside if bottom < box.middle < grid.ys[-1]]
-    row = _beside(body, [box for box in letters if box.middle < bottom], bottom, left, right)
+    low = bottom - (grid.ys[-1] - bottom)
+    row = _beside(body, [box for box in letters if low < box.bottom and box.middle < bottom], bottom, left, right)
     filled = len({bisect(grid.xs, box.left) for box in row})
     is_row = filled >= _LEAST_COLUMNS and 2 * filled >= len(grid.xs) - 1
     return grid._replace(ys=[min(box.bottom for box in row), *grid.ys]) if is_row else grid

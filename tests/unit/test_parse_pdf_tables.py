@@ -1,12 +1,14 @@
 """Tables in PDF become rows with labels, and words in them are found again on the page."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
 from ingest.parse import locate, parse
 from ingest.parse.quotes import Locating, Quote
 from tests.support.drawn_pdf import drawn_pdf
+from tests.support.growth import assert_linear
 from tests.support.hostile_files import FONTS, page, stream
 from tests.support.made_files import FONT
 
@@ -343,6 +345,19 @@ def test_what_is_no_table_stays_as_it_was():
 def test_a_page_with_a_multitude_of_lines_stays_as_it_was():
     many = lines(ROWS) + "60 60 m 70 70 l S\n" * 6_000
     assert parse("a.pdf", table(ROWS, many)).text == parse("a.pdf", table(ROWS, "")).text
+
+
+def test_lines_below_many_rows_take_time_in_proportion():
+    """In doubt, each line may be the one below a header."""
+
+    def ruled(size: int) -> bytes:
+        words = ((n, k, f"w{n} words{k} of a row") for n in range(size) for k in range(4) if (n + k) % 2)
+        rows = (f"BT /F1 3 Tf {60 + 120 * k} {830 - 4.2 * n} Td ({row}) Tj ET\n" for n, k, row in words)
+        return drawn_pdf(
+            "".join(rows) + "".join(f"55 {829 - 4.2 * n} m 560 {829 - 4.2 * n} l S\n" for n in range(size))
+        )
+
+    assert_linear(partial(parse, "a.pdf"), ruled, 24)
 
 
 def cells_of(body: bytes, words: str) -> list[tuple[int, int]]:

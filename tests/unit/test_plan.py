@@ -279,6 +279,12 @@ class TestCommand:
         [
             (["--bandwidth", "disk"], "--bandwidth disk: give a tier and a number, such as disk=3.5"),
             (["--price", "disk=cheap"], "--price disk=cheap: give a tier and a number, such as disk=3.5"),
+            (["--bandwidth", "disk=nan"], "rates and bandwidths must be above 0"),
+            (["--tflops", "nan"], "rates and bandwidths must be above 0"),
+            (["--utilisation", "50"], "the utilisation must be above 0 and at most 1"),
+            (["--price", "disk=-1"], "prices must be 0 or more"),
+            (["--gpu-price", "nan"], "prices must be 0 or more"),
+            (["--questions-per-day", "nan"], "questions a day 0 or more"),
             (["--measure"], "set RAGKV_MODEL instead of --model"),
             (["--json", "/no/such/folder/x"], "there is no folder /no/such/folder"),
         ],

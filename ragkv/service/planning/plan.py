@@ -4,6 +4,7 @@ pays off.
 Loading a stored token beats computing it if `bandwidth * (1 - recomputed share) > bytes per token * prefill rate`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -62,7 +63,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     recomputed: float = 0.1
 
     def __post_init__(self) -> None:
-        if min(self.documents, self.tokens, self.context) < 1 or self.questions_per_day < 0:
+        if min(self.documents, self.tokens, self.context) < 1 or not 0 <= self.questions_per_day < math.inf:
             raise Rejected("documents, tokens and context must be 1 or more, questions a day 0 or more")
         if not 0 <= self.recomputed < 1:
             raise Rejected("the recomputed share must be at least 0 and below 1")
@@ -120,8 +121,13 @@ def prefill_rate(shape: Shape, device: Device, context: int) -> float:
 
 def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS) -> CostPlan:
     """Storage, time and cost of stored KV for a load on a device. Raises Rejected for figures that cannot be."""
-    if min(device.tflops, device.utilisation, *(tier.bandwidth for tier in tiers)) <= 0 or (device.rate or 1) <= 0:
+    rates = (device.tflops, 1.0 if device.rate is None else device.rate, *(tier.bandwidth for tier in tiers))
+    if not all(0 < rate < math.inf for rate in rates):  # not a number (NaN) is neither
         raise Rejected("rates and bandwidths must be above 0")
+    if not 0 < device.utilisation <= 1:
+        raise Rejected("the utilisation must be above 0 and at most 1")
+    if not all(0 <= price < math.inf for price in (device.price, *(tier.price for tier in tiers))):
+        raise Rejected("prices must be 0 or more")
     rate = prefill_rate(shape, device, load.context)
     corpus = load.documents * load.tokens
     sizes = {

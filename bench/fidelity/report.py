@@ -249,7 +249,7 @@ def table_of(report: FidelityReport) -> ConsoleTable:
     """A line a row; it fits 80 columns."""
     title = f"{report.model}, {report.data}: {report.n} questions"
     table = ConsoleTable(title=title, caption=_CAPTION, box=None, padding=(0, 1, 0, 0), pad_edge=False)
-    table.add_column("method", no_wrap=True)
+    table.add_column("method")  # where names are long they wrap, not figures
     for column in _COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in report.rows:

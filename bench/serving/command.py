@@ -14,7 +14,7 @@ from rich.table import Table
 
 from bench.api import client_of, streamed
 from bench.measuring import check_policy, json_option, write_report
-from bench.serving.engine import Serving, contexts_of
+from bench.serving.engine import Serving, check_cache, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
 from ragkv.cli.opened import opened_parts, running_engine
@@ -99,6 +99,8 @@ async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
     chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     recompute = parts.recomputing.default(written=True)
     contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
+    if "cached" in plan.modes:
+        check_cache(contexts, int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token)
     serving = Serving(parts.engine, parts.planner, parts.keys_of(ref.tenant_id), recompute, contexts)
     async with running_engine(parts, console):
         with progress_bars(console) as bars:

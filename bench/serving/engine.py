@@ -70,6 +70,17 @@ class Serving:
         return asked
 
 
+def check_cache(contexts: Sequence[Context], cache_tokens: int) -> None:
+    """Check that an engine's cache holds all contexts at once. Raises Rejected, saying what to do, for one that does
+    not: questions in mode `cached` would be computed in full."""
+    needed = sum(len(context.prompts[0].token_ids) for context in contexts)
+    if needed > cache_tokens:
+        raise Rejected(
+            f"--mode cached needs {needed:,} tokens in the engine's cache, which holds {cache_tokens:,}: give fewer --clients, a "
+            "smaller --context or a larger RAGKV_KV_CACHE_GIB, or leave it out by --mode stitched --mode full"
+        )
+
+
 def contexts_of(
     chunks: Sequence[Chunk], number: int, tokens: int, answer_tokens: int, prompts: PromptBuilder
 ) -> list[Context]:

@@ -21,12 +21,14 @@ Ask = Callable[[int], AsyncGenerator[object, None]]
 
 @dataclass(slots=True)
 class Seen:
-    """Figures of clients: seconds to the first text and between texts, of each question that was answered."""
+    """Figures of clients: seconds to the first text and between texts, of each question that was answered. error: why
+    the last of the others was not, where that was said."""
 
     seconds: float = 0.0
     first_s: list[float] = field(default_factory=list)
     between: list[float] = field(default_factory=list)
     errors: int = 0
+    error: RagKVError | None = None
 
     def add(self, other: "Seen") -> None:
         """Take in what was seen in another round."""
@@ -79,8 +81,9 @@ async def _asked(ask: Ask, number: int, seen: Seen) -> None:
     try:
         async with aclosing(ask(number)) as texts:
             moments += [time.perf_counter() async for _ in texts]
-    except RagKVError:
+    except RagKVError as error:
         seen.errors += 1
+        seen.error = error
         return
     if not moments:
         seen.errors += 1
@@ -144,12 +147,15 @@ async def measure(
     of them.
 
     The first `warm_up` numbers are asked once in each mode and not counted; in `cached` before every round, for the
-    other modes' prompts have taken the place of its own in the engine's cache.
+    other modes' prompts have taken the place of its own in the engine's cache. Raises as `Ask` does where no question
+    of a warm-up is answered: then there is nothing to measure.
     """
     seen = {mode: Seen() for mode in asks}
 
     async def warm(ask: Ask) -> None:
-        await closed_loop(ask, range(warm_up), plan.clients, lambda: None)
+        warmed = await closed_loop(ask, range(warm_up), plan.clients, lambda: None)
+        if warmed.error is not None and not warmed.first_s:
+            raise warmed.error
 
     for mode, ask in asks.items():
         if mode != "cached":

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from bench.serving.engine import Context, Serving
-from bench.serving.load import Plan, closed_loop, percentile, poisson
+from bench.serving.engine import Context, Serving, check_cache
+from bench.serving.load import Plan, closed_loop, measure, percentile, poisson
 from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.engine.protocol import Generate
-from ragkv.errors import Unavailable
+from ragkv.errors import Rejected, Unavailable
 from ragkv.settings import Settings
 from ragkv.span import Span
 from tests.support.echo_engine import EchoEngine
@@ -63,6 +63,16 @@ def test_questions_that_arrive_do_not_wait_for_answers():
     assert (len(seen.first_s), seen.errors) == (32, 8)
 
 
+def test_a_service_that_answers_nothing_is_not_measured():
+    async def away(number: int) -> AsyncGenerator[object, None]:
+        raise Unavailable("no service answers")
+        yield number
+
+    plan = Plan(clients=1, rate=None, context=0, answer=2, questions=2, rounds=1, modes=("stitched", "full"))
+    with pytest.raises(Unavailable, match="no service answers"):
+        asyncio.run(measure(dict.fromkeys(plan.modes, away), plan, 2, lambda mode: None))
+
+
 def test_percentiles_are_by_nearest_rank():
     assert [percentile(range(1, 101), percent) for percent in (50, 95, 99)] == [50, 95, 99]
     assert percentile([7.0], 99) == 7.0
@@ -90,11 +100,11 @@ def test_only_the_cached_mode_uses_a_salt_again_and_its_warm_ups_fill_it():
     plan = Plan(clients=3, rate=None, context=100, answer=4, questions=6, rounds=2, modes=("full", "cached"))
     told: list[str] = []
 
-    async def measure():
+    async def measured():
         await engine.start()
         return await serving.measure(plan, told.append)
 
-    rows = {row.mode: row for row in asyncio.run(measure())}
+    rows = {row.mode: row for row in asyncio.run(measured())}
 
     assert len(told) == 2 * 12
     warm_ups = 3 + 2 * 3  # in full once, cached before each of its rounds
@@ -105,3 +115,12 @@ def test_only_the_cached_mode_uses_a_salt_again_and_its_warm_ups_fill_it():
         assert (row.questions, row.clients, row.errors, row.context_tokens) == (12, 3, 0, 3)
         assert 0 < row.ttft_p50_s <= row.ttft_p95_s <= row.ttft_p99_s
         assert row.qps > 0
+
+
+def test_contexts_that_the_engines_cache_does_not_hold_are_not_measured_as_cached():
+    contexts = [Context((), (prompt(number),)) for number in range(3)]
+    check_cache(contexts, 12)
+    with pytest.raises(
+        Rejected, match="--mode cached needs 12 tokens in the engine's cache, which holds 11: give fewer"
+    ):
+        check_cache(contexts, 11)

@@ -54,7 +54,14 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
     with opened_parts(Parts.prepare) as parts:
         report = asyncio.run(_measure(parts, sizes or SIZES, runs))
-    table = Table(title=f"{report.model} on {report.machine}: seconds to first token, medians")
+    Console().print(table_of(report))
+    write_report(report, json_file)
+
+
+def table_of(report: TtftReport) -> Table:
+    """A line a size; it fits 80 columns."""
+    title = f"{report.model} on {report.machine}: seconds to first token, medians; percents: stitched, with so much recomputed"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     rows = describe(report)
     for name in rows[0]:
         table.add_column(name, justify="right")
@@ -62,8 +69,7 @@ def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
         context = row.pop("context")
         figures = (f"{value:.3f}" if name.endswith(" s") else f"{value:.2f}x" for name, value in row.items())
         table.add_row(f"{context:,}", *figures)
-    Console().print(table)
-    write_report(report, json_file)
+    return table
 
 
 @bench.command()

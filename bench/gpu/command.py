@@ -87,7 +87,7 @@ def gpu(
         shown.print(table)
     svg_file = json_file.with_suffix(".svg")
     if not can_plot():
-        console.print("no picture: pip install 'ragkv\\[plot]', then call again")
+        console.print("no picture: pip install 'ragkv\\[lab]', then call again")
     elif plot(report, svg_file):
         console.print(f"{json_file} and {svg_file} are written")
     if broken := report.broken:

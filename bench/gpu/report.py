@@ -31,7 +31,7 @@ TITLES: dict[Part, str] = {
     "oracle": "KL of the first token to full prefill, nats",
     "ingest": "ingestion, tokens a second",
     "load": "loading KV onto the device, one chunk after the other",
-    "ttft": "seconds to first token, medians",
+    "ttft": "seconds to first token, medians; percents: stitched, with so much recomputed",
     "latency": "seconds between tokens of running streams while prompts arrive",
     "serve": "many questions at once",
     "memory": "memory",
@@ -151,16 +151,15 @@ _FORMATS = (
     ("gib", ".3f"),
     ("ttft", ".4f"),
     ("itl", ".4f"),
-    ("full s", ".4f"),
-    ("floor s", ".4f"),
-    ("stitched 0", ".4f"),
 )
-"""Format of decimals, by how the name of a column begins; two places otherwise."""
+"""Format of decimals, by how the name of a column begins; of the table of first tokens' seconds four places, two
+otherwise."""
 
 
 def _cell(name: str, value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):
-        return format(value, next((spec for begins, spec in _FORMATS if name.startswith(begins)), ".2f"))
+        default = ".4f" if name.endswith(" s") else ".2f"
+        return format(value, next((spec for begins, spec in _FORMATS if name.startswith(begins)), default))
     return f"{value:,}" if isinstance(value, int) else str(value)

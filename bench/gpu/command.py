@@ -72,6 +72,9 @@ def gpu(
     ends_at = math.inf if seconds is None else time.monotonic() + seconds
     if shape is not None:
         scale = scale.of_kind(shape)
+        if not scale.oracles or (parts and "oracle" not in parts and not scale.shapes):
+            only = "only without --rehearse" if rehearse else "in the part oracle alone"
+            raise Rejected(f"--shape {shape}: there are such models {only}")
     report = resumed(json_file, _fresh(eager=eager, rehearse=rehearse))
     code = code_digest("bench.gpu.run")
     for part in parts:

@@ -135,6 +135,18 @@ def test_the_parts_worth_most_come_first_as_long_as_there_is_time(tmp_path):
     assert [line.split(":")[0] for line in told] == ["latency, Llama's shape", "ingest, Llama's shape"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--rehearse", "--shape", "mistral"], "--shape mistral: there are such models only without --rehearse"),
+        (["ttft", "--shape", "deepseek_v3"], "--shape deepseek_v3: there are such models in the part oracle alone"),
+    ],
+)
+def test_a_kind_without_a_model_to_measure_is_refused(arguments, reason, tmp_path):
+    refused = CliRunner().invoke(gpu, [*arguments, "--json", str(tmp_path / "report.json")])
+    assert str(refused.exception) == reason
+
+
 def test_of_one_kind_there_are_its_models_alone():
     scale = ON_A_GPU.of_kind("qwen3")
     assert [shape.name for shape in (*scale.oracles, *scale.shapes)] == ["small Qwen3", "Qwen3-8B"]

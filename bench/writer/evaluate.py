@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 import torch
 
-from bench.writer.corpus import known_of_file
+from bench.writer.corpus import digest_of, known_of_file, read_record
 from bench.writer.reading import KV, Reader, Reading, Tail, distances, load_model
 from bench.writer.samples import Sample
 from bench.writer.train import Tokens
@@ -70,9 +70,14 @@ def evaluate(
 def evaluate_known(
     folder: Path, data: Path, limit: int, parts: Parts, progress: Callable[[int], None], *, float32: bool
 ) -> Gate:
-    """Figures of the writer in `folder` over the first known questions of a file, at most `limit`. Raises Rejected for
-    data that cannot be read and a writer of another model, NotFound for no writer."""
-    held_out = known_of_file(data, parts.tokenizer)[:limit]
+    """Figures of the writer in `folder` over the first known questions of a file, at most `limit`, without those of
+    which it was trained on every passage. Raises Rejected for data that cannot be read, for none that are left and for
+    a writer of another model, NotFound for no writer."""
+    trained_on = read_record(folder)
+    known = known_of_file(data, parts.tokenizer)
+    held_out = [sample for sample in known if not trained_on.issuperset(map(digest_of, sample.chunks))][:limit]
+    if not held_out:
+        raise Rejected(f"{data}: the writer was trained on the passages of all these questions: give others")
     if read_whole(folder).model_fingerprint != parts.model_fingerprint:
         raise Rejected(f"{folder}: it is for another model")
     model = load_model(parts.model_folder, torch.float32 if float32 else parts.layout.dtype)

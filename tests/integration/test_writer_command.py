@@ -78,14 +78,20 @@ def test_a_training_goes_on_where_it_ended_on_more_than_it_had_and_is_evaluated(
     assert None not in (first.gate, second.gate)
     assert trained_on
 
-    known = writer("eval", folder, "--data", QUESTIONS)
+    assert (
+        "trained on the passages of all these questions: give others"
+        in writer("eval", folder, "--data", QUESTIONS).output
+    )
+    others = tmp_path / "others.jsonl"
+    others.write_text(QUESTIONS.read_text().replace(" the ", " this "))
+    known = writer("eval", folder, "--data", others)
 
     assert known.exit_code == 0, known.output
     assert "6 contexts, nothing recomputed" in known.output
     assert read_card(folder) == second
 
     write_card(folder, msgspec.structs.replace(second, model_fingerprint="another"))
-    assert "it is for another model" in writer("eval", folder, "--data", QUESTIONS).output
+    assert "it is for another model" in writer("eval", folder, "--data", others).output
     write_card(folder, second)
 
     # What has nothing left to do claims no data that it has not seen.

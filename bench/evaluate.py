@@ -97,7 +97,8 @@ class Stages:
 
 def _show(report: RetrievalReport, console: Console) -> None:
     """A table, what the re-ranker changes, and one line: the gain of two hops over one dense search, and their cost."""
-    table = Table(title=f"{report.data}: percent, median ms (questions: {report.n:,}, passages: {report.passages:,})")
+    title = f"{report.data}: percent, median ms (questions: {report.n:,}, passages: {report.passages:,})"
+    table = Table(title=title, box=None, padding=(0, 1, 0, 0), pad_edge=False)
     table.add_column("method", no_wrap=True)
     for column in (*(f"R@{k}" for k in CUTOFFS), *(f"all@{k}" for k in CUTOFFS), f"MRR@{CUTOFFS[-1]}", "ms"):
         table.add_column(column, justify="right")

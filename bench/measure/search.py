@@ -1,8 +1,8 @@
 """Every file found by words in it: `python -m bench.measure.search FOLDER`, a Markdown table by the ends of the names.
 
 Each file is read as an upload is and all are in one collection. Then words of each are searched for: of a scan the
-transcription of `measure_ocr`, of another file those in the middle of what was read of it. A passage is the file's, or
-holds the same words, as several files of a folder may have the same text.
+transcription in `bench.measure.ocr`, of another file those in the middle of what was read of it. A passage is the
+file's, or holds the same words, as several files of a folder may have the same text.
 """
 
 import sys

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -210,7 +211,7 @@ def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path, corpus
     """JSON for machines, in percent."""
     out = tmp_path / "report.json"
     files = ["--corpus", str(corpus_file), "--data", str(data_file), "--json", str(out)]
-    result = CliRunner().invoke(main, ["eval", "retrieval", *files, "--limit", "1"], env={"COLUMNS": "120"})
+    result = CliRunner().invoke(main, ["eval", "retrieval", *files, "--limit", "1"], env={"COLUMNS": "80"})
 
     assert result.exit_code == 0, result.output
     report = json.loads(out.read_text())
@@ -223,6 +224,7 @@ def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path, corpus
         assert row.keys() == figures | {"method", "ms_per_query"}
         assert all(0 <= row[name] <= 100 and math.isfinite(row[name]) for name in figures)
         assert row["method"] in result.stdout
+    assert "R@2 R@5 R@10 all@2 all@5 all@10 MRR@10 ms" in re.sub(" +", " ", result.stdout), "in 80 columns"
     assert "questions: 1, passages: 11" in result.stdout
     assert "hybrid + hops against dense: all@5 +0.0 points" in result.stdout, "one question, and dense finds both"
     assert "RAGKV_RERANKER" in result.stdout, "how to get the rows that are left out"

@@ -1,6 +1,7 @@
 """`ragkv bench tiers`: eviction policies over a trace of requests, compared by their effect on the time to first
 token."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -121,8 +122,8 @@ def tiers(
     workloads += [zipf(exponent, *size) for exponent in exponents or ([] if workloads else [1.0])]
     model, bandwidth, rate = served(model, figures("--bandwidth", bandwidths), options["rate"], measure=measure)
     gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, bandwidth, {})}
-    if min(gb_s.values()) <= 0:
-        raise Rejected("bandwidths must be above 0")
+    if not all(0 < figure < math.inf for figure in (rate or 1.0, *gb_s.values())):  # not a number (NaN) is neither
+        raise Rejected("rates and bandwidths must be above 0")
     costs = Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK]))
     reports = []
     console = Console(stderr=True)

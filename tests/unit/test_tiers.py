@@ -149,6 +149,8 @@ def test_the_command_prints_a_table_and_writes_the_same_figures(tmp_path: Path):
     [
         (["--policy", "lur"], "did you mean"),
         (["--bandwidth", "disk=0"], "above 0"),
+        (["--bandwidth", "disk=nan"], "above 0"),
+        (["--rate", "nan"], "above 0"),
         (["--bandwidth", "tape=1"], "name one of"),
         (["--measure"], "--measure runs the served model"),
         (["--json", "/nowhere/at/all.json"], "there is no folder"),

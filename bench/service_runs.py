@@ -55,7 +55,7 @@ def of_service(command: Any) -> Any:
     type=click.IntRange(min=1),
     default=100,
     show_default=True,
-    help="Maximum number of questions; the newest are asked.",
+    help="Maximum number of questions; the newest are asked, of --data the first.",
 )
 @click.option(
     "--fail-under",

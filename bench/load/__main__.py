@@ -14,6 +14,7 @@ import psutil
 
 from bench.load.hostile import ATTACKS
 from bench.load.wire import NUMBER, Client, Wish, World, request
+from bench.serving.load import percentile
 
 EVERY_S = 0.25
 """Between two requests of the honest tenant: four a second are below its limit."""
@@ -54,6 +55,8 @@ def main() -> None:
     parser.add_argument("--database", help="PostgreSQL's URL; without one, SQLite")
     parser.add_argument("--json", help="Write the report to this file")
     options = parser.parse_args()
+    if options.seconds <= RAMP_S + EVERY_S:
+        parser.error(f"--seconds {options.seconds:g}: measuring begins {RAMP_S:g} s after the attack")
     with tempfile.TemporaryDirectory(prefix="ragkv-load-") as folder:
         service = subprocess.Popen(
             [sys.executable, "-m", "bench.load.service", folder, *([options.database] if options.database else [])],
@@ -121,8 +124,7 @@ async def _visit(wish: Wish, world: World, until: float) -> Seen:
         statuses[str(status)] += 1
         await asyncio.sleep(max(0.0, EVERY_S - took))
     await client.close()
-    times.sort()
-    return Seen(_at(times, 0.5), _at(times, 0.99), round(times[-1], 1), dict(statuses))
+    return Seen(*(round(percentile(times, percent), 1) for percent in (50, 99, 100)), dict(statuses))
 
 
 async def _memory(pid: int, every_s: float) -> list[int]:
@@ -140,10 +142,6 @@ def _server_errors(statuses: dict[str, dict[str, int]]) -> int:
     return sum(
         n for counts in statuses.values() for status, n in counts.items() if status.startswith("5") and status != "503"
     )
-
-
-def _at(ordered: list[float], share: float) -> float:
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))], 1)
 
 
 def _print(report: Report) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from bench.serving.load import percentile
 from bench.tiers.workload import Request, Workload
 from ragkv.kv.eviction import Entry, Worth, warmer
 from ragkv.service.planning.plan import Device, prefill_rate
@@ -177,7 +178,7 @@ class Replay:
             host_hits=self._hits["host"] / num_reads,
             disk_hits=self._hits["disk"] / num_reads,
             mean_s=math.fsum(self._seconds) / len(self._seconds),
-            p95_s=sorted(self._seconds)[math.ceil(0.95 * len(self._seconds)) - 1],
+            p95_s=percentile(self._seconds, 95),
             loaded_bytes=self._bytes["loaded"],
             written_bytes=self._bytes["written"],
         )

@@ -74,8 +74,8 @@ def evaluate_known(
     which it was trained on every passage. Raises Rejected for data that cannot be read, for none that are left and for
     a writer of another model, NotFound for no writer."""
     trained_on = read_record(folder)
-    known = known_of_file(data, parts.tokenizer)
-    held_out = [sample for sample in known if not trained_on.issuperset(map(digest_of, sample.chunks))][:limit]
+    samples = known_of_file(data, parts.tokenizer)
+    held_out = [sample for sample in samples if not trained_on.issuperset(map(digest_of, sample.chunks))][:limit]
     if not held_out:
         raise Rejected(f"{data}: the writer was trained on the passages of all these questions: give others")
     if read_whole(folder).model_fingerprint != parts.model_fingerprint:

@@ -13,9 +13,12 @@ from ragkv.stitch.policies import POLICIES, PolicyName
 
 
 class _Output(click.Path):
+    """Raises Rejected if there is no folder for the file: measuring takes minutes, and that is better known before."""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         file: Any = super().convert(value, param, ctx)
-        check_folder(param.opts[0] if param else "", file)
+        if not file.parent.is_dir():
+            raise Rejected(f"{param.opts[0] if param else ''} {file}: there is no folder {file.parent}")
         return file
 
 
@@ -26,13 +29,6 @@ OUTPUT = _Output(dir_okay=False, writable=True, path_type=Path)
 def json_option(help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's name
     """The option --json, the argument `json_file`: a report's path, or None."""
     return click.option("--json", "json_file", type=OUTPUT, help=help)
-
-
-def check_folder(option: str, file: Path | None) -> None:
-    """Check the folder of an output file. Raises Rejected if there is no folder for the file: measuring takes minutes,
-    and that is better known before."""
-    if file is not None and not file.parent.is_dir():
-        raise Rejected(f"{option} {file}: there is no folder {file.parent}")
 
 
 def check_policy(policy: PolicyName) -> None:

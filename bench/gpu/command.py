@@ -15,7 +15,7 @@ from bench.gpu.plot import can_plot, plot
 from bench.gpu.report import PARTS, GpuReport, Part, basis_of, resumed, tables
 from bench.gpu.run import Run
 from bench.gpu.scale import KINDS, ON_A_GPU, REHEARSAL, Kind
-from bench.measuring import check_folder
+from bench.measuring import OUTPUT
 from bench.records import code_digest, package_versions
 from bench.ttft import machine
 from ragkv.errors import Rejected
@@ -29,7 +29,7 @@ _WIDTH = 150
 @click.option(
     "--json",
     "json_file",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=OUTPUT,
     default="bench-gpu.json",
     show_default=True,
     help="The report, written after each part and continued by the next call; a picture goes beside it if matplotlib is installed.",
@@ -66,7 +66,6 @@ def gpu(
     running streams while prompts arrive. serve: many clients. memory: of device and host. RAGKV_* settings are not
     read.
     """
-    check_folder("--json", json_file)
     scale = REHEARSAL if rehearse else ON_A_GPU
     scale = replace(scale, sizes=sizes or scale.sizes)
     ends_at = math.inf if seconds is None else time.monotonic() + seconds

@@ -143,10 +143,12 @@ class Asking:
         async def asked(number: int) -> AsyncGenerator[object, None]:
             question = self._questions[number % len(self._questions)]
             body: dict[str, Any] = {"question": question, "mode": mode, "max_tokens": answer_tokens}
+            is_empty = True  # an answer without text is one, too: its end is the first that is heard of it
             async for name, data in streamed(self._client, body | {"stream": True, "answer_cache": False}):
                 if name == "done":
                     self._prompt_tokens.append(msgspec.json.decode(data)["usage"]["prompt"])
-                else:
+                if name != "done" or is_empty:
                     yield data
+                is_empty = False
 
         return asked

@@ -101,7 +101,9 @@ def test_a_service_that_cannot_answer_is_quoted_and_one_that_is_not_there_named(
         asyncio.run(measure(str(httpx.URL(url).copy_with(port=free_port()))))
 
 
-def test_clients_of_a_running_service_are_answered_in_each_mode(url: str):
+@pytest.mark.parametrize("words", [["Ada", " wrote", " it."], [""]], ids=["text", "no text"])
+def test_clients_of_a_running_service_are_answered_in_each_mode(url: str, parts: Parts, words: list[str]):
+    parts.engine.words = words
     plan = Plan(clients=3, rate=None, context=64, answer=3, questions=6, rounds=2, modes=("stitched", "full"))
 
     async def measure():

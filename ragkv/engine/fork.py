@@ -12,6 +12,8 @@ from multiprocessing import forkserver
 from multiprocessing.context import BaseContext, ForkServerContext, ForkServerProcess, SpawnContext
 from pathlib import Path
 
+from ragkv.threads import end_with_parent
+
 PRELOAD = "ragkv.connector.preload"
 _READ_AT_IMPORT = ("LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "TORCH", "PYTORCH_", "VLLM_", "HF_", "TRANSFORMERS_")
 """Beginnings of names of variables that a library may read while it is loaded."""
@@ -35,6 +37,7 @@ class _CoreProcess(ForkServerProcess):
         for name in os.environ.keys() - self._environment.keys():
             del os.environ[name]
         os.environ.update(self._environment.items() - os.environ.items())
+        end_with_parent()  # before it has a model: until then it would wait for a killed service for minutes
         super().run()
 
 

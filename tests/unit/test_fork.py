@@ -6,6 +6,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 ASK = """
@@ -55,6 +56,18 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+KILLED_WHILE_ITS_CORE_STARTS = """
+import os, signal, time
+from ragkv.engine import fork
+
+fork.PRELOAD = "wave"
+core = fork.core_context().Process(target=time.sleep, args=(60,))
+core.start()
+print(core.pid, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
 @pytest.fixture(scope="module")
 def told() -> dict[str, list]:
     """Of each core: the process that it is a fork of, whether the preloaded module was there, two variables."""
@@ -99,3 +112,12 @@ def test_a_service_that_is_killed_leaves_no_socket_of_its_server():
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert address.name.startswith("listener-")
+
+
+def test_a_service_that_is_killed_leaves_no_core_that_has_no_model_yet():
+    command = [sys.executable, "-c", KILLED_WHILE_ITS_CORE_STARTS]
+    core = int(subprocess.run(command, capture_output=True, check=False, timeout=20).stdout)
+    deadline = time.monotonic() + 20
+    while psutil.pid_exists(core):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

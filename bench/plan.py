@@ -176,7 +176,7 @@ def measured_bandwidths(folder: Path, num_bytes: int = MEASURED_BYTES) -> dict[s
 
 
 def measured_prefill(settings: Settings) -> float:
-    """Tokens a second of an engine with the served model, the best of three runs."""
+    """Tokens a second of an engine with the served model over at most its window, the best of three runs."""
     from ragkv.engine.local import LocalEngine  # noqa: PLC0415 - seconds to import, needed here alone
     from ragkv.engine.loop import EngineLoop  # noqa: PLC0415 - see above
     from ragkv.kv.layout import layout_of, read_config  # noqa: PLC0415 - see above
@@ -184,17 +184,17 @@ def measured_prefill(settings: Settings) -> float:
     folder = model_folder(settings)
     config = read_config(folder)
     drawn = random.Random(0)  # noqa: S311 - not for secrets
-    times = []
+    num_tokens, times = min(PREFILL_TOKENS, settings.max_model_len), []
     with tempfile.TemporaryDirectory() as home:
         settings = msgspec.structs.replace(settings, data_dir=Path(home))
         engine = LocalEngine(settings, folder, layout_of(config, settings.dtype))
         with EngineLoop(engine) as loop:
             for _ in range(4):  # the first is not counted
-                ids = drawn.choices(range(config.vocab_size), k=PREFILL_TOKENS)
+                ids = drawn.choices(range(config.vocab_size), k=num_tokens)
                 began = time.perf_counter()
                 loop.run(engine.prefill(Prefill(secrets.token_hex(32), tuple(ids), ())))
                 times.append(time.perf_counter() - began)
-    return PREFILL_TOKENS / min(times[1:])
+    return num_tokens / min(times[1:])
 
 
 def _read(descriptor: int, num_bytes: int) -> float:

@@ -301,4 +301,4 @@ class TestCommand:
         assert measured[MEMORY] > 0.1
         assert measured[DISK] > 0
         assert list(tmp_path.iterdir()) == []
-        assert measured_prefill(Settings(model=str(language_model))) > 10
+        assert measured_prefill(Settings(model=str(language_model), max_model_len=1024)) > 10

@@ -13,7 +13,8 @@ from ragkv.stitch.policies import POLICIES, PolicyName
 
 
 class _Output(click.Path):
-    """Raises Rejected if there is no folder for the file: measuring takes minutes, and that is better known before."""
+    """A file's path. Raises Rejected if there is no folder for it: measuring takes minutes, and that is better known
+    before."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         file: Any = super().convert(value, param, ctx)

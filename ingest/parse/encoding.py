@@ -122,16 +122,11 @@ def guessed_encoding(body: bytes) -> str:
     num_wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
     is_western = num_wide * 5 <= len(body)
     encoding = None if is_western and not has_wide_words(body) else guess_encoding(body)
-    if encoding is None and (not is_western or _has_signs_in_words(body.decode(_WESTERN, "replace"))):
+    # Signs, or capitals, within words of small letters: text of central and eastern Europe, of DOS or of old Macs.
+    num_signs = len(_SIGN_IN_WORD.findall(body.decode(_WESTERN, "replace"))) if encoding is None else 0
+    if encoding is None and (not is_western or (num_signs > 1 and num_signs * 10 > num_wide)):
         raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
     return encoding or _WESTERN
-
-
-def _has_signs_in_words(text: str) -> bool:
-    """Whether a tenth of what is not ASCII are signs, or capitals, within words of small letters: those of central and
-    eastern Europe, of DOS or of old Macs, read as Windows-1252."""
-    num_signs = sum(1 for _ in _SIGN_IN_WORD.finditer(text))
-    return num_signs > 1 and num_signs * 10 > sum(character > "\x7f" for character in text)
 
 
 def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:

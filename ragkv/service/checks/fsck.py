@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -138,21 +139,11 @@ def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
     return moment - grace.rows, moment + CLOCK_STEP
 
 
-def _release(document_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    ends = _lease_ends(grace, parts.database)
-    execute_all((release(batch, *ends) for batch in batched(document_ids)), parts.database)
-
-
-def _queue(job_ids: Sequence[str], grace: Grace, parts: Parts) -> None:
-    lapsed_before = _now(parts.database) - grace.rows
-    execute_all((queue_jobs(batch, lapsed_before) for batch in batched(job_ids)), parts.database)
-
-
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
         lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database),
-        _release,
+        lambda ids, grace, parts: execute_all(map(release, batched(ids), *map(repeat, _lease_ends(grace, parts.database))), parts.database),
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
@@ -167,7 +158,7 @@ ROW_CHECKS = (
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
         lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database),
-        _queue,
+        lambda ids, grace, parts: execute_all(map(queue_jobs, batched(ids), repeat(_now(parts.database) - grace.rows)), parts.database),
     ),
 )  # fmt: skip
 """Leases, jobs and counts of documents against each other."""

@@ -164,7 +164,7 @@ def selecting(model: Model, chunks: Sequence[Chunk], question: str) -> Generate:
     """A request whose tokens to recompute the engine selects, under the salt that the service gives it."""
     prompt = model.prompt(chunks, question)
     plan = model.planner.plan(prompt, model.located(chunks), Recompute("question", 0.3, 4), None)
-    return request(prompt, plan, salt=model.keys.salt(plan.cache_variant), max_tokens=60)
+    return request(prompt, plan, salt=model.keys.salt(plan.cache_variant), max_tokens=120)
 
 
 def asked_in_mixed_order(

@@ -36,7 +36,7 @@ def sample(service: httpx.Client, ingest: IngestParts) -> str:
     document_id = str(upload(service, SAMPLE.read_bytes(), SAMPLE.name).json()["id"])
     ingest_document(document_id, ingest)
     chunks = service.get(f"/v1/documents/{document_id}/chunks").json()["items"]
-    chunk = next(chunk for chunk in chunks[3:] if len(sentences(chunk["text"])) > 2)
+    chunk = next(chunk for chunk in chunks[3:] if len(sentences(chunk["text"])) > 1)
     start, end = sentences(chunk["text"])[1]
     return f"/admin/documents/{document_id}?at={chunk['start'] + start}-{chunk['start'] + end}"
 

@@ -1,7 +1,6 @@
 """`ragkv bench tiers`: eviction policies over a trace of requests, compared by their effect on the time to first
 token."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,11 +19,10 @@ from bench.tiers.run import Report, Trial
 from bench.tiers.workload import Workload, exported_log, logged, read_trace, retrieved, zipf
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
-from ragkv.errors import Rejected
 from ragkv.kv.eviction import EVICTION, known_policy
 from ragkv.service.base.tenants import DEFAULT_TENANT
 from ragkv.service.parts import Parts
-from ragkv.service.planning.plan import DISK, MEMORY, TIERS, Device, by_name
+from ragkv.service.planning.plan import DISK, MEMORY, TIERS, Device, by_name, check_rates
 from ragkv.service.planning.shape import shape_of
 
 _SHARE = click.FloatRange(0, 1, min_open=True)
@@ -122,8 +120,7 @@ def tiers(
     workloads += [zipf(exponent, *size) for exponent in exponents or ([] if workloads else [1.0])]
     model, bandwidth, rate = served(model, figures("--bandwidth", bandwidths), options["rate"], measure=measure)
     gb_s = {tier.name: tier.bandwidth for tier in by_name(TIERS, bandwidth, {})}
-    if not all(0 < figure < math.inf for figure in (rate or 1.0, *gb_s.values())):  # not a number (NaN) is neither
-        raise Rejected("rates and bandwidths must be above 0")
+    check_rates((rate or 1.0, *gb_s.values()))
     costs = Costs(shape_of(model), Device(rate=rate), Bandwidths(gb_s[MEMORY], gb_s[DISK]))
     reports = []
     console = Console(stderr=True)

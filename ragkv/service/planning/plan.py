@@ -5,7 +5,7 @@ Loading a stored token beats computing it if `bandwidth * (1 - recomputed share)
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -119,11 +119,15 @@ def prefill_rate(shape: Shape, device: Device, context: int) -> float:
     return reached / shape.flops_per_token(context)
 
 
-def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS) -> CostPlan:
-    """Storage, time and cost of stored KV for a load on a device. Raises Rejected for figures that cannot be."""
-    rates = (device.tflops, 1.0 if device.rate is None else device.rate, *(tier.bandwidth for tier in tiers))
+def check_rates(rates: Iterable[float]) -> None:
+    """Check rates and bandwidths. Raises Rejected unless each is a number above 0."""
     if not all(0 < rate < math.inf for rate in rates):  # not a number (NaN) is neither
         raise Rejected("rates and bandwidths must be above 0")
+
+
+def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS) -> CostPlan:
+    """Storage, time and cost of stored KV for a load on a device. Raises Rejected for figures that cannot be."""
+    check_rates((device.tflops, 1.0 if device.rate is None else device.rate, *(tier.bandwidth for tier in tiers)))
     if not 0 < device.utilisation <= 1:
         raise Rejected("the utilisation must be above 0 and at most 1")
     if not all(0 <= price < math.inf for price in (device.price, *(tier.price for tier in tiers))):

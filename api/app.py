@@ -153,7 +153,7 @@ def create_app(
         lifespan=[
             lambda _: _running_engine(parts, when_built),
             forgetting_deleted(parts.removal, page_views),
-            sweeping_disk(parts.database, parts.settings, parts.kv_store, parts.prefixes),
+            sweeping_disk(parts.database, parts.settings, parts.files, parts.kv_store, parts.prefixes),
             evaluating(parts),
             mcp.running,
         ],
@@ -207,7 +207,7 @@ async def _start(parts: Parts, when_built: Callable[[], None]) -> None:
         await asyncio.to_thread(when_built)
     if parts.kv_remote is not None:  # this host may have no worker, which sweeps
         await _logged(
-            asyncio.to_thread(remove_unnamed_files, parts.database, parts.kv_store, parts.prefixes),
+            asyncio.to_thread(remove_unnamed_files, parts.database, parts.files, parts.kv_store, parts.prefixes),
             "KV files that nothing names stay on this disk",
         )
         await _logged(asyncio.to_thread(parts.kv_disk.make_room, 0), "KV still takes more of this disk than it may")

@@ -20,6 +20,7 @@ from ragkv.settings import Settings
 
 if TYPE_CHECKING:
     from ragkv.kv.store import KVStore
+    from ragkv.service.base.file_store import FileStore
 
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ def forgetting_deleted(removal: Removal, page_views: PageViews, interval_s: floa
 def sweeping_disk(
     database: Database,
     settings: Settings,
+    files: "FileStore",
     kv_store: "KVStore",
     prefixes: Callable[[], set[str]],
     interval_s: float = SWEEP_EVERY_S,
@@ -79,7 +81,7 @@ def sweeping_disk(
         while settings.kv_remote is not None:
             await asyncio.sleep(interval_s)
             try:
-                freed = await asyncio.to_thread(remove_unnamed_files, database, kv_store, prefixes)
+                freed = await asyncio.to_thread(remove_unnamed_files, database, files, kv_store, prefixes)
             except (RagKVError, OSError) as error:
                 log.warning("KV files that nothing names stay until the next sweep: %s", error)
             else:

@@ -245,7 +245,7 @@ def _faults(
         "files without rows": leftovers.unnamed_files(now, database, files),
         "rows without files": leftovers.missing_files(database, files),
         "KV entries without files": leftovers.missing_kv(database, kv_store),
-        "KV files without entries": leftovers.unnamed_kv(now, database, kv_store, prefixes),
+        "KV files without entries": leftovers.unnamed_kv(now, database, files, kv_store, prefixes),
     }
     yield from (f"{len(items)} {what}" for what, items in misfits.items() if items)
     for number in range(0, plan.documents, max(plan.documents // ASKED, 1)):

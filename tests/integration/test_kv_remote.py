@@ -31,7 +31,7 @@ from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.service.base.tenants import collection_ref, ensure_collection
 from ragkv.service.checks.check import WHILE_STOPPED
-from ragkv.service.checks.cleaning import collect_garbage
+from ragkv.service.checks.cleaning import collect_garbage, remove_unnamed_files
 from ragkv.service.checks.fsck import examine, repair
 from ragkv.service.collections.collections import make_collection
 from ragkv.service.documents.documents import delete_document, document_view, store_document
@@ -240,12 +240,27 @@ def test_it_removes_such_kv_while_it_runs(with_leftovers: Parts):
     api = with_leftovers
 
     async def serve() -> None:
-        async with sweeping_disk(api.database, api.settings, api.kv_store, api.prefixes, interval_s=0.01)(None):  # type: ignore[arg-type]
+        async with sweeping_disk(api.database, api.settings, api.files, api.kv_store, api.prefixes, interval_s=0.01)(
+            None
+        ):  # type: ignore[arg-type]
             while len(files_in(api.kv_store.folder)) > 1:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0.01)
 
     asyncio.run(asyncio.wait_for(serve(), 20))
     assert kv_files(api) == set()
+
+
+def test_with_another_database_it_removes_none(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    worker, ingest, _ = hosts
+    ready(ingest)
+    stored = kv_files(worker)
+    monkeypatch.setattr("ragkv.service.checks.cleaning.FILE_GRACE", timedelta(0))
+    other = Parts(msgspec.structs.replace(worker.settings, database_url=f"sqlite:///{tmp_path / 'new.sqlite3'}"))
+    lend_models(other, ingest)
+    other.prepare_database()
+    with closing(other):
+        remove_unnamed_files(other.database, other.files, other.kv_store, other.prefixes)
+    assert stored == kv_files(worker) != set()
 
 
 def test_a_store_that_is_away_costs_ingestion_nothing_and_is_made_up_for(hosts: Hosts, free_port):

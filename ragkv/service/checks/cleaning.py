@@ -11,12 +11,11 @@ from ragkv.files_io import remove_files
 from ragkv.ids import utc_now
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
-from ragkv.service.base.file_store import StoredFile
+from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.checks.leftovers import (
     abandoned_uploads,
     partial_kv,
-    strangers,
     stray_points,
     unnamed,
     unnamed_files,
@@ -118,9 +117,10 @@ def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
-    candidates = set(forget_unused(unused, parts.database))
-    if not strangers(parts.database, parts.files):
-        candidates |= set(unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.kv_store, parts.prefixes))
+    candidates = {
+        *forget_unused(unused, parts.database),
+        *unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.files, parts.kv_store, parts.prefixes),
+    }
     unnamed_keys = unnamed(
         candidates, parts.database, parts.prefixes
     )  # a document may have come back to some while the folder was read
@@ -133,11 +133,13 @@ def collect_garbage(parts: Parts) -> Freed:
     return freed
 
 
-def remove_unnamed_files(database: Database, kv_store: "KVStore", prefixes: Callable[[], set[str]]) -> Freed:
+def remove_unnamed_files(
+    database: Database, files: FileStore, kv_store: "KVStore", prefixes: Callable[[], set[str]]
+) -> Freed:
     """Remove the files of this host that nothing names: KV that was removed while another host had a copy, and files
     that were never finished. Objects stay."""
     cutoff = utc_now() - FILE_GRACE
-    keys = unnamed_kv(cutoff, database, kv_store, prefixes)
+    keys = unnamed_kv(cutoff, database, files, kv_store, prefixes)
     freed = Freed(len(keys), sum(kv_store.bytes_of(key) for key in keys))
     kv_store.drop(keys)
     remove_files(partial_kv(cutoff, kv_store))

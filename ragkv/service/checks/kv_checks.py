@@ -15,7 +15,6 @@ from ragkv.service.checks.leftovers import (
     missing_kv,
     missing_objects,
     partial_kv,
-    strangers,
     unnamed,
     unnamed_kv,
     unnamed_objects,
@@ -114,7 +113,7 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "unnamed_kv", "KV files that nothing refers to", "removed",
-        lambda grace, parts: () if strangers(parts.database, parts.files) else unnamed_kv(grace.kv_before, parts.database, parts.kv_store, parts.prefixes),
+        lambda grace, parts: unnamed_kv(grace.kv_before, parts.database, parts.files, parts.kv_store, parts.prefixes),
         lambda keys, grace, parts: parts.kv_store.delete(unnamed(keys, parts.database, parts.prefixes)),
     ),
     ConsistencyCheck(

@@ -45,7 +45,12 @@ def strangers(database: Database, files: FileStore) -> set[str]:
     """Ids of tenants that have uploaded files and that the database does not know. No tenant is ever deleted: with a
     new database, or another service's, the folder must stay as it is until the right one is back."""
     with database.reading() as session:
-        unknown = files.tenants() - set(session.scalars(tenant_ids()))
+        return files.tenants() - set(session.scalars(tenant_ids()))
+
+
+def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
+    """Uploaded files that no document and no file of their tenant names, save those of `strangers`."""
+    unknown = strangers(database, files)
     if unknown:
         log.warning(
             "the data folder has uploaded files of %d tenants that the database does not know: is RAGKV_DATABASE_URL "
@@ -53,12 +58,6 @@ def strangers(database: Database, files: FileStore) -> set[str]:
             len(unknown),
             ", ".join(str(files.folder / tenant_id) for tenant_id in sorted(unknown)[:3]),
         )
-    return unknown
-
-
-def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
-    """Uploaded files that no document and no file of their tenant names, save those of `strangers`."""
-    unknown = strangers(database, files)
     stored = [file for file in files.stored(before) if file.tenant_id not in unknown]
     with database.reading() as session:
         statements = (named_files_among([file.sha256 for file in batch]) for batch in batched(stored))
@@ -77,10 +76,11 @@ def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
 
 
 def unnamed_kv(
-    before: datetime, database: Database, kv_store: "KVStore", prefixes: Callable[[], set[str]]
+    before: datetime, database: Database, files: FileStore, kv_store: "KVStore", prefixes: Callable[[], set[str]]
 ) -> list[str]:
-    """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out."""
-    return unnamed(kv_store.older_than(before), database, prefixes)
+    """Keys of KV files that neither an entry nor a chunk names. The present prefixes have none, and are left out. None
+    beside uploaded files of `strangers`, whose KV they may be."""
+    return [] if strangers(database, files) else unnamed(kv_store.older_than(before), database, prefixes)
 
 
 def unnamed_objects(

@@ -9,7 +9,7 @@ import click
 
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts
-from ragkv.engine.launch import check_key, ray_serve_config, serve_command, server_variables, thread_variables
+from ragkv.engine.launch import check_key, processor_variables, ray_serve_config, serve_command, server_variables
 from ragkv.files_io import make_folder
 from ragkv.kv.layout import layout_of, read_config
 from ragkv.settings import Settings
@@ -29,7 +29,7 @@ def engine(host: str, port: int) -> None:
         check_key(settings, host)
         make_folder(settings.kv_dir)
         command = serve_command(settings, parts.model_folder, parts.layout, host, port)
-    environ = thread_variables(settings) | os.environ | server_variables(settings)
+    environ = processor_variables(settings) | os.environ | server_variables(settings)
     os.execvpe(command[0], command, environ)  # noqa: S606 - a fixed program; this process becomes the server
 
 

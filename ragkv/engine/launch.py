@@ -32,6 +32,9 @@ _SERVER = "vllm.entrypoints.openai.api_server"
 CONNECTOR_MODULE = "ragkv.connector.connector"
 IN_THE_CORE = "vllm.v1.executor.uniproc_executor.UniProcExecutor"
 FEW_CORES = 4
+MOST_KERNELS = 128
+"""Kernels that oneDNN keeps of those that it makes for each shape of a matrix product. Its default is 1,024: with
+prompts of ever new lengths hundreds of megabytes, which save no time."""
 FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
@@ -153,15 +156,18 @@ def _has_few_cores() -> bool:
     return not torch.accelerator.is_available() and len(os.sched_getaffinity(0)) <= FEW_CORES
 
 
-def thread_variables(settings: Settings) -> dict[str, str]:
-    """Environment for ranks on a CPU: an equal part of the cores for each. By itself vLLM gives each a NUMA node of its
-    own, or does not start."""
-    ranks = settings.tensor_parallel_size
-    if ranks == 1 or not _has_few_cores():
+def processor_variables(settings: Settings) -> dict[str, str]:
+    """Environment for ranks on a CPU: few of oneDNN's kernels, and an equal part of the cores for each rank. By itself
+    vLLM gives each a NUMA node of its own, or does not start."""
+    if torch.accelerator.is_available():
         return {}
-    cores = sorted(os.sched_getaffinity(0))
-    parts = [cores[rank::ranks] or [cores[rank % len(cores)]] for rank in range(ranks)]
-    return {"VLLM_CPU_OMP_THREADS_BIND": "|".join(",".join(map(str, part)) for part in parts)}
+    variables = {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": str(MOST_KERNELS)}
+    ranks = settings.tensor_parallel_size
+    if ranks > 1 and _has_few_cores():
+        cores = sorted(os.sched_getaffinity(0))
+        parts = [cores[rank::ranks] or [cores[rank % len(cores)]] for rank in range(ranks)]
+        variables["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(",".join(map(str, part)) for part in parts)
+    return variables
 
 
 def check_key(settings: Settings, host: str) -> None:
@@ -245,6 +251,6 @@ def _llm_config(settings: Settings, folder: Path, layout: Layout, engines: int) 
             "health_check_period_s": HEALTH_CHECK_PERIOD_S,
             "ray_actor_options": {"num_cpus": 0},  # beside the CPU or GPU a rank
         },
-        "runtime_env": {"env_vars": thread_variables(settings)},
+        "runtime_env": {"env_vars": processor_variables(settings)},
         **({} if torch.accelerator.is_available() else {"accelerator_config": {"kind": "cpu"}}),
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
 from ragkv.engine.fork import core_context, end_server
-from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, thread_variables, transfer_config
+from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, processor_variables, transfer_config
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill, looked_ahead
 from ragkv.engine.wire import (
     PREFILL_PROMPT,
@@ -92,7 +92,7 @@ class LocalEngine:
     def _load(self) -> None:
         # As on a CPU: a fork of the service would have its sockets, and locks that its other threads held.
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
-        for name, value in thread_variables(self._settings).items():
+        for name, value in processor_variables(self._settings).items():
             os.environ.setdefault(name, value)
         # vLLM takes seconds to import and configures logging of its own: only the process that runs it pays.
         from vllm.config import KVTransferConfig  # noqa: PLC0415 - see above

@@ -1,5 +1,6 @@
 """Formats of answers: text, any JSON object, or JSON that a schema describes."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -23,9 +24,33 @@ ANY_OBJECT = '{"type":"object"}'
 
 _OF_PROPERTIES = ("minProperties", "maxProperties")
 _COUNTS = (*_OF_PROPERTIES, "minItems", "maxItems", "minLength", "maxLength")
+_OF_A_TYPE = (
+    "minLength", "maxLength", "pattern", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
+    "minItems", "maxItems", "propertyNames", *_OF_PROPERTIES,
+)  # fmt: skip
+"""Keywords that xgrammar reads beside a `type` alone."""
+_ALTERNATIVES = ("$ref", "anyOf", "oneOf", "allOf")
+"""Of these and all that follow xgrammar reads one: what stands beside it would not hold."""
+_BESIDE_NONE = (
+    *_OF_A_TYPE,
+    "type",
+    "enum",
+    "const",
+    "properties",
+    "required",
+    "items",
+    "prefixItems",
+    "patternProperties",
+)
+_NOT_READ = (
+    "not", "if", "dependentRequired", "dependentSchemas", "dependencies", "$dynamicRef", "contains", "uniqueItems",
+    "multipleOf",
+)  # fmt: skip
+"""Keywords that xgrammar leaves out without saying so, or vLLM refuses without naming them."""
+_LOOK_AROUND = re.compile(r"\(\?<?[=!]")
 _NAMING = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 """Keywords whose value is an object of schemas by names."""
-_VALUES = ("const", "enum", "default", "examples")
+_VALUES = ("const", "enum", "default", "examples", "discriminator")
 """Keywords whose value is no schema, whatever it looks like."""
 _REPETITION = re.compile(r"\{\s*(\d+)\s*(?:,\s*(\d*)\s*)?\}")
 
@@ -70,7 +95,7 @@ TextFormat = PlainText | JSONObject | FlatSchema
 
 def schema_of(answer_format: ChatFormat | TextFormat | None, param: str) -> str | None:
     """The JSON Schema that an answer follows, None for plain text. Raises BadParam for one that is too large to be
-    followed: a hostile schema must not occupy the engine."""
+    followed, since a hostile schema must not occupy the engine, and for one of which a part would not hold."""
     match answer_format:
         case JSONObject():
             return ANY_OBJECT
@@ -78,7 +103,7 @@ def schema_of(answer_format: ChatFormat | TextFormat | None, param: str) -> str 
             source = msgspec.json.encode(schema)
             if len(source) > MAX_SCHEMA_BYTES:
                 raise BadParam(param, f"the schema has {len(source):,} bytes, the limit is {MAX_SCHEMA_BYTES:,}")
-            for problem in _too_large(schema):
+            for problem in itertools.chain(_too_large(schema), _left_out(schema)):
                 raise BadParam(param, f"the schema cannot be followed: {problem}")
             return source.decode()
     return None
@@ -100,8 +125,7 @@ def _too_large(schema: dict[str, Any]) -> Iterator[str]:
     counted = (number for number, part in zip(num_properties, parts, strict=True) if part.keys() & _OF_PROPERTIES)
     if sum(counted) > _MAX_COUNTED_PROPERTIES:
         yield f"its objects with minProperties or maxProperties have more than {_MAX_COUNTED_PROPERTIES} properties"
-    patterns = [str(part.get("pattern", "")) for part in parts]
-    patterns += [name for part in parts for name in _names(part, "patternProperties")]
+    patterns = _patterns(parts)
     if max(map(len, patterns)) > _MAX_PATTERN_CHARS:
         yield f"its pattern has more than {_MAX_PATTERN_CHARS} characters"
     repetitions = [int(high or low) for pattern in patterns for low, high in _REPETITION.findall(pattern)]
@@ -110,6 +134,39 @@ def _too_large(schema: dict[str, Any]) -> Iterator[str]:
             f"counts in a pattern may be {_MAX_REPETITIONS} at most, {_MAX_ALL_REPETITIONS:,} together "
             "(maxLength bounds a text without a pattern)"
         )
+
+
+def _left_out(schema: dict[str, Any]) -> Iterator[str]:
+    """Reasons why an answer might not be what it describes: xgrammar leaves out what it does not know."""
+    parts = list(_schemas(schema))
+    for part in parts:
+        yield from (f"{name!r} is not supported" for name in _NOT_READ if part.get(name))
+        yield from _badly_combined(part)
+        if str(part.get("$ref", "#")).partition("/")[0] != "#":
+            yield "'$ref' must be '#' or begin with '#/', a place in the schema itself"
+        required = part.get("required")
+        if isinstance(required, list) and (unknown := set(map(str, required)) - set(_names(part, "properties"))):
+            yield f"'required' names {min(unknown)!r}, which 'properties' lacks"
+    if any(map(_LOOK_AROUND.search, _patterns(parts))):
+        yield "look-around in a pattern, such as (?=...), is not supported"
+
+
+def _badly_combined(part: dict[str, Any]) -> Iterator[str]:
+    """Reasons why keywords of one schema do not hold together."""
+    combined = [name for name in (*_ALTERNATIVES, *_BESIDE_NONE) if name in part]
+    if len(combined) > 1 and combined[0] in _ALTERNATIVES:
+        yield f"{combined[1]!r} beside {combined[0]!r} is not supported: move it into what is referred to or chosen"
+    if isinstance(part.get("allOf"), list) and len(part["allOf"]) > 1:
+        yield "'allOf' of several schemas is not supported: merge them into one"
+    if "type" not in part:
+        yield from (f"{name!r} needs a 'type' beside it" for name in _OF_A_TYPE if name in part)
+    if part.keys() & {"pattern", "format"} and part.keys() & {"minLength", "maxLength"}:
+        yield "a length beside a pattern or format is not supported: let the pattern bound it"
+
+
+def _patterns(parts: list[dict[str, Any]]) -> list[str]:
+    patterns = [str(part.get("pattern", "")) for part in parts]
+    return patterns + [name for part in parts for name in _names(part, "patternProperties")]
 
 
 def _names(part: dict[str, Any], keyword: str) -> list[str]:

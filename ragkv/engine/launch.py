@@ -38,6 +38,10 @@ prompts of ever new lengths hundreds of megabytes, which save no time."""
 FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
+SCHEMAS = {"backend": "xgrammar", "disable_any_whitespace": True}
+"""How answers follow a schema: without white space to choose, which small models do without end. By itself vLLM checks
+some schemas with another backend, llguidance, which a few patterns in an `allOf` occupy for hours, while whichever was
+first used in an engine answers them all."""
 
 LANGUAGE_MODELS = {
     "gemma3": "Gemma3LanguageModel", "llama4": "Llama4LanguageModel", "mistral3": "Mistral3LanguageModel",
@@ -115,6 +119,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "max_logprobs": MAX_LOGPROBS,
         "use_tqdm_on_load": False,
         "worker_cls": WORKER,
+        "structured_outputs_config": SCHEMAS,
     }
     if on_gpu and not eager:
         # Forwards are replayed from CUDA graphs: launching them takes longer than running a question. Whole ones, and

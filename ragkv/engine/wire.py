@@ -163,8 +163,8 @@ def sampling_to_wire(sampling: Sampling) -> dict[str, Any]:
 
 
 def followed_schema(sampling: Sampling) -> dict[str, Any] | None:
-    """vLLM's `structured_outputs` for a schema. Without white space to choose, which small models do without end."""
-    return {"json": sampling.schema, "disable_any_whitespace": True} if sampling.schema else None
+    """vLLM's `structured_outputs` for a schema."""
+    return {"json": sampling.schema} if sampling.schema else None
 
 
 @dataclass(frozen=True, slots=True)

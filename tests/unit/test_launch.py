@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import Gemma3Config, Gemma3TextConfig, LlamaConfig, SiglipVisionConfig
 
-from ragkv.engine.launch import LANGUAGE_MODELS, engine_arguments, processor_variables, serve_command
+from ragkv.engine.launch import LANGUAGE_MODELS, SCHEMAS, engine_arguments, processor_variables, serve_command
 from ragkv.errors import Unsupported
 from ragkv.kv.families import SEEING
 from ragkv.kv.layout import Layout
@@ -36,6 +36,7 @@ def test_ranks_share_the_cache_and_run_in_processes_of_their_own(folder: Path):
 def test_the_server_is_told_too(folder: Path):
     command = serve_command(Settings(tensor_parallel_size=2, speculative_tokens=3), folder, LAYOUT, "127.0.0.1", 8001)
     assert command[command.index("--tensor-parallel-size") + 1] == "2"
+    assert json.loads(command[command.index("--structured-outputs-config") + 1]) == SCHEMAS
     guesses = json.loads(command[command.index("--speculative-config") + 1])
     assert (guesses["method"], guesses["num_speculative_tokens"]) == ("ngram", 3)
 

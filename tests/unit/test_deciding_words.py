@@ -11,7 +11,7 @@ SAME = [
     ("Who wrote the first program?", "who wrote the first program"),
     ("Who wrote the first program?", "Please tell me who wrote the very first program."),
     ("What is the notice period of the contract?", "What's the notice period of the contract?"),
-    ("Who won in Paris in 1998?", "who was it that won in paris, 1998"),
+    ("Who won in Paris in 1998?", "who is it that won in paris, 1998"),
     ("How do I reset my password?", "How do I set my password anew?"),
     ("What does 'hot mode' do?", "What does “Hot Mode” do?"),
     ("Wer schrieb das erste Programm?", "Bitte sag, wer das erste Programm schrieb."),
@@ -55,6 +55,13 @@ DIFFERENT = [
     ("Wann wurde sie geboren?", "Wo wurde sie geboren?"),
     ("Was ist der größte Wert?", "Was ist der kleinste Wert?"),
     ("谁写了第一个程序？", "谁写了第二个程序？"),
+    ("Who is the CEO of Acme?", "Who was the CEO of Acme?"),
+    ("What trains go to Paris?", "What trains go from Paris?"),
+    ("Who wrote a book with Ann?", "Who wrote a book about Ann?"),
+    ("Who reports to Ann?", "Who does Ann report to?"),
+    ("Wohin fährt der Zug von Bern?", "Wohin fährt der Zug mit Bern?"),
+    ("Qui est le chef ?", "Qui était le chef ?"),
+    ("¿Quién es el jefe?", "¿Quién fue el jefe?"),
 ]
 
 

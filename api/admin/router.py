@@ -46,7 +46,7 @@ PAGES: list[ControllerRouterHandler] = [
     settings_page,
 ]
 """Handlers by their paths below /admin."""
-MEDIA_TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+MEDIA_TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY as LIBRARIES
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 _CACHE_USE = "vllm:kv_cache_usage_perc"
-MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+MEDIA_TYPE = "text/plain; version=0.0.4"
 QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
 """Outcome of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 PromotionOutcome = Literal["in_time", "late", "not_awaited", "failed"]

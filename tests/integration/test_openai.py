@@ -598,6 +598,8 @@ class TestVectorStores:
         ):
             with pytest.raises(openai.BadRequestError, match="has a slash, so that paths could not name"):
                 refused()
+        with pytest.raises(openai.BadRequestError, match="is a step in paths"):
+            client.vector_stores.create(name="..")
         headers = {"Authorization": f"Bearer {service.key}"}
         assert_problem(service.http.post("/v1/collections", json={"name": "a/b"}, headers=headers), 422, "slash")
         with service.parts.database.writing() as session:

@@ -54,7 +54,7 @@ def figures(client: httpx.Client, **headers: str) -> dict[str, float]:
     """Samples by name and labels."""
     response = client.get("/metrics", headers=headers)
     assert response.status_code == 200, response.text
-    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     samples = (line.rsplit(" ", 1) for line in response.text.splitlines() if not line.startswith("#"))
     return {name: float(value) for name, value in samples}
 

@@ -96,7 +96,7 @@ def make_collection(tenant_id: str, name: str, database: Database) -> Collection
 def insert_collection(session: "Session", tenant_id: str, name: str) -> str:
     """A new collection's id. Raises like `make_collection`."""
     cleaned = clean_name(name)
-    _refuse_slash(cleaned)
+    _refuse_pathless(cleaned)
     advisory_lock(session, _names_of(tenant_id))
     _refuse_taken(session, tenant_id, cleaned)
     row = CollectionRow(id=new_id(), tenant_id=tenant_id, name=cleaned)
@@ -163,7 +163,7 @@ def amend_collection(
         advisory_lock(session, _names_of(tenant_id))
         row = known_collection(session, collection_id, lock=True)
         if name is not None and (cleaned := clean_name(name)) != row.name:
-            _refuse_slash(cleaned)
+            _refuse_pathless(cleaned)
             _refuse_default(row)
             _refuse_taken(session, tenant_id, cleaned)
             row.name = cleaned
@@ -234,8 +234,10 @@ def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_chan
     return 0
 
 
-def _refuse_slash(name: str) -> None:
+def _refuse_pathless(name: str) -> None:
     """Raise Rejected for a name that no path could hold. Collections that have such a name keep it."""
+    if name in (".", ".."):
+        raise Rejected(f"the name {name!r} is a step in paths, which could not name the collection: choose another")
     if "/" in name:
         raise Rejected(f"the name {name!r} has a slash, so that paths could not name the collection: leave it out")
 

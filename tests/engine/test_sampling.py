@@ -46,7 +46,8 @@ def test_without_temperature_the_other_fields_of_sampling_change_nothing(served:
 def test_an_answer_follows_its_schema(served: World, chunks: list[Chunk]) -> None:
     text = answer(served, chunks, Sampling(schema=json.dumps(PERSON)), max_tokens=80)
     person = json.loads(text)
-    assert text == json.dumps(person, separators=(",", ":"), ensure_ascii=False)  # small models go on with white space
+    compact = json.dumps(person, separators=(",", ":"), ensure_ascii=False)  # small models go on with white space
+    assert text in (compact, json.dumps(person, ensure_ascii=False))  # the latter with vLLM 0.25
     assert person.keys() == {"name", "born"}
     assert isinstance(person["born"], int)
     assert isinstance(person["name"], str)
@@ -54,7 +55,7 @@ def test_an_answer_follows_its_schema(served: World, chunks: list[Chunk]) -> Non
 
 def test_a_schema_that_cannot_be_followed_is_refused(served: World, chunks: list[Chunk]) -> None:
     """Also one that vLLM would check with another backend than that of the engine, which would leave out a part."""
-    for schema in ({"type": "nothing"}, {"allOf": [{"type": "integer"}, {"maximum": 3}]}):
+    for schema in ({"type": "nothing"}, {"type": "integer", "multipleOf": 7}):
         with pytest.raises(Rejected, match="refused"):
             answer(served, chunks, Sampling(schema=json.dumps(schema)))
     assert answer(served, chunks, GREEDY)

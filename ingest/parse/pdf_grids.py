@@ -165,12 +165,13 @@ def _merged(lines: list[Line]) -> list[Line]:
             groups.append([line])
     merged: list[Line] = []
     for group in groups:
-        at, start, end = group[0]
-        for line in sorted(group, key=lambda line: line.start):
-            if line.start > max(start, end) + TOLERANCE:
+        at = group[0].at
+        (start, end), *spans = sorted((line.start, line.end) for line in group)
+        for begin, stop in spans:
+            if begin > end + TOLERANCE:
                 merged.append(Line(at, start, end))
-                start, end = line.start, line.end
-            start, end = min(start, line.start), max(end, line.end)
+                start, end = begin, stop
+            end = max(end, stop)
         merged.append(Line(at, start, end))
     return merged
 

@@ -98,6 +98,12 @@ def test_each_row_carries_the_labels_of_the_header(rules):
     assert paragraphs(table(ROWS, rules(ROWS))) == LABELLED
 
 
+def test_tables_one_above_the_other_are_two_also_where_their_sides_almost_line_up():
+    drawn = f"{cells(ROWS)}{lines(ROWS)}"
+    lower = f"q 1 0 0 1 0.4 -250 cm {drawn}Q\n"
+    assert paragraphs(page(stream(f"{drawn}{lower}".encode()), FONTS)) == 2 * LABELLED[1:-1]
+
+
 def test_lines_between_cells_alone_make_a_table_with_its_outer_cells():
     header, *body = ((*row, mark) for row, mark in zip((*ROWS, *MORE), ("Land", *"ABCDEF"), strict=True))
     rows = [header, *body]

@@ -49,7 +49,7 @@ _SKIPPED = frozenset((
 """Groups whose words are not part of the text."""
 _COLLECTED = ("sn", "sv", "ffl", "fldinst")
 _SHOWN = ("shptxt", "dptxbxtext")
-_STARRED = ("shpinst", "picprop", "do", "shppict", "formfield", "ffl", "nesttableprops")
+_STARRED = ("shpinst", "picprop", "do", "shppict", "formfield", "ffl", "nesttableprops", "footnote")
 """Groups that old readers skip, and that hold text or what is said of it."""
 _SYMBOL = re.compile("[\x20-\xff\uf020-\uf0ff]")
 _MARGINS = re.compile(r"(?:header|footer)[lrf]?")

@@ -23,6 +23,7 @@ def test_notes_stand_apart_with_their_numbers(subtests: pytest.Subtests):
     notes = {
         "Word": rb"It opened.{\super\chftn {\footnote\pard\plain{\super\chftn} On 14 May\par of 1931.}} It is.",
         "others": rb"It opened.{\super\chftn}{\footnote\pard\plain{\super\chftn} On 14 May\par of 1931.} It is.",
+        "LibreOffice": rb"It opened.{\super\chftn{\*\footnote\chftn\pard\plain {\super\chftn} On 14 May\par of 1931.}} It is.",
         "endnote": rb"It opened.{\cs1\super\chftn}{\footnote\ftnalt\pard\plain On 14 May of 1931.}{ It is.}",
     }
     for name, source in notes.items():

@@ -136,12 +136,13 @@ def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _El
 
 def _spoken_twins(element: _Element, styles: Styles) -> Iterator[_Element]:
     """The elements beside one that is for the eye alone that say the same where only screen readers find it: as text
-    they are the better ones, since a price may have its point from a style alone."""
+    they are the better ones, since a price may have its point from a style alone, and a formula is often a picture."""
     style = styles.of(element)
     if element.get("aria-hidden") == "true" and not (style.is_hidden or style.is_invisible or style.is_sizeless):
         for other in (element.getprevious(), element.getnext()):
-            if other is not None and styles.of(other).is_hidden and _letters(other) == _letters(element) != "":
-                yield other
+            if other is not None and styles.of(other).is_hidden:
+                if other.find("math") is not None or _letters(other) == _letters(element) != "":
+                    yield other
 
 
 def _letters(element: _Element) -> str:

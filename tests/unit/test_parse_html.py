@@ -49,6 +49,7 @@ def test_readings_above_words_are_left_out(source: str, text: str) -> None:
 
 
 OFF_SCREEN, PRICE = "position:absolute;left:-10000px", "<b aria-hidden='true'>$<i>19</i>99</b>"
+FORMULA = "<math><msup><mi>x</mi><mn>2</mn></msup></math>"
 
 
 @pytest.mark.parametrize(
@@ -59,6 +60,8 @@ OFF_SCREEN, PRICE = "position:absolute;left:-10000px", "<b aria-hidden='true'>$<
         (f"<span style='{OFF_SCREEN}'>$19.99 or less</span>{PRICE}", "It is now."),
         (f"<span style='{OFF_SCREEN}'>$19.99</span>{PRICE.replace('>', ' style=display:none>', 1)}", "It is now."),
         (f"$19.99 {PRICE}", "It is $19.99 now."),
+        (f"<span style='display:none'>{FORMULA}</span><img alt='{{x^2}}' aria-hidden=true>", "It is x^2 now."),
+        (f"<i aria-hidden=true></i><span style='{OFF_SCREEN}'>{FORMULA}</span>", "It is x^2 now."),
     ],
 )
 def test_what_is_for_the_eye_and_for_screen_readers_is_read_once(source: str, text: str) -> None:

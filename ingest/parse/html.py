@@ -43,8 +43,12 @@ _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,4
 _FURNITURE = (
     "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
     " | //*[(self::rt or self::rp) and ancestor::ruby]"  # readings, which would stand within words
+    " | //*[contains(@class, 'mw-editsection')]"  # behind titles of wikis
     " | //a[starts-with(@href, '#') and not(*) and not(translate(., '¶#§^↑↩\ufe0e🔗 ', ''))]"  # behind titles and notes
 )
+_LINE_NUMBERS = re.compile(r"(?:^|[\s_-])(?:line-?(?:no|numbers?)|linenos|linenodiv|lnt?|gutter)(?=$|[\s_-])")
+"""In the classes of elements beside lines of code, as Pygments, Rouge, Chroma, Doxygen and SyntaxHighlighter write
+them."""
 _CODE = ("script", "style", "noscript", "template")
 _NOT_CONTENT = (
     "script", "iframe", "object", "embed", "svg", "canvas", "audio", "video", "nav", "button", "select", "textarea",
@@ -114,7 +118,7 @@ def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _El
     _write_forms(tree)
     write_descriptions(tree)
     spoken: set[_Element] = set()
-    for element in tree.xpath(_FURNITURE):
+    for element in [*tree.xpath(_FURNITURE), *_line_numbers(tree)]:
         if element.tag not in _PAGE:
             spoken.update(_spoken_twins(element, styles))
             element.tag = _NOT_CONTENT[0]
@@ -134,15 +138,29 @@ def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _El
     return document_fromstring(etree.tostring(tree, encoding="utf-8", method="html"), parser=_parser())
 
 
+def _line_numbers(tree: _Element) -> Iterator[_Element]:
+    """The elements that number lines of code, whose first words they would become part of: the innermost ones, as
+    all that is in one is looked at."""
+    innermost = None
+    for event, element in etree.iterwalk(tree, events=("start", "end")):
+        if event == "start" and _LINE_NUMBERS.search(element.get("class", "")):
+            innermost = element
+        elif event == "end" and element is innermost:
+            innermost = None
+            if "".join("".join(element.itertext()).split()).isdecimal():
+                yield element
+
+
 def _spoken_twins(element: _Element, styles: Styles) -> Iterator[_Element]:
     """The elements beside one that is for the eye alone that say the same where only screen readers find it: as text
     they are the better ones, since a price may have its point from a style alone, and a formula is often a picture."""
     style = styles.of(element)
     if element.get("aria-hidden") == "true" and not (style.is_hidden or style.is_invisible or style.is_sizeless):
         for other in (element.getprevious(), element.getnext()):
-            if other is not None and styles.of(other).is_hidden:
-                if other.find("math") is not None or _letters(other) == _letters(element) != "":
-                    yield other
+            if other is None or not styles.of(other).is_hidden:
+                continue
+            if other.find("math") is not None or _letters(other) == _letters(element) != "":
+                yield other
 
 
 def _letters(element: _Element) -> str:

@@ -68,6 +68,31 @@ def test_what_is_for_the_eye_and_for_screen_readers_is_read_once(source: str, te
     assert " ".join(page(f"<p>It is {source} now.</p>").text.split()) == text
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<pre><span class='linenos'>1</span>let a;\n<span class='linenos'>2</span>let b;\n</pre>",
+        "<table><tr><td class='linenos'><div class='linenodiv'><pre>1\n2</pre></div></td><td><pre>let a;\nlet b;</pre></td></tr></table>",
+        "<table><tr><td class='rouge-gutter gl'><pre class='lineno'>1\n2\n</pre></td><td><pre>let a;\nlet b;</pre></td></tr></table>",
+        "<pre><span><span class='ln'>1</span>let a;</span>\n<span><span class='ln'>2</span>let b;</span></pre>",
+        "<div class='line'><span class='lineno'>    1</span>let a;</div><div class='line'><span class='lineno'>    2</span>let b;</div>",
+    ],
+)  # fmt: skip
+def test_numbers_of_lines_of_code_are_left_out(source: str) -> None:
+    assert page(source).text == "let a;\nlet b;"
+
+
+def test_words_and_cells_like_numbers_of_lines_stay() -> None:
+    assert page("<p class=lineno>Line 1</p><p class=online>2</p><p class=lineno>").text == "Line 1\n\n2"
+
+
+def test_links_that_edit_a_section_of_a_wiki_are_left_out() -> None:
+    link = "<span class='mw-editsection'>[<a href=e>edit</a>]</span>"
+    parsed = page(f"<h2>Use{link}</h2><div><h3>Care</h3>{link}</div><p>Words.")
+    assert [section.title for section in parsed.sections] == ["Use", "Care"]
+    assert "edit" not in parsed.text
+
+
 def test_signs_that_only_link_within_the_page_are_left_out() -> None:
     body = (
         b"<h2>Setup<a href='#setup'>\xc2\xb6</a></h2><p>As <a href='#c'>C#</a> says. <a href='#up'>\xe2\x86\xa9</a></p>"

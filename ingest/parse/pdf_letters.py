@@ -4,6 +4,7 @@ A page is its letters in text order, each with the white space before it. What i
 of a row, is letters without a place; what is moved or left out moves or loses letters.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import c_float
@@ -27,6 +28,8 @@ _RAISED, _RAISED_ALONE, _SMALLER = 0.1, 0.2, 0.95
 """Heights of a line between the baselines of two letters of which one is raised, and if it is not smaller."""
 _CLOSE, _NEAR = 0.25, 0.6
 """Heights of a line between two letters of one word, and of two words."""
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u065f\u066a-\u06ef\u06fa-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+"""A letter, or a mark on one; digits are written from left to right."""
 _HYPHEN = "\ufffe"  # PDFium's, between two lines
 _SIGNED = "+-\u2212\u2013"
 
@@ -170,8 +173,33 @@ def letters_of(text_page: pdfium.PdfTextPage) -> tuple[list[Letter], Turn]:
         chars = [pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, place) for place in places]
     boxes, turn = _boxes(text_page, chars)
     letters = list(map(_letter, zip(characters, places, boxes, gaps, strict=True)))
+    if _RIGHT_TO_LEFT.search(text):
+        letters = list(_spelled(letters))
     is_clockwise = (turn.quarters + text_page.page.get_rotation() // 90) % 4 == 1
     return list(_from_the_top(letters)) if is_clockwise else letters, turn
+
+
+def _spelled(letters: Iterable[Letter]) -> Iterator[Letter]:
+    """The letters, those of Hebrew and Arabic words from right to left. PDFium leaves a word in the order of the page
+    where the file names each of its letters (ActualText), as Chrome and Google Docs do."""
+    word: list[Letter] = []
+    for letter in letters:
+        is_part = _RIGHT_TO_LEFT.match(letter.character) is not None
+        if word and (letter.gap or not is_part):
+            yield from _from_the_right(word)
+            word = []
+        if is_part:
+            word.append(letter)
+        else:
+            yield letter
+    yield from _from_the_right(word)
+
+
+def _from_the_right(word: list[Letter]) -> list[Letter]:
+    if not word or word[0].box.left >= word[-1].box.left:
+        return word
+    first, *following = sorted(word, key=lambda letter: -(letter.box.left + letter.box.right))
+    return [first._replace(gap=word[0].gap), *(letter._replace(gap="") for letter in following)]
 
 
 def _from_the_top(letters: Iterable[Letter]) -> Iterator[Letter]:

@@ -318,3 +318,9 @@ def test_a_hyphen_of_its_own_character_joins_the_lines_that_it_parts():
     font = FONT.replace(b">>", b"/ToUnicode 7 0 R >>")
     body = page(stream(lines.encode()), FONTS.replace(b"5 0 R", b"6 0 R"), font, to_unicode)
     assert read(body) == "The developments of Rhine-Main are well\u2010known"
+
+
+def test_words_from_right_to_left_are_spelled_so_where_the_file_names_each_letter() -> None:
+    words = "هذا نص عربي לום"
+    letters = (f"/Span << /ActualText <FEFF{ord(letter):04X}> >> BDC (x) Tj EMC\n" for letter in reversed(words))
+    assert read(drawn_pdf(f"BT /F1 10 Tf 60 700 Td {''.join(letters)}ET")) == words

@@ -17,7 +17,7 @@ _KINDS = {
     "XML": (".xml", ".nxml", ".rss", ".atom", ".dita"),
     "JSON": (".json", ".jsonl", ".ndjson", ".geojson", ".ipynb"),
     "CSV": (".csv", ".tsv", ".tab"),
-    "Markdown": (".md", ".markdown"),
+    "Markdown": (".md", ".markdown", ".mdx"),
     "text": (".txt", ".text", ".log", ".rst", ".org"),
     "images": IMAGES,
 }

@@ -15,11 +15,12 @@ from ingest.parse.sniff import Format
 from ingest.parse.text_tables import Block, Reader, blocks_of, read_org_table, read_piped, table_text, with_blocks
 
 _PLAIN_HEADING = re.compile(r"^(\S[^\n]{0,200})\n([=\-~^#*])(\2{2,})(?:\n|\Z)", re.MULTILINE)
-_FRONT_MATTER = re.compile(r"---\n(.*?)\n(?:---|\.\.\.)(?:\n|\Z)", re.DOTALL)
-_FRONT_TITLE = re.compile(r"^title:(.+)", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"(---|\+\+\+)\n(.*?)\n(?:\1|\.\.\.)(?:\n|\Z)", re.DOTALL)  # YAML, or TOML between +++
+_FRONT_TITLE = re.compile(r"^title(?::|[ \t]*=)(.+)", re.MULTILINE)
 _BLOCK_SCALAR = re.compile(r"[>|][-+1-9]{0,2}(?:\s+#.*)?")  # as in YAML: the words are the indented lines below
 _PIPE, _CODE = re.compile(r"(?<!\\)\|"), re.compile(r"`[^`]*`")
 _MARKUP = re.compile(r"[^\w\s.,;:'\"()?/-]")
+_HEADING_ID = re.compile(r"\s*\{#[^{}]*\}$")  # of Docusaurus, Hugo and Pandoc
 _MAX_HEADING_CHARS = 2_000  # some inline markup takes quadratic time; a title keeps no more than 300
 _RST_HEADING = re.compile(r"^[ ]?(\S[^\n]{0,300})\n([!-/:-@\[-`{-~])(\2*)$", re.MULTILINE)
 _ROLE = re.compile(r":[a-z:+-]+:(?=`)|[`*]+|\\")
@@ -54,10 +55,10 @@ def read_markdown(body: bytes, fallback_title: str, omissions: Omissions) -> Par
     blocks = list(_tables(tokens, lines, source.count("\n", 0, offset)))
     text, sections = with_blocks(source, blocks, list(filter(None, headings)))
     title = ""
-    if front and (match := _FRONT_TITLE.search(front[1])):
+    if front and (match := _FRONT_TITLE.search(front[2])):
         title = match[1].strip()
         if _BLOCK_SCALAR.fullmatch(title):
-            below = front[1][match.end() :].removeprefix("\n").split("\n")
+            below = front[2][match.end() :].removeprefix("\n").split("\n")
             title = " ".join(takewhile(lambda line: not line or line[0].isspace(), below)).strip()
         if len(title) > 2 and title[0] == title[-1] and title[0] in "'\"":  # noqa: PLR2004 - two quotes around something
             title = title[1:-1]
@@ -108,7 +109,7 @@ def _section(opening: Token, content: Token, starts: list[int], inline: Markdown
         children = inline.parseInline(title[:_MAX_HEADING_CHARS])[0].children or []
         words = (" " if c.type.endswith("break") else c.content for c in children if c.type != "html_inline")
         title = "".join(words)
-    title = one_line(title)
+    title = _HEADING_ID.sub("", one_line(title))
     first_line, end_line = opening.map
     end = starts[min(end_line, len(starts) - 1)]
     return Section(starts[first_line], end, title, int(opening.tag[1])) if title else None

@@ -48,6 +48,7 @@ SUPPORTED = f"upload {READ_KINDS}"
 _BY_SUFFIX = {
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
+    ".mdx": Format.MARKDOWN,
     ".html": Format.HTML,
     ".htm": Format.HTML,
     ".xhtml": Format.HTML,

@@ -78,8 +78,11 @@ def test_several_top_headings_give_the_document_no_title() -> None:
     assert parse("film_list.md", b"# One\n\ntext\n\n# Two\n\ntext").title == "film list"
 
 
-def test_front_matter_gives_the_title_and_no_heading() -> None:
-    parsed = parse("a.md", b"---\ntitle: 'The Title'\ntags: x\n---\n\n# Other\n\ntext")
+@pytest.mark.parametrize(
+    ("name", "front"), [("a.mdx", "---\ntitle: 'The Title'\ntags: x\n---"), ("a.md", '+++\ntitle = "The Title"\n+++')]
+)
+def test_front_matter_gives_the_title_and_no_heading(name: str, front: str) -> None:
+    parsed = parse(name, f"{front}\n\n# Other {{#other}}\n\ntext".encode())
     assert parsed.title == "The Title"
     assert [s.title for s in parsed.sections] == ["Other"]
 

@@ -43,6 +43,8 @@ _UNWANTED = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f\u00ad\u180e\u200b\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff\U000e0000-\U000e007f]"
 )
+_TERMINAL = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\(B)")
+"""Colours and moves of the cursor, as in the logs of programs that write to a terminal."""
 _NEWLINE = re.compile("\r\n?|[\x0b\x0c\u2028\u2029]")
 # C1 codes are never meant as controls: they are Windows-1252 quotes and dashes under a wrong label (as in HTML5).
 _C1 = re.compile("[\x80-\x9f]")
@@ -58,6 +60,8 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 def scrub(text: str) -> str:
     """Remove unwanted characters, and make line ends and spaces uniform. Keeps blank lines and indentation."""
+    if "\x1b" in text:
+        text = _TERMINAL.sub("", text)
     text = _C1.sub(lambda match: match[0].encode("latin-1").decode("cp1252", errors="ignore"), text)
     return _SPACE.sub(" ", _UNWANTED.sub("", _NEWLINE.sub("\n", text)))
 

@@ -14,7 +14,6 @@ from ragkv.errors import Rejected
 
 _BACKTICKS = re.compile("`+")
 _OBJECT = re.compile(r"\s*<IPython\.core\.display\.\w+ object>\s*")
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _KINDS = ("text/html", "text/markdown", "text/latex", "text/plain")
 _Lines = str | list[str]
 
@@ -64,7 +63,7 @@ def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Par
             elif is_object:
                 words = latex or words
             error = f"{output.ename}: {output.evalue}" if output.ename else ""
-            blocks.append(_fenced(_COLOUR.sub("", _joined(output.text) or words or error)))
+            blocks.append(_fenced(_joined(output.text) or words or error))
     source = "\n\n".join(blocks)
     return replace(
         read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value

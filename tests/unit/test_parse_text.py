@@ -41,6 +41,11 @@ def test_characters_that_no_reader_sees_are_removed() -> None:
     assert parse("a.txt", hidden.encode()).text == "abcdefghi"
 
 
+def test_colours_of_a_terminal_are_removed() -> None:
+    log = b"\x1b[32mOK\x1b[0m 12 passed\n\x1b[1;31mFAIL\x1b(B\x1b[m [31m] \x1b[?25h\x1b[2Kdone"
+    assert parse("ci.log", log).text == "OK 12 passed\nFAIL [31m] done"
+
+
 def test_text_is_composed_before_offsets_are_taken() -> None:
     assert parse("a.txt", "Cafe\u0301".encode()).text == "Café"
 

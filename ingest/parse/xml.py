@@ -104,16 +104,21 @@ class _Reader:
         self._composer.table(rows)
 
     def _add_inside(self, element: _Element, level: int) -> None:
-        """Elements that hold others end the paragraph before them. Those beside a title are a level below it."""
+        """Elements that hold others end the paragraph before them. Those beside a title are a level below it, and below
+        it in the text, too: a record may name its author first, which else were that of the record before."""
         self.flush()
+        is_running = _has_words(element)
+        title = None if is_running else _title_of(element)
+        if title is not None:
+            self.add(title, level)
         if attributes := ", ".join(_attributes(element)):
             self._lines.append(f"{QName(element).localname}: {attributes}")
-        below, is_running = level, _has_words(element)
+        below = level if title is None else level + 1
         running = [element.text or ""]
         for child in element:
             if child.tag is etree.Entity or (is_running and _is_inline(child)):
                 running += _pieces(child, with_attributes=True)
-            else:
+            elif child is not title:
                 self._add_running(running)
                 is_title = QName(child).localname in _TITLES
                 self.add(child, level if is_title else below)
@@ -128,6 +133,16 @@ class _Reader:
             self.flush()
             self._composer.block(words)
         pieces.clear()
+
+
+def _title_of(element: _Element) -> _Element | None:
+    """The first title among the children, unless paragraphs or tables stand before it."""
+    for child in element.iterchildren("*"):
+        if QName(child).localname in _TITLES:
+            return child
+        if next(child.iter(*_NOT_INLINE), None) is not None:
+            return None
+    return None
 
 
 def _words(element: _Element, *, with_attributes: bool = False) -> str:

@@ -72,6 +72,20 @@ def test_results_of_a_notebook_are_the_words_that_are_shown(output: dict[str, ob
     assert parse("a.ipynb", json.dumps({"cells": cells, "nbformat": 4}).encode()).text == text
 
 
+def test_what_a_record_says_before_its_title_stands_below_it():
+    books = "".join(
+        f"<book id='{id_}'><author>{author}</author><title>{title}</title><price>{price}</price></book>"
+        for id_, author, title, price in (("b1", "Ann", "Rivers", 8), ("b2", "Bob", "Roads", 9))
+    )
+    parsed = parse("a.xml", f"<catalog>{books}</catalog>".encode())
+    assert parsed.text.split("\n\n") == [
+        "Rivers",
+        "book: id=b1\nauthor: Ann\nprice: 8",
+        "Roads",
+        "book: id=b2\nauthor: Bob\nprice: 9",
+    ]
+
+
 def test_xml_is_read_as_running_text_titles_tables_and_lines():
     body = b"""<?xml version="1.0" encoding="iso-8859-1"?><!DOCTYPE article SYSTEM "article.dtd"><article id="7"><title>Ducks</title>
       <info><author>Zo\xeb</author><year>2024</year></info>
@@ -80,7 +94,7 @@ def test_xml_is_read_as_running_text_titles_tables_and_lines():
     parsed = parse("a.xml", body)
     assert parsed.title == "Ducks"
     assert parsed.text.split("\n\n") == [
-        "article: id=7", "Ducks", "author: Zoë\nyear: 2024", "Places", "In Oslo and Rome.", "City | Ducks", "City: Oslo | Ducks: 7",
+        "Ducks", "article: id=7", "author: Zoë\nyear: 2024", "Places", "In Oslo and Rome.", "City | Ducks", "City: Oslo | Ducks: 7",
     ]  # fmt: skip
     assert [(section.title, section.level) for section in parsed.sections] == [("Ducks", 1), ("Places", 2)]
 

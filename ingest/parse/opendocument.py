@@ -6,8 +6,9 @@ from functools import cache
 
 from lxml.etree import QName, _Element
 
-from ingest.parse.archive import CheckPages, opened
+from ingest.parse.archive import Archive, CheckPages, joined, opened
 from ingest.parse.composer import FIELD, Composer, without_fields
+from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import SIGNS, Run, text_of
 from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.pictures import described
@@ -20,6 +21,7 @@ _URN = "urn:oasis:names:tc:opendocument:xmlns"
 _TABLE, _TEXT, _DRAW, _STYLE, _PRESENTATION = (
     f"{{{_URN}:{name}:1.0}}" for name in ("table", "text", "drawing", "style", "presentation")
 )
+_XLINK = "{http://www.w3.org/1999/xlink}"
 _MAX_PARENTS = 20
 _FAMILIES = {"span": "text", "a": "text", "p": "paragraph", "h": "paragraph", "page": "drawing-page"}
 """By the elements that have their styles; of others, their own names."""
@@ -67,15 +69,34 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
             else None
         )
         styles = archive.xml("styles.xml") if "styles.xml" in archive.paths else None
-    for image in document.iter(f"{_DRAW}image"):
-        frame = image.getparent()
-        image.text = described(frame.findtext("{*}desc") or frame.findtext("{*}title"))
+        for image in document.iter(f"{_DRAW}image"):
+            frame = image.getparent()
+            image.text = described(frame.findtext("{*}desc") or frame.findtext("{*}title"))
+        _write_formulas(document, archive)
     parts = [document] if styles is None else [styles, document]
     reader = _Reader(composer, _Styles(parts), omissions)
     reader.add_all(content)
     reader.add_margins(parts)
     title = one_line(scrub(title_element.text or "")) if title_element is not None else ""
     return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
+
+
+def _write_formulas(document: _Element, archive: Archive) -> None:
+    """Write the line of each formula in its place, instead of a picture of it."""
+
+    @cache
+    def formula(path: str) -> str | None:
+        root = archive.xml(path) if path in archive.paths else None
+        if root is None or QName(root).localname != "math":
+            return None
+        write_formulas(root)
+        return root.text
+
+    for reference in list(document.iter(f"{_DRAW}object")):
+        if line := formula(joined(reference.get(f"{_XLINK}href", ""), "content.xml")):
+            for image in reference.getparent().iterchildren(f"{_DRAW}image"):
+                image.text = None
+            reference.tag, reference.text = f"{_DRAW}image", line
 
 
 @dataclass(frozen=True, slots=True)

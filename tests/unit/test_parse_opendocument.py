@@ -6,6 +6,8 @@ from ingest.parse import Parsed, parse
 from ragkv.errors import Rejected
 from tests.support.made_files import ODF, odf
 
+HREF = 'xmlns:xlink="http://www.w3.org/1999/xlink" xlink:href'
+SVG = 'xmlns:svg="urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0"'
 STYLE = 'xmlns:style="urn:oasis:names:tc:opendocument:xmlns:style:1.0"'
 
 
@@ -168,3 +170,20 @@ def test_the_description_of_a_picture_is_read_in_its_place_and_that_of_a_drawing
     assert file("text", shown).text == "See [Picture: A weir in May] and."
     slide = f"<draw:page>{frame('<draw:image> </draw:image>', 'A weir in May')}</draw:page>"
     assert file("presentation", slide).text == "Slide\n\n[Picture: A weir in May]"
+
+
+def test_a_formula_is_a_line_in_its_place(subtests: pytest.Subtests):
+    math = "<math xmlns='http://www.w3.org/1998/Math/MathML'><semantics><msup><mi>x</mi><mn>2</mn></msup>"
+    formula = f"{math}<annotation encoding='StarMath 5.0'>x^2</annotation></semantics></math>"
+    drawn = "".join(f'<draw:{kind} {HREF}="./Object 1"/>' for kind in ("object", "image"))
+    frame = f"<draw:frame>{drawn}<svg:desc {SVG}>formula of LibreOffice</svg:desc></draw:frame>"
+    paragraph = f"<text:p>It is {frame} now.</text:p>"
+    for kind, content, text in (
+        ("text", paragraph, "It is x^2 now."),
+        ("text", frame, "x^2"),
+        ("presentation", f'<draw:page draw:name="S">{frame}</draw:page>', "S\n\nx^2"),
+    ):
+        with subtests.test(content):
+            body = odf(kind, content, **{"Object 1/content.xml": formula})
+            assert parse("a.odt", body).text == text
+    assert parse("a.odt", odf("text", paragraph)).text == "It is [Picture: formula of LibreOffice] now."

@@ -153,10 +153,13 @@ def _line(element: _Element) -> str:
 
 
 def _joined(parts: Iterable[str]) -> str:
-    """Parts side by side, two numbers apart."""
-    line = ""
+    """Parts side by side, two numbers apart, and what is raised or lowered from a letter or number behind it."""
+    line = preceding = ""
     for part in parts:
-        line += f" {part}" if line[-1:].isdecimal() and part[:1].isdecimal() else part
+        is_apart = preceding[-1:].isdecimal() and part[:1].isdecimal()
+        is_raised = not {"^", "_"}.isdisjoint(preceding) and preceding[-1].isalnum() and part[:1].isalnum()
+        line += f" {part}" if is_apart or is_raised else part
+        preceding = part or preceding
     return line
 
 

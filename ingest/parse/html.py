@@ -145,7 +145,7 @@ def _line_numbers(tree: _Element) -> Iterator[_Element]:
     for event, element in etree.iterwalk(tree, events=("start", "end")):
         if event == "start" and _LINE_NUMBERS.search(element.get("class", "")):
             innermost = element
-        elif event == "end" and element is innermost:
+        elif innermost is not None and element is innermost:
             innermost = None
             if "".join("".join(element.itertext()).split()).isdecimal():
                 yield element

@@ -85,12 +85,12 @@ def _write_formulas(document: _Element, archive: Archive) -> None:
     """Write the line of each formula in its place, instead of a picture of it."""
 
     @cache
-    def formula(path: str) -> str | None:
+    def formula(path: str) -> str:
         root = archive.xml(path) if path in archive.paths else None
         if root is None or QName(root).localname != "math":
-            return None
+            return ""
         write_formulas(root)
-        return root.text
+        return str(root.text or "")
 
     for reference in list(document.iter(f"{_DRAW}object")):
         if line := formula(joined(reference.get(f"{_XLINK}href", ""), "content.xml")):

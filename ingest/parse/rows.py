@@ -102,9 +102,11 @@ def is_header(row: Sequence[str], below: Sequence[Sequence[str]]) -> bool:
 
 def _is_value(words: str, below: Sequence[str]) -> bool:
     """Whether the second cell of a row of two is the value of its first, as in forms: it begins with a number, or a few
-    of those below are numbers."""
-    num_numbers = sum(map(is_number, below))
-    return bool(_QUANTITY.match(words)) or 0 < 2 * num_numbers < len(below)
+    of those below are numbers, or some of these are dates and others not."""
+    numbers = [cell for cell in below if is_number(cell)]
+    num_times = sum(_TIME.fullmatch(cell) is not None for cell in numbers)
+    is_mixed = 0 < 2 * len(numbers) < len(below) or 0 < num_times < len(numbers)
+    return is_mixed or _QUANTITY.match(words) is not None
 
 
 def is_label(words: str) -> bool:

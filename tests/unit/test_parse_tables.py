@@ -60,6 +60,7 @@ def test_a_first_row_of_values_is_no_header(body, text):
         ([["Rated voltage", "230 V"], ["Colour", "red"], ["Protection", "IP 54"]], "Colour | red"),
         ([["Invoice", "2024-17"], ["Date", "1 May 2024"], ["Total", "£120.00"]], "Total | £120.00"),
         ([["Customer", "ACME"], ["Order", "PO-17"], ["City", "Oslo"], ["Amount", 120]], "Amount | 120"),
+        ([["Customer", "ACME"], ["Date", "2024-03-01"], ["Amount", 120]], "Date | 2024-03-01"),
         ([["Customer:", "ACME"], ["City:", "Oslo"], ["Contact:", "Ann"]], "City: | Oslo"),
         ([["Name:", "Ann", "Born:", "1980"], ["City:", "Oslo", "Role:", "Boss"]], "City: | Oslo | Role: | Boss"),
         ([["Region", "2023 actual"], ["North", 5], ["South", 7]], "Region: North | 2023 actual: 5"),

@@ -25,6 +25,8 @@ _RUNNING = ("p", "para", "simpara")  # attributes of these are about how they lo
 _PLACES = ("lb", "pb", "cb", "gb", "milestone", "anchor")  # where a line or a page begins, as in TEI
 _PARAGRAPHS = (*_RUNNING, "li", "item", "description", "text", "abstract", "body")
 _TABLES, _ROWS, _CELLS = ("table", "tgroup"), ("tr", "row"), ("td", "th", "entry")
+_VERBATIM = ("programlisting", "screen", "literallayout", "codeblock", "preformat", "pre", "code")
+_SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _TABLE_TITLES = ("{*}title", "{*}caption", "{*}desc")
 _TITLE_PATHS = (
     "{*}title",
@@ -33,7 +35,7 @@ _TITLE_PATHS = (
     "{*}front//{*}article-title",
     "{*}teiHeader//{*}title",
 )
-_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, *_RUNNING, "li", "item", *_TABLES))
+_BLOCKS = tuple(f"{{*}}{name}" for name in (*_TITLES, *_RUNNING, "li", "item", *_TABLES, *_VERBATIM[:-1]))
 _OWN_LINES = {*_TITLES, *_PARAGRAPHS, *_TABLES, *_ROWS, *_CELLS, "br", "break"}
 _MATHML = "http://www.w3.org/1998/Math/MathML"
 _NOT_INLINE = (*_BLOCKS, *(f"{{*}}{name}" for name in (*_PARAGRAPHS, *_ROWS, *_CELLS)))
@@ -80,6 +82,9 @@ class _Reader:
             for title in element.iterchildren(*_TABLE_TITLES):
                 self._composer.block(_words(title))
             self._add_table(element)
+        elif (name in _VERBATIM or (not children and element.get(_SPACE) == "preserve")) and (lines := _lines(element)):
+            self.flush()
+            self._composer.block(lines)
         elif children and (not _has_words(element) or next(element.iterdescendants(*_BLOCKS), None) is not None):
             self._add_inside(element, level)
         elif (words := _words(element)) and name in _TITLES:
@@ -143,6 +148,12 @@ def _title_of(element: _Element) -> _Element | None:
         if next(child.iter(*_NOT_INLINE), None) is not None:
             return None
     return None
+
+
+def _lines(element: _Element) -> str:
+    """The text of an element as it stands, if it has several lines."""
+    text = "".join(_pieces(element, with_attributes=False)).strip("\n")
+    return text if "\n" in text else ""
 
 
 def _words(element: _Element, *, with_attributes: bool = False) -> str:

@@ -72,6 +72,18 @@ def test_results_of_a_notebook_are_the_words_that_are_shown(output: dict[str, ob
     assert parse("a.ipynb", json.dumps({"cells": cells, "nbformat": 4}).encode()).text == text
 
 
+def test_code_in_xml_keeps_its_lines(subtests: pytest.Subtests):
+    code = "def f():\n    return 1\n\nf()"
+    for source in (
+        f"<p>So: <codeblock>{code}</codeblock> works.</p>",
+        f"<p>So:</p><programlisting language='python'><![CDATA[\n{code}\n]]></programlisting><p>works.</p>",
+        f"<p>So:</p><code>{code.replace('return', '<b>return</b>')}</code><p>works.</p>",
+        f"<p>So:</p><source xml:space='preserve'>{code}</source><p>works.</p>",
+    ):
+        with subtests.test(source):
+            assert parse("a.dita", f"<topic>{source}</topic>".encode()).text == f"So:\n\n{code}\n\nworks."
+
+
 def test_what_a_record_says_before_its_title_stands_below_it():
     books = "".join(
         f"<book id='{id_}'><author>{author}</author><title>{title}</title><price>{price}</price></book>"

@@ -46,6 +46,9 @@ class Format(Enum):
 
 SUPPORTED = f"upload {READ_KINDS}"
 _BY_SUFFIX = {
+    ".txt": Format.TEXT,
+    ".text": Format.TEXT,
+    ".log": Format.TEXT,
     ".md": Format.MARKDOWN,
     ".markdown": Format.MARKDOWN,
     ".mdx": Format.MARKDOWN,
@@ -167,8 +170,9 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
     if is_binary and not sure_encoding(body) and not is_korean(sample):
         raise Unsupported(f"it is a binary file of an unknown kind: {SUPPORTED}")
     start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
-    is_html = start.startswith((b"<!doctype html", b"<html")) or (start.startswith(b"<?xml") and b"<html" in start)
+    is_xml = start.startswith(b"<?xml")
+    is_html = start.startswith((b"<!doctype html", b"<html")) or (is_xml and b"<html" in start)
     if suffix not in _ONE_MAIL and MAIL_START.match(body):
         return Format.MBOX
-    by_name = _BY_SUFFIX.get(suffix, Format.TEXT)
+    by_name = _BY_SUFFIX.get(suffix, Format.XML if is_xml else Format.TEXT)
     return Format.HTML if is_html and by_name is not Format.EML else by_name

@@ -30,6 +30,8 @@ def archive(**parts: bytes) -> bytes:
         ("a.md", b"# Words", "text/markdown"),
         ("a.html", b"<p>words</p>", "text/html"),
         ("a.txt", b"<!DOCTYPE html><p>words</p>", "text/html"),
+        ("feed", b"<?xml version='1.0'?><a>words</a>", "application/xml"),
+        ("a.txt", b"<?xml is how it begins", "text/plain"),
         ("a.md", b"\xef\xbb\xbf\n<HTML><p>words</p>", "text/html"),
     ],
 )

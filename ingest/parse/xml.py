@@ -2,6 +2,7 @@
 value`."""
 
 import io
+import re
 from collections.abc import Iterator, Mapping
 from html import unescape
 from itertools import groupby
@@ -13,6 +14,7 @@ from ingest.parse.archive import CheckPages, parse_xml
 from ingest.parse.composer import Composer
 from ingest.parse.encoded import without_encoded
 from ingest.parse.formulas import write_formulas
+from ingest.parse.html import parse_source
 from ingest.parse.marks import sign_raised_numbers
 from ingest.parse.parsed import Omissions, Parsed, one_line
 from ingest.parse.sniff import Format
@@ -25,6 +27,9 @@ _RUNNING = ("p", "para", "simpara")  # attributes of these are about how they lo
 _PLACES = ("lb", "pb", "cb", "gb", "milestone", "anchor")  # where a line or a page begins, as in TEI
 _PARAGRAPHS = (*_RUNNING, "li", "item", "description", "text", "abstract", "body")
 _TABLES, _ROWS, _CELLS = ("table", "tgroup"), ("tr", "row"), ("td", "th", "entry")
+_OF_FEEDS = ("description", "summary", "content", "encoded")
+_HTML = re.compile(r"</(?:p|div|span|a|b|i|em|strong|ul|ol|li|h[1-6])>|<(?:br|img)\b[^<>]*>", re.IGNORECASE)
+"""In the text of an element of RSS or Atom that holds a page or a part of one."""
 _VERBATIM = ("programlisting", "screen", "literallayout", "codeblock", "preformat", "pre", "code")
 _SPACE = "{http://www.w3.org/XML/1998/namespace}space"
 _TABLE_TITLES = ("{*}title", "{*}caption", "{*}desc")
@@ -57,7 +62,7 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     write_formulas(root)
     sign_raised_numbers(root, _OWN_LINES)
     composer = Composer()
-    reader = _Reader(composer)
+    reader = _Reader(composer, omissions)
     reader.add(root, 1)
     reader.flush()
     title_text = next(filter(None, (_words(title) for path in _TITLE_PATHS for title in root.iterfind(path))), "")
@@ -65,8 +70,8 @@ def read_xml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
 
 
 class _Reader:
-    def __init__(self, composer: Composer) -> None:
-        self._composer = composer
+    def __init__(self, composer: Composer, omissions: Omissions) -> None:
+        self._composer, self._omissions = composer, omissions
         self._lines: list[str] = []
 
     def flush(self) -> None:
@@ -85,6 +90,9 @@ class _Reader:
         elif (name in _VERBATIM or (not children and element.get(_SPACE) == "preserve")) and (lines := _lines(element)):
             self.flush()
             self._composer.block(lines)
+        elif not children and name in _OF_FEEDS and _HTML.search(element.text or ""):
+            self.flush()
+            self._composer.block(parse_source(element.text, "", Format.HTML, self._omissions).text)
         elif children and (not _has_words(element) or next(element.iterdescendants(*_BLOCKS), None) is not None):
             self._add_inside(element, level)
         elif (words := _words(element)) and name in _TITLES:

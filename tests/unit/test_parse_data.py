@@ -84,6 +84,17 @@ def test_code_in_xml_keeps_its_lines(subtests: pytest.Subtests):
             assert parse("a.dita", f"<topic>{source}</topic>".encode()).text == f"So:\n\n{code}\n\nworks."
 
 
+def test_pages_in_the_items_of_a_feed_are_read_as_pages():
+    page = "<p>It <b>rains</b> &amp; pours.</p><p style='display:none'>Hidden.</p><ul><li>Bring a coat</li></ul>"
+    rss = (
+        f"<channel><item><title>Rain</title><description><![CDATA[{page}]]></description><guid>7</guid></item>"
+        "<item><title>Sun</title><description>a &lt; b, x &lt;y></description></item></channel>"
+    )
+    parsed = parse("a.rss", f"<rss>{rss}</rss>".encode())
+    assert parsed.text == "Rain\n\nIt rains & pours.\n\n  * Bring a coat\n\nguid: 7\n\nSun\n\na < b, x <y>"
+    assert parsed.left_out.hidden_words == 1
+
+
 def test_what_a_record_says_before_its_title_stands_below_it():
     books = "".join(
         f"<book id='{id_}'><author>{author}</author><title>{title}</title><price>{price}</price></book>"

@@ -36,6 +36,9 @@ _HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _TICKED = ("checkbox", "radio")
 _WITHOUT_WORDS = ("hidden", "submit", "button", "reset", "image", "password", "file", "color", "range")
 _ROLES = "//*[@aria-checked and (@role='checkbox' or @role='radio' or @role='switch')]"
+_TASKS = "//li[@data-inline-task-id] | //div[@class='checkbox checkbox-on' or @class='checkbox checkbox-off']"
+_DONE = frozenset(("checked", "checkbox-on"))
+"""Tasks as Confluence and Notion export them."""
 _MAX_LEVELS = 8  # between a control and the label that it stands in
 _MAX_CHARS = 1_000  # of a label, before its first word
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
@@ -237,6 +240,8 @@ def _write_forms(tree: _Element) -> None:
     for element in tree.xpath(_ROLES):
         if element.tag != "input":
             _tick(element, element, ticked, is_ticked=element.get("aria-checked") == "true")
+    for element in tree.xpath(_TASKS):
+        _tick(element, element, ticked, is_ticked=not _DONE.isdisjoint(element.get("class", "").split()))
 
 
 def _tick(control: _Element, label: _Element | None, ticked: set[_Element], *, is_ticked: bool) -> None:

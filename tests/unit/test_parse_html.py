@@ -382,6 +382,8 @@ def test_words_that_are_shown_or_that_a_click_shows_are_kept(style: str, source:
         ("<label for=a>Nuts</label><input id=a type=checkbox checked style='opacity:0'>", "[x] Nuts"),
         ("<ul><li><input type=checkbox checked disabled> Sweep</ul>", "* [x] Sweep"),
         ("<table><tr><td>Nuts<td><input type=checkbox checked></table>", "Nuts | [x]"),
+        ("<ul><li class=checked data-inline-task-id=1><b>Sweep</b><li data-inline-task-id=2>Mop</ul>", "* [x] Sweep\n  * [ ] Mop"),
+        ("<ul><li><div class='checkbox checkbox-on'></div> Sweep<li><div class='checkbox checkbox-off'></div> Mop</ul>", "* [x] Sweep\n  * [ ] Mop"),
         ("<div role=checkbox aria-checked=true>Nuts</div><div role=radio aria-checked=false>Milk</div>", "[x] Nuts\n[ ] Milk"),
         ("x<input type=checkbox role=button><pre><input type=checkbox>y</pre>", "x\ny"),
         ("<label>Name</label><input value=Ines><input type=hidden value=t><input type=submit value=Go>", "Name Ines"),

@@ -1,4 +1,4 @@
-"""Events of an invitation (iCalendar, RFC 5545): what, when and where."""
+"""Events of an invitation (iCalendar, RFC 5545): what, when and where, and whether it is cancelled."""
 
 import re
 from dataclasses import dataclass
@@ -8,7 +8,14 @@ _LINE = re.compile(r'([A-Za-z-]+)((?:;[^;:="]+=(?:"[^"]*"|[^;:"]*))*):(.*)')
 _ZONE = re.compile(r';TZID="?([^;:"]+)', re.IGNORECASE)
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
 _ESCAPED = re.compile(r"\\([nN,;\\])")
-_LABELS = {"SUMMARY": "Event", "DTSTART": "Start", "DTEND": "End", "LOCATION": "Location"}
+_LABELS = {
+    "SUMMARY": "Event",
+    "DTSTART": "Start",
+    "DTEND": "End",
+    "RRULE": "Repeats",
+    "LOCATION": "Location",
+    "STATUS": "Status",
+}
 _DESCRIPTION = "DESCRIPTION"
 
 
@@ -38,7 +45,7 @@ def events_of(source: str) -> list[Event]:
                     events.append(Event("\n".join(lines), values.get(_DESCRIPTION, "")))
             case "DTSTART" | "DTEND" if open_components[-1:] == ["VEVENT"]:
                 values[name] = _time(value.strip(), parameters)
-            case "SUMMARY" | "LOCATION" if open_components[-1:] == ["VEVENT"]:
+            case "SUMMARY" | "RRULE" | "LOCATION" | "STATUS" if open_components[-1:] == ["VEVENT"]:
                 values[name] = " ".join(_unescaped(value).split())
             case "DESCRIPTION" if open_components[-1:] == ["VEVENT"]:
                 values[name] = _unescaped(value).strip()

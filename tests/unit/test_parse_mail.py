@@ -142,6 +142,12 @@ def test_a_day_and_a_time_of_another_form_are_read():
     assert parse("a.eml", f"Content-Type: text/calendar\n\n{event}".encode()).text == "Start: 2026-03-02\nEnd: tomorrow"
 
 
+def test_an_event_that_repeats_or_is_cancelled_says_so():
+    event = "BEGIN:VEVENT\nSTATUS:CANCELLED\nSUMMARY:Sync\nRRULE:FREQ=WEEKLY;BYDAY=TU\nEND:VEVENT"
+    text = parse("a.eml", f"Content-Type: text/calendar\n\n{event}".encode()).text
+    assert text == "Event: Sync\nRepeats: FREQ=WEEKLY;BYDAY=TU\nStatus: CANCELLED"
+
+
 def test_a_named_file_beside_a_page_is_an_attachment_unless_it_is_part_of_the_page():
     message = mail()
     message.set_content("<p>words</p>", subtype="html")

@@ -44,7 +44,7 @@ _MAX_CHARS = 1_000  # of a label, before its first word
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=[\s\"']*([\w-]{2,40})", re.IGNORECASE)
 _XML_ENCODING = re.compile(rb"\s*<\?xml[^>]{0,200}encoding\s*=\s*[\"']([\w-]{2,40})")
 _FURNITURE = (
-    "//*[@aria-hidden='true' or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
+    "//*[(@aria-hidden='true' and not(@role='tabpanel')) or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
     " | //*[(self::rt or self::rp) and ancestor::ruby]"  # readings, which would stand within words
     " | //*[contains(@class, 'mw-editsection')]"  # behind titles of wikis
     " | //a[starts-with(@href, '#') and not(*) and not(translate(., '¶#§^↑↩\ufe0e🔗 ', ''))]"  # behind titles and notes
@@ -188,7 +188,8 @@ def _apply_styles(tree: _Element, styles: Styles, spoken: set[_Element], omissio
         outer.append(style.inside(*outer[-1]))
         is_closed = element.tag == "dialog" and "open" not in element.attrib
         is_hidden = style.is_hidden or is_closed or element.get("hidden", _FINDABLE) != _FINDABLE
-        if is_hidden and element not in spoken and omissions.leaves_out(" ".join(element.itertext())):
+        is_panel = element.get("role") == "tabpanel"  # which a click on its tab shows
+        if is_hidden and not is_panel and element not in spoken and omissions.leaves_out(" ".join(element.itertext())):
             element.tag = _NOT_CONTENT[0]  # removed with the others: one by one, each would copy the text around it
             walk.skip_subtree()
             continue

@@ -346,6 +346,7 @@ def test_words_that_the_author_hid_are_left_out_and_counted_and_kept_if_asked_fo
         ("", "<details><summary>more</summary>x</details>"),
         ("", "<dialog open>x</dialog>"),
         ("", "<p hidden=until-found>x"),
+        ("", "<div role=tabpanel hidden aria-hidden=true>x</div>"),
         ("", "<p style='opacity:0.5;font-size:0.5em'>x"),
         ("", "<div style='font-size:0'><p style='font-size:14px'>x</p></div>"),
         ("", "<div style='visibility:hidden'><p style='visibility:visible'>x</p></div>"),

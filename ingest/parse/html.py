@@ -47,7 +47,7 @@ _FURNITURE = (
     "//*[(@aria-hidden='true' and not(@role='tabpanel')) or @role='navigation'] | //li[count(*)=1 and a[@hreflang and @lang]]"
     " | //*[(self::rt or self::rp) and ancestor::ruby]"  # readings, which would stand within words
     " | //*[contains(@class, 'mw-editsection')]"  # behind titles of wikis
-    " | //a[starts-with(@href, '#') and not(*) and not(translate(., '¶#§^↑↩\ufe0e🔗 ', ''))]"  # behind titles and notes
+    " | //a[starts-with(@href, '#') and not(*) and not(translate(., '¶#§^↑↩∞\uf0c1\ufe0e🔗 ', ''))]"  # behind titles and notes
 )
 _LINE_NUMBERS = re.compile(r"(?:^|[\s_-])(?:line-?(?:no|numbers?)|linenos|linenodiv|lnt?|gutter)(?=$|[\s_-])")
 """In the classes of elements beside lines of code, as Pygments, Rouge, Chroma, Doxygen and SyntaxHighlighter write

@@ -93,11 +93,9 @@ def test_links_that_edit_a_section_of_a_wiki_are_left_out() -> None:
     assert "edit" not in parsed.text
 
 
-def test_signs_that_only_link_within_the_page_are_left_out() -> None:
-    body = (
-        b"<h2>Setup<a href='#setup'>\xc2\xb6</a></h2><p>As <a href='#c'>C#</a> says. <a href='#up'>\xe2\x86\xa9</a></p>"
-    )
-    parsed = parse("a.html", body)
+@pytest.mark.parametrize("sign", ["¶", "\uf0c1"])
+def test_signs_that_only_link_within_the_page_are_left_out(sign: str) -> None:
+    parsed = page(f"<h2>Setup<a href='#setup'>{sign}</a></h2><p>As <a href='#c'>C#</a> says. <a href='#up'>↩</a></p>")
     assert (parsed.sections[0].title, parsed.text) == ("Setup", "Setup\n\nAs C# says.")
 
 

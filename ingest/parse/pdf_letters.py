@@ -198,8 +198,8 @@ def _spelled(letters: Iterable[Letter]) -> Iterator[Letter]:
 def _from_the_right(word: list[Letter]) -> list[Letter]:
     if not word or word[0].box.left >= word[-1].box.left:
         return word
-    first, *following = sorted(word, key=lambda letter: -(letter.box.left + letter.box.right))
-    return [first._replace(gap=word[0].gap), *(letter._replace(gap="") for letter in following)]
+    rightmost, *following = sorted(word, key=lambda letter: -(letter.box.left + letter.box.right))
+    return [rightmost._replace(gap=word[0].gap), *(letter._replace(gap="") for letter in following)]
 
 
 def _from_the_top(letters: Iterable[Letter]) -> Iterator[Letter]:

@@ -87,7 +87,9 @@ class _Reader:
             for title in element.iterchildren(*_TABLE_TITLES):
                 self._composer.block(_words(title))
             self._add_table(element)
-        elif (name in _VERBATIM or (not children and element.get(_SPACE) == "preserve")) and (lines := _lines(element)):
+        elif (name in _VERBATIM or (not children and element.get(_SPACE) == "preserve")) and "\n" in (
+            lines := "".join(_pieces(element, with_attributes=False)).strip("\n")
+        ):
             self.flush()
             self._composer.block(lines)
         elif not children and name in _OF_FEEDS and _HTML.search(element.text or ""):
@@ -156,12 +158,6 @@ def _title_of(element: _Element) -> _Element | None:
         if next(child.iter(*_NOT_INLINE), None) is not None:
             return None
     return None
-
-
-def _lines(element: _Element) -> str:
-    """The text of an element as it stands, if it has several lines."""
-    text = "".join(_pieces(element, with_attributes=False)).strip("\n")
-    return text if "\n" in text else ""
 
 
 def _words(element: _Element, *, with_attributes: bool = False) -> str:

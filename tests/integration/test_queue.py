@@ -19,14 +19,15 @@ from ragkv.settings import Settings
 from tests.support.over_http import wait_until
 
 OWNER = """
-import sys, time
+import sys
 from pathlib import Path
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.settings import Settings
 server = EmbeddedRedis(Settings(data_dir=Path(sys.argv[1])))
 server.start()
 print(server.owned, flush=True)
-time.sleep(60)
+sys.stdin.read()
+server.stop()
 """
 
 
@@ -35,10 +36,17 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(data_dir=tmp_path / "data")
 
 
+def started_owner(settings: Settings) -> subprocess.Popen[str]:
+    """A process that runs the server until its input ends."""
+    command = [sys.executable, "-c", OWNER, settings.data_dir]
+    owner = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None and owner.stdout.readline() == "True\n"
+    return owner
+
+
 def leave_server(settings: Settings) -> int:
     """The id of a server whose owner was killed."""
-    owner = subprocess.Popen([sys.executable, "-c", OWNER, settings.data_dir], stdout=subprocess.PIPE, text=True)
-    assert owner.stdout is not None and owner.stdout.readline() == "True\n"
+    owner = started_owner(settings)
     pid = int(connect(settings).info("server")["process_id"])
     owner.kill()
     owner.communicate()
@@ -61,6 +69,23 @@ class TestEmbeddedRedis:
 
         assert redis_server.owned and not second.owned
         ping(connect(settings))
+
+    @pytest.mark.parametrize("is_killed", [False, True])
+    def test_a_second_one_runs_it_once_the_first_has_ended(self, settings: Settings, is_killed: bool):
+        owner = started_owner(settings)
+        second = EmbeddedRedis(settings)
+        second.start()
+        second.keep_running()
+        assert not second.owned
+
+        if is_killed:
+            owner.kill()
+        owner.communicate()
+
+        with closing(connect(settings)) as client:
+            wait_until(lambda: second.owned and is_there(client, settings), seconds=10)
+            second.stop()
+            assert not is_there(client, settings)
 
     def test_it_stops_with_its_owner(self, settings: Settings):
         server = EmbeddedRedis(settings)

@@ -111,24 +111,20 @@ class EmbeddedRedis:
                     f"another process is using {self.folder}, but its Redis does not answer: stop that process, then start again"
                 )
             time.sleep(0.05)
-        if self._answers():
-            with reporting():
-                self._pid_of_left = int(self._client.info("server")["process_id"])
-        else:
-            self._launch(deadline)
+        self._take_over(deadline)
 
     def keep_running(self) -> None:
-        """Start the server again whenever it ends before `stop`. That of another owner is the owner's to start."""
-        if self._lock is not None:
-            threading.Thread(target=self._watch, name="redis", daemon=True).start()
+        """Start the server again whenever it ends before `stop`. That of another owner is the owner's to start, until
+        the owner ends."""
+        threading.Thread(target=self._watch, name="redis", daemon=True).start()
 
     def stop(self) -> None:
         """Stop the server if this process owns it; what is queued is on disk when this returns, and what was deleted is
         not."""
-        if self._lock is None:
-            return
         with self._launching:
             self._stopping.set()
+        if self._lock is None:
+            return
         with contextlib.suppress(RedisError, Unavailable):  # it was gone already
             AppendLog(self._client).rewrite(STOP_TIMEOUT_S)
             self._client.shutdown()
@@ -143,11 +139,11 @@ class EmbeddedRedis:
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
             with self._launching:
-                if self._stopping.is_set() or self._runs():
+                if self._stopping.is_set() or self._runs() or not (self.owned or self._take_lock()):
                     continue
-                log.warning("the embedded Redis ended and is started again")
+                log.warning("the embedded Redis, or the process that ran it, ended: this process runs it from now on")
                 try:
-                    self._launch(time.monotonic() + START_TIMEOUT_S)
+                    self._take_over(time.monotonic() + START_TIMEOUT_S)
                 except Unavailable as error:
                     log.warning("%s", error)
 
@@ -166,6 +162,14 @@ class EmbeddedRedis:
             return False
         self._lock = lock
         return True
+
+    def _take_over(self, deadline: float) -> None:
+        """Run the server that a killed owner left, or one more."""
+        if self._answers():
+            with reporting():
+                self._pid_of_left = int(self._client.info("server")["process_id"])
+        else:
+            self._launch(deadline)
 
     def _launch(self, deadline: float) -> None:
         self.socket.unlink(missing_ok=True)  # left by a server that was killed

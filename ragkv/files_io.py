@@ -3,10 +3,11 @@ streams."""
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import shutil
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -84,6 +85,22 @@ def make_folder(folder: Path) -> None:
     except FileExistsError:  # another process may make it meanwhile, but only a file is in the way
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
     sync(folder.parent)
+
+
+def fill_once(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Make a folder, unless it is there, and fill it before it gets its name. One process does so, others wait; what a
+    killed one left is removed."""
+    make_folder(folder.parent)
+    with folder.with_name(f".{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # let go when the file closes, however the process ends
+        if folder.is_dir():
+            return
+        for leftover in folder.parent.glob(f"{folder.name}.*partial"):
+            shutil.rmtree(leftover)
+        partial = folder.with_name(f"{folder.name}.partial")
+        partial.mkdir()
+        fill(partial)
+        partial.rename(folder)
 
 
 def sync(path: Path) -> None:

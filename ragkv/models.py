@@ -7,18 +7,17 @@ be set back, so that a file changed in place is read again.
 
 import hashlib
 import importlib.util
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import xxhash
 
 from ragkv.errors import Rejected
-from ragkv.files_io import replace_file
+from ragkv.files_io import fill_once, replace_file
 from ragkv.settings import Settings
 
 EMBEDDED = "embedded"
@@ -43,15 +42,9 @@ def model_folder(settings: Settings, progress: LineProgress = lambda line: None)
     folder = settings.models_dir / _LM_FOLDER
     if (folder / _CONFIG).is_file():
         return folder
-    # Turn the packaged GGUF weights into a folder of safetensors, once; a crash half-way leaves nothing behind.
     source = _package_folder(_LM_PACKAGE)
-    partial = folder.with_name(f"{folder.name}.{os.getpid()}.partial")
     progress(f"preparing {_LM_FOLDER} (once)")
-    _convert_gguf(source, partial)
-    try:
-        partial.rename(folder)
-    except OSError:  # another process was first
-        shutil.rmtree(partial)
+    fill_once(folder, partial(_convert_gguf, source))
     return folder
 
 
@@ -113,12 +106,12 @@ def _folder_of(name: str, setting: str, revision: str | None) -> Path:
 
 
 def _convert_gguf(source: Path, folder: Path) -> None:
+    """Turn the packaged GGUF weights into a folder of safetensors."""
     import torch  # noqa: PLC0415 - seconds to import, needed once in the life of a data folder
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415 - likewise
     from transformers.utils import logging  # noqa: PLC0415 - likewise
 
     logging.disable_progress_bar()
-    folder.mkdir(parents=True)
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_LM_FILE)
     tokenizer.model_max_length = _LM_WINDOW
     tokenizer.save_pretrained(folder)

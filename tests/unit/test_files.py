@@ -1,11 +1,15 @@
-"""Uploaded files, before and when they are whole."""
+"""Uploaded files, before and when they are whole, and folders that one process fills."""
 
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from ragkv.errors import OutOfSpace
+from ragkv.files_io import fill_once
 from ragkv.service.base.file_store import FileStore
 from tests.support.synced import synced
 
@@ -47,3 +51,23 @@ def test_folders_that_are_there_are_not_flushed_again(tmp_path: Path, monkeypatc
             store.keep("tenant", received)
 
     assert on_disk == [received.path, store.path("tenant", received.sha256).parent]
+
+
+def test_a_folder_is_filled_once_also_where_a_process_with_the_same_id_was_killed(tmp_path: Path):
+    """As in a container, where ids are the same at each start."""
+    folder, filled = tmp_path / "models" / "tiny", list[Path]()
+    for leftover in ("tiny.partial", f"tiny.{os.getpid()}.partial"):
+        (folder.parent / leftover).mkdir(parents=True)
+        (folder.parent / leftover / "half").touch()
+
+    def fill(path: Path) -> None:
+        filled.append(path)
+        time.sleep(0.05)
+        (path / "whole").touch()
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda _: fill_once(folder, fill), range(4)))
+
+    assert len(filled) == 1
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+    assert [path for path in folder.parent.iterdir() if path.name.endswith("partial")] == []

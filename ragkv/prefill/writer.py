@@ -182,6 +182,8 @@ def remove(folder: Path) -> bool:
 
 def _replace(folder: Path, files: Sequence[Path]) -> None:
     partial, replaced = (folder.with_name(f".{folder.name}.{os.getpid()}.{kind}") for kind in ("partial", "gone"))
+    for leftover in (partial, replaced):  # of a killed process: in a container ids are the same at each start
+        shutil.rmtree(leftover, ignore_errors=True)
     partial.mkdir(parents=True)
     for file in files:
         shutil.copyfile(file, partial / file.name)

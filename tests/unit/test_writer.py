@@ -1,6 +1,7 @@
 """The writer: active while chunks are prefilled, never while the prefix is or while the model reads."""
 
 import copy
+import os
 from pathlib import Path
 
 import msgspec
@@ -369,6 +370,20 @@ class TestInUse:
         assert not remove(place)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer"]
         assert Fingerprints().adapter(place) == ""
+
+    def test_what_a_killed_process_with_the_same_id_left_is_no_obstacle(self, source: Path, tmp_path: Path):
+        """As in a container, where ids are the same each time."""
+        place = tmp_path / "writer"
+        install(source, place, "f")
+        for kind in ("partial", "gone"):
+            leftover = tmp_path / f".writer.{os.getpid()}.{kind}"
+            leftover.mkdir()
+            (leftover / ADAPTER).touch()
+
+        install(source, place, "f")
+
+        assert read_card(place) == read_card(source)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["made", "writer"]
 
     def test_what_it_was_trained_on_goes_with_it(self, source: Path, tmp_path: Path):
         write_record(source, [[Chunk("c", "d", 0, "T", "text", 0, 4, None, (1, 2))]])

@@ -344,6 +344,11 @@ def _check_ranges(settings: Settings) -> None:
         )
     if settings.chunk_tokens < MIN_CHUNK_TOKENS:
         raise Rejected(f"{PREFIX}CHUNK_TOKENS must be at least {MIN_CHUNK_TOKENS}")
+    if settings.chunk_tokens >= settings.max_model_len:
+        raise Rejected(
+            f"{PREFIX}CHUNK_TOKENS={settings.chunk_tokens} leaves no room in a prompt: set it well below "
+            f"{PREFIX}MAX_MODEL_LEN ({settings.max_model_len}), which holds instructions, passages, question and answer"
+        )
     if settings.block_size is not None and settings.block_size not in BLOCK_SIZES:
         raise Rejected(f"{PREFIX}BLOCK_SIZE must be between {BLOCK_SIZES[0]} and {BLOCK_SIZES[-1]}")
     _check_addresses(settings)

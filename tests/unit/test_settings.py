@@ -78,6 +78,11 @@ def test_a_value_of_another_type_or_range_is_refused_with_what_is_wanted(subtest
             Settings.from_env({name: value})
 
 
+def test_chunks_that_fit_into_no_prompt_are_refused():
+    with pytest.raises(Rejected, match=r"RAGKV_CHUNK_TOKENS=600 .* RAGKV_MAX_MODEL_LEN \(512\)"):
+        Settings.from_env({"RAGKV_CHUNK_TOKENS": "600", "RAGKV_MAX_MODEL_LEN": "512"})
+
+
 def test_what_was_removed_is_refused_with_the_reason(subtests: pytest.Subtests):
     for name, value, reason in [
         ("RAGKV_RERANKER", "qcache", "^RAGKV_RERANKER=qcache was removed: .* recall@5"),

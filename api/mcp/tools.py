@@ -6,8 +6,10 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from inspect import iscoroutinefunction
 from io import BytesIO
-from typing import Any
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 from msgspec import inspect
@@ -75,6 +77,8 @@ COLLECTION = "collection"
 NAMED = 20
 """Collections that an error names."""
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 
 @dataclass(frozen=True, slots=True)
 class Service:
@@ -95,8 +99,8 @@ class Tool:
     arguments: type[msgspec.Struct]
     result: type[msgspec.Struct]
     run: Callable[[Connection, Any, Service], Awaitable[Result]]
-    changes: bool = False
-    idempotent: bool = True
+    changes: bool
+    idempotent: bool
 
     async def call(self, connection: Connection, arguments: dict[str, Any], service: Service) -> Result:
         """Call the tool for the connection's user. Raises Forbidden, Rejected for arguments that do not fit, and what
@@ -128,12 +132,34 @@ class Tool:
         return COLLECTION in self.arguments.__struct_fields__
 
 
+TOOLS: dict[str, Tool] = {}
+"""By name."""
+
+
+def tool(name: str, title: str, scope: KeyScope, *, changes: bool = False, idempotent: bool = True) -> Callable[[F], F]:
+    """Make a tool of a function: its docstring tells models when to use it, its annotations are what it takes and
+    returns. A function that blocks runs in a thread."""
+
+    def register(function: F) -> F:
+        hints = get_type_hints(function)
+        result, *_ = get_args(hints["return"]) or (hints["return"],)
+        description = " ".join((function.__doc__ or "").split())
+        run = function if iscoroutinefunction(function) else partial(asyncio.to_thread, function)
+        TOOLS[name] = Tool(name, title, description, scope, hints["arguments"], result, run, changes, idempotent)
+        return function
+
+    return register
+
+
 def collection_of(connection: Connection) -> str | None:
     """The collection that a connection's address names, `/mcp?collection=NAME`: it takes the place of the default."""
     return connection.query_params.get(COLLECTION) or None
 
 
+@tool("search", "Search documents", "read")
 async def search(connection: Connection, arguments: SearchArguments, service: Service) -> SearchResult:
+    """Find the passages of a collection's documents that best match a question, with their titles and pages. Use it to
+    read the sources yourself."""
     body = SearchBody(
         question=arguments.question, collection=arguments.collection, filter=arguments.filter, top_k=arguments.top_k
     )
@@ -142,7 +168,10 @@ async def search(connection: Connection, arguments: SearchArguments, service: Se
     return SearchResult.of(passages, None if passages else await asyncio.to_thread(_elsewhere, *searched))
 
 
+@tool("ask", "Ask the documents", "read")
 async def ask(connection: Connection, arguments: AskArguments, service: Service) -> AskResult:
+    """Answer a question from a collection's documents, with citations: the quoted sentence, document and page of each
+    part of the answer."""
     body = AskBody(question=arguments.question, collection=arguments.collection, filter=arguments.filter)
     with await limits_of(connection).question(connection.user):
         question = await asyncio.to_thread(question_of, connection.user, body, service.parts.database)
@@ -152,27 +181,18 @@ async def ask(connection: Connection, arguments: AskArguments, service: Service)
     return AskResult.of(answer, await asyncio.to_thread(_elsewhere, *searched) if answer.no_passages else None)
 
 
-def in_thread(
-    tool: Callable[[Connection, Any, Service], Result],
-) -> Callable[[Connection, Any, Service], Awaitable[Result]]:
-    """A tool that blocks, run in a thread."""
-
-    async def run(connection: Connection, arguments: Any, service: Service) -> Result:
-        return await asyncio.to_thread(tool, connection, arguments, service)
-
-    return run
-
-
-@in_thread
+@tool("list_collections", "List collections", "read")
 def list_all_collections(
     connection: Connection, arguments: CollectionsArguments, service: Service
 ) -> CollectionsResult:
+    """List the collections and how many of their documents can be searched. Use it to choose a `collection`."""
     page = PageRequest(arguments.limit, after=arguments.cursor)
     return CollectionsResult.of(list_stores(connection.user.tenant_id, page, service.parts.database))
 
 
-@in_thread
+@tool("list_documents", "List documents", "read")
 def list_some(connection: Connection, arguments: ListArguments, service: Service) -> ListResult:
+    """List documents with their ids, collections, metadata and states, newest first."""
     tenant_id, database = connection.user.tenant_id, service.parts.database
     collection = arguments.collection
     collection_id = None if collection is None else collection_ref(tenant_id, collection, database).collection_id
@@ -182,7 +202,10 @@ def list_some(connection: Connection, arguments: ListArguments, service: Service
     return ListResult(page.items, page.next, names)
 
 
+@tool("add_document", "Add a document", "write", changes=True)
 async def add(connection: Connection, arguments: AddArguments, service: Service) -> AddResult:
+    """Add a text or a file to a collection. It is read in the background: list_documents shows when it is searchable.
+    Adding the same bytes again returns the same document."""
     with nullcontext() if is_large(connection) else limits_of(connection).upload(connection.user):
         added = await asyncio.to_thread(_add, connection.user, arguments, service.parts.database, service.parts.intake)
     note_made(connection, added.document.id)
@@ -190,7 +213,10 @@ async def add(connection: Connection, arguments: AddArguments, service: Service)
     return added
 
 
+@tool("read_page", "Read a cited page", "read")
 async def read(connection: Connection, arguments: ReadArguments, service: Service) -> ReadResult | Pictured:
+    """Show the page that a citation or passage points to, with its words marked. Use it to check an answer. With
+    `checksum` it shows these words or none: they may have gone with a newer version of the document."""
     tenant_id, views = connection.user.tenant_id, service.page_views
     words = (
         tenant_id,
@@ -209,16 +235,20 @@ async def read(connection: Connection, arguments: ReadArguments, service: Servic
     return Pictured(result, png)
 
 
-@in_thread
+@tool("rate_answer", "Rate an answer", "read", changes=True)
 def rate(connection: Connection, arguments: RateArguments, service: Service) -> RateResult:
+    """Record whether an answer was good or bad, and the right answer if a person gave it. Rated questions are what
+    start_evaluation measures."""
     parts, feedback = service.parts, (arguments.rating, arguments.correction, arguments.comment)
     stores = (parts.recent_answers, parts.source, parts.database)
     rated = give_feedback(connection.user.tenant_id, arguments.answer_id, *feedback, *stores)
     return RateResult(arguments.answer_id, rated)
 
 
-@in_thread
+@tool("add_data_source", "Connect a data source", "admin", changes=True, idempotent=False)
 def add_source(connection: Connection, arguments: AddSourceArguments, service: Service) -> SourceResult:
+    """Keep a collection in sync with a folder or an object store: its files are read in the background, and again when
+    they change. data_sources shows the progress."""
     parts, place = service.parts, (arguments.collection, arguments.location, arguments.interval_minutes)
     source = add_data_source(connection.user.tenant_id, *place, parts.database, parts.settings)
     note_made(connection, source.id)
@@ -226,9 +256,10 @@ def add_source(connection: Connection, arguments: AddSourceArguments, service: S
     return SourceResult([source], [])
 
 
-@in_thread
+@tool("data_sources", "Show data sources", "admin")
 def show_sources(connection: Connection, arguments: SourceArguments, service: Service) -> SourceResult:
-    """All data sources, or one with the files that could not be read."""
+    """Show data sources: their state and numbers of files; for a single one also the files that failed, with
+    reasons."""
     tenant_id, database = connection.user.tenant_id, service.parts.database
     if arguments.id is None:
         return SourceResult(list_data_sources(tenant_id, database), [])
@@ -241,8 +272,10 @@ def show_sources(connection: Connection, arguments: SourceArguments, service: Se
     return SourceResult([source], files)
 
 
-@in_thread
+@tool("start_evaluation", "Start an evaluation", "admin", changes=True, idempotent=False)
 def start(connection: Connection, arguments: StartArguments, service: Service) -> EvaluationResult:
+    """Measure the service on the rated questions of a collection. It runs in the background: evaluation shows the
+    result."""
     request = RunRequest(arguments.kind, "rated", arguments.limit)
     run = start_run(connection.user.tenant_id, arguments.collection, request, service.parts.database)
     note_made(connection, run.id)
@@ -250,128 +283,10 @@ def start(connection: Connection, arguments: StartArguments, service: Service) -
     return EvaluationResult(run, [])
 
 
-@in_thread
+@tool("evaluation", "Show an evaluation", "admin")
 def show_evaluation(connection: Connection, arguments: EvaluationArguments, service: Service) -> EvaluationResult:
+    """Show the progress of an evaluation, its figures once it has ended, and its worst questions."""
     return EvaluationResult.of(report_of_run(connection.user.tenant_id, arguments.id, service.parts.database))
-
-
-TOOLS = {
-    tool.name: tool
-    for tool in (
-        Tool(
-            "search",
-            "Search documents",
-            "Find the passages of a collection's documents that best match a question, with their titles and pages. "
-            "Use it to read the sources yourself.",
-            "read",
-            SearchArguments,
-            SearchResult,
-            search,
-        ),
-        Tool(
-            "ask",
-            "Ask the documents",
-            "Answer a question from a collection's documents, with citations: the quoted sentence, document and page of "
-            "each part of the answer.",
-            "read",
-            AskArguments,
-            AskResult,
-            ask,
-        ),
-        Tool(
-            "list_collections",
-            "List collections",
-            "List the collections and how many of their documents can be searched. Use it to choose a `collection`.",
-            "read",
-            CollectionsArguments,
-            CollectionsResult,
-            list_all_collections,
-        ),
-        Tool(
-            "list_documents",
-            "List documents",
-            "List documents with their ids, collections, metadata and states, newest first.",
-            "read",
-            ListArguments,
-            ListResult,
-            list_some,
-        ),
-        Tool(
-            "add_document",
-            "Add a document",
-            "Add a text or a file to a collection. It is read in the background: list_documents shows when it is "
-            "searchable. Adding the same bytes again returns the same document.",
-            "write",
-            AddArguments,
-            AddResult,
-            add,
-            changes=True,
-        ),
-        Tool(
-            "read_page",
-            "Read a cited page",
-            "Show the page that a citation or passage points to, with its words marked. Use it to check an answer. "
-            "With `checksum` it shows these words or none: they may have gone with a newer version of the document.",
-            "read",
-            ReadArguments,
-            ReadResult,
-            read,
-        ),
-        Tool(
-            "rate_answer",
-            "Rate an answer",
-            "Record whether an answer was good or bad, and the right answer if a person gave it. Rated questions are what "
-            "start_evaluation measures.",
-            "read",
-            RateArguments,
-            RateResult,
-            rate,
-            changes=True,
-        ),
-        Tool(
-            "add_data_source",
-            "Connect a data source",
-            "Keep a collection in sync with a folder or an object store: its files are read in the background, and again "
-            "when they change. data_sources shows the progress.",
-            "admin",
-            AddSourceArguments,
-            SourceResult,
-            add_source,
-            changes=True,
-            idempotent=False,
-        ),
-        Tool(
-            "data_sources",
-            "Show data sources",
-            "Show data sources: their state and numbers of files; for a single one also the files that failed, with reasons.",
-            "admin",
-            SourceArguments,
-            SourceResult,
-            show_sources,
-        ),
-        Tool(
-            "start_evaluation",
-            "Start an evaluation",
-            "Measure the service on the rated questions of a collection. It runs in the background: evaluation shows the "
-            "result.",
-            "admin",
-            StartArguments,
-            EvaluationResult,
-            start,
-            changes=True,
-            idempotent=False,
-        ),
-        Tool(
-            "evaluation",
-            "Show an evaluation",
-            "Show the progress of an evaluation, its figures once it has ended, and its worst questions.",
-            "admin",
-            EvaluationArguments,
-            EvaluationResult,
-            show_evaluation,
-        ),
-    )
-}
 
 
 def _instead_of(collection: str | None, tenant_id: str, database: Database) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext, suppress
+from functools import partial
 from typing import Any
 
 from litestar import Litestar, Request, Response
@@ -12,7 +13,7 @@ from litestar.di import Provide
 from litestar.exceptions import HTTPException
 
 from api.access.admission import CONFIRM_EVERY_S, Admissions
-from api.access.auditing import Auditing
+from api.access.auditing import Auditing, note_change
 from api.access.auth import authentication, caller_of
 from api.access.concurrency import STATE, ConcurrencyLimits
 from api.access.session import CROSS_ORIGIN, CrossOrigin
@@ -62,6 +63,7 @@ from ingest.page_views import PageViews
 from ragkv.engine.door import EngineDoor
 from ragkv.errors import RagKVError, Unavailable
 from ragkv.service.checks.cleaning import remove_unnamed_files
+from ragkv.service.documents.removal import Removal
 from ragkv.service.parts import Parts
 from ragkv.threads import FairPool
 
@@ -70,7 +72,7 @@ THREADS = 6
 
 MEMBERS = (
     "answer_ring", "database", "default_collection", "gate", "intake", "kv_remote", "kv_store", "provider",
-    "queue", "recent_answers", "removal", "sessions", "settings", "sign_in", "worker_counters",
+    "queue", "recent_answers", "sessions", "settings", "sign_in", "worker_counters",
 )  # fmt: skip
 """Parts that handlers take by their names. None is the name of a field of a body: for Litestar an invalid field of such
 a name is an error of ours."""
@@ -147,6 +149,7 @@ def create_app(
             "mcp": Provide(lambda: mcp, sync_to_thread=False),
             "page_views": Provide(lambda: page_views, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
+            "removal": Provide(_noting_removal(parts), sync_to_thread=False),
         },
         exception_handlers=dict.fromkeys((RagKVError, HTTPException, Exception), respond_to_error),
         before_send=[guard_pages, name_all_methods, cross_origin.share, Auditing(parts.database).record],
@@ -185,6 +188,15 @@ def _member(parts: Parts, name: str) -> Callable[[], Any]:
         return getattr(parts, name)
 
     return member
+
+
+def _noting_removal(parts: Parts) -> Callable[[Request[Any, Any, Any]], Removal]:
+    """What is removed is noted as a change that the request made, also if it fails after that."""
+
+    def removal(request: Request[Any, Any, Any]) -> Removal:
+        return parts.removal.noting(partial(note_change, request))
+
+    return removal
 
 
 @asynccontextmanager

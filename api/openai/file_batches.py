@@ -1,6 +1,5 @@
 """/v1/vector_stores/ID/file_batches: many files attached together."""
 
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading_large
 from api.http.observe import note_made
@@ -110,11 +108,10 @@ def show(
 def cancel(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
-    request: Request[Any, Any, Any],
     removal: NamedDependency[Removal],
 ) -> FileBatch:
     """Cancel a file batch: detach those of its files that are not ingested yet. The files themselves are kept."""
-    return FileBatch.of(cancel_batch(store, batch_id, removal, partial(note_change, request)))
+    return FileBatch.of(cancel_batch(store, batch_id, removal))
 
 
 @get(

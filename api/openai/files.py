@@ -1,6 +1,5 @@
 """/v1/files: files that are uploaded first and attached to vector stores later."""
 
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -11,7 +10,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
 from litestar.response import File
 
-from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
@@ -172,12 +170,11 @@ def content(
 )
 def remove(
     file_id: FromPath[str],
-    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     removal: NamedDependency[Removal],
 ) -> FileDeleted:
     """Delete a file and detach it from all vector stores."""
-    delete_file(caller.tenant_id, file_id, removal, partial(note_change, request))
+    delete_file(caller.tenant_id, file_id, removal)
     return FileDeleted(id=file_id)
 
 

@@ -1,6 +1,5 @@
 """/v1/vector_stores/ID/files: files in a collection."""
 
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
@@ -9,7 +8,6 @@ from litestar import Request, Response, Router, delete, get, post
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
-from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
@@ -157,14 +155,13 @@ def change(
 def remove(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
-    request: Request[Any, Any, Any],
     removal: NamedDependency[Removal],
 ) -> StoreFileDeleted:
     """Detach a file from a vector store and delete its chunks, vectors and KV there. The file itself is kept.
 
     A document that other files share, or that was uploaded to the collection directly, is kept.
     """
-    detach_file(store, file_id, removal, partial(note_change, request))
+    detach_file(store, file_id, removal)
     return StoreFileDeleted(id=file_id)
 
 

@@ -1,6 +1,5 @@
 """/v1/vector_stores: collections, under OpenAI's name for them."""
 
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -10,7 +9,6 @@ from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
-from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.observe import note_made
 from api.openai.errors import errors
@@ -143,12 +141,11 @@ def change(
 )
 async def remove(
     vector_store_id: FromPath[str],
-    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     removal: NamedDependency[Removal],
 ) -> VectorStoreDeleted:
     """Delete a vector store with the chunks, vectors and KV of its files. Files in `/v1/files` are kept."""
-    await delete_collection(caller.tenant_id, vector_store_id, removal, partial(note_change, request))
+    await delete_collection(caller.tenant_id, vector_store_id, removal)
     return VectorStoreDeleted(id=vector_store_id)
 
 

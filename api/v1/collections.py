@@ -1,8 +1,6 @@
 """/v1/collections: named sets of documents. Paths and bodies refer to a collection by its id or its name."""
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -12,7 +10,6 @@ from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
-from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problems
@@ -151,14 +148,9 @@ def amend(
     summary="Delete a collection",
     responses=problems(NOT_FOUND="No such collection.", CONFLICT="The default collection cannot be deleted."),
 )
-async def remove(
-    collection: FromPath[str],
-    request: Request[Any, Any, Any],
-    caller: NamedDependency[Caller],
-    removal: NamedDependency[Removal],
-) -> None:
+async def remove(collection: FromPath[str], caller: NamedDependency[Caller], removal: NamedDependency[Removal]) -> None:
     """Delete a collection with all its documents, their chunks, vectors and KV."""
-    await delete_collection(caller.tenant_id, collection, removal, partial(note_change, request))
+    await delete_collection(caller.tenant_id, collection, removal)
 
 
 @post(
@@ -180,12 +172,10 @@ def retry_all(
     return retry_failed(ref, database, queue)
 
 
-async def delete_collection(
-    tenant_id: str, collection: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
-) -> None:
+async def delete_collection(tenant_id: str, collection: str, removal: Removal) -> None:
     """Run `delete_in_batches`, each batch in a thread. After each it pauses for as long as the batch took: other work
     gets its turn at the threads and the database."""
-    async for took_s in stepwise(delete_in_batches(tenant_id, collection, removal, when_changed)):
+    async for took_s in stepwise(delete_in_batches(tenant_id, collection, removal)):
         await asyncio.sleep(took_s)
 
 

@@ -1,7 +1,6 @@
 """/v1/documents: upload, list, get, update, replace, retry and delete documents."""
 
 import asyncio
-from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -14,7 +13,6 @@ from litestar.params import FromPath, FromQuery, JSONBody, MultipartBody, QueryP
 from litestar.response import File
 from msgspec import Meta
 
-from api.access.auditing import note_change
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
@@ -257,7 +255,6 @@ def amend(
 def replace(
     document_id: FromPath[str],
     data: MultipartBody[Replacement],
-    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     intake: NamedDependency[Intake],
     removal: NamedDependency[Removal],
@@ -267,8 +264,7 @@ def replace(
     Questions are answered from the old file until the new one is searchable, also if it cannot be read. The document,
     its passages and its citations are `outdated` as long, with the reason.
     """
-    file, noted = data.file, partial(note_change, request)
-    return replace_document(caller.tenant_id, document_id, file.filename, file.file, intake, removal, noted)
+    return replace_document(caller.tenant_id, document_id, data.file.filename, data.file.file, intake, removal)
 
 
 @delete(
@@ -289,7 +285,7 @@ def remove(
     The attachments of a mail are deleted with it, except those that are also attached to other mails or were uploaded
     themselves.
     """
-    deleted = delete_document(caller.tenant_id, document_id, removal, partial(note_change, request))
+    deleted = delete_document(caller.tenant_id, document_id, removal)
     if len(deleted) > 1:
         for deleted_id in deleted:
             note_made(request, deleted_id)

@@ -72,7 +72,8 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
         def note() -> None:
             note_change(tenant_id, "Replace a document's file", "documents replace", [document_id], parts.database)
 
-        after = replace_document(tenant_id, document_id, file.name, body, parts.intake, parts.removal, note)
+        removal = parts.removal.noting(note)
+        after = replace_document(tenant_id, document_id, file.name, body, parts.intake, removal)
     if after.status is Status.ACCEPTED:
         click.echo(f"{document_id}: {old.name} is replaced by {after.name}, which a worker will read")
     else:

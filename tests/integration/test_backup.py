@@ -385,7 +385,7 @@ def test_everything_that_can_be_deleted_on_request_is_listed(source: Parts):
     remove_data_source(ref.tenant_id, folder.id, database)
     next(delete_in_batches(ref.tenant_id, other, source.removal))
     remove_feedback(ref.tenant_id, feedback.answer_id, database)
-    delete_file(ref.tenant_id, file.id, source.removal, lambda: None)
+    delete_file(ref.tenant_id, file.id, source.removal)
 
     with database.reading() as session:
         listed = {(row.kind, row.id) for row in session.scalars(select(DeletionRow))}

@@ -360,7 +360,7 @@ class TestDeleting:
             ingest_document(two, ingest)
 
         if how == "delete":
-            delete_documents(tenant_id, collection_id, [one], parts.removal, when_changed=finish)
+            delete_documents(tenant_id, collection_id, [one], parts.removal.noting(finish))
         else:
             owner = KVOwner(tenant_id, collection_id, one)
             evict(owner, parts.database, parts.kv_store, parts.worker_counters, when_changed=finish)

@@ -1,6 +1,6 @@
 """Collections: named sets of a tenant's documents."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from datetime import datetime
 from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated
@@ -177,12 +177,8 @@ def amend_collection(
     return collection_view(tenant_id, collection_id, database)
 
 
-def delete_in_batches(
-    tenant_id: str, collection: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
-) -> Generator[float, None, None]:
-    """Remove a collection with its documents, questions and kept answers.
-
-    `when_changed` is called after each commit that removes something. Raises NotFound, Conflict for the default
+def delete_in_batches(tenant_id: str, collection: str, removal: Removal) -> Generator[float, None, None]:
+    """Remove a collection with its documents, questions and kept answers. Raises NotFound, Conflict for the default
     collection.
 
     The collection is gone when the iterator ends. Each step removes its data sources, or one batch, and yields the
@@ -197,9 +193,9 @@ def delete_in_batches(
         forgotten = session.connection().execute(forget_data_sources_of(collection_id)).scalars().all()
         note_deletions(session, DataSourceRow, forgotten)
     if forgotten:
-        when_changed()
+        removal.when_changed()
         yield 0.0
-    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, removal, when_changed)):
+    for _, took_s in timed(lambda: _delete_some(tenant_id, collection_id, removal)):
         yield took_s
     forget_answers(tenant_id, collection_id, removal)
     retriever = removal.retriever()
@@ -207,7 +203,7 @@ def delete_in_batches(
         retriever.forget(tenant_id, collection_id)
 
 
-def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None]) -> int:
+def _delete_some(tenant_id: str, collection_id: str, removal: Removal) -> int:
     """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
     gone."""
     with removal.database.reading() as session:
@@ -215,14 +211,14 @@ def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_chan
     sums = accumulate(chunks for _, chunks in sizes)
     fitting = [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS]
     if batch := fitting or [document_id for document_id, _ in sizes[:1]]:  # one, if the first is too large
-        remove_documents(tenant_id, collection_id, batch, removal, when_changed=when_changed)
+        remove_documents(tenant_id, collection_id, batch, removal)
         return len(batch)
     questions = forget_questions_about(collection_id, BATCH_QUESTIONS)
     for statement in (questions, forget_runs_about(collection_id, BATCH_EVALUATIONS)):
         with removal.database.writing() as session:
             number = session.connection().execute(statement).rowcount
         if number:
-            when_changed()
+            removal.when_changed()
             return number
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))  # uploads hold it: documents may have come meanwhile
@@ -230,7 +226,7 @@ def _delete_some(tenant_id: str, collection_id: str, removal: Removal, when_chan
             return 1
         session.delete(known_collection(session, collection_id))
         note_deletions(session, CollectionRow, [collection_id])
-    when_changed()
+    removal.when_changed()
     return 0
 
 

@@ -98,17 +98,11 @@ def amend_document(
 
 
 def replace_document(
-    tenant_id: str,
-    document_id: str,
-    name: str,
-    body: Readable,
-    intake: Intake,
-    removal: Removal,
-    when_changed: Callable[[], None] = lambda: None,
+    tenant_id: str, document_id: str, name: str, body: Readable, intake: Intake, removal: Removal
 ) -> DocumentView:
     """`exchange_file`, by an upload: the document no longer goes with the mails, files, paths or data source that it
     came from."""
-    return exchange_file(tenant_id, document_id, name, body, intake, removal, when_changed=when_changed).view
+    return exchange_file(tenant_id, document_id, name, body, intake, removal).view
 
 
 def exchange_file(
@@ -119,10 +113,9 @@ def exchange_file(
     intake: Intake,
     removal: Removal,
     still: "ColumnElement[bool] | None" = None,
-    when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
     """`store_exchange`, then queue the document."""
-    exchanged = store_exchange(tenant_id, document_id, name, body, intake, removal, still, when_changed)
+    exchanged = store_exchange(tenant_id, document_id, name, body, intake, removal, still)
     if exchanged.is_new:
         enqueue(document_id, intake.queue)
     return exchanged
@@ -136,14 +129,12 @@ def store_exchange(
     intake: Intake,
     removal: Removal,
     still: "ColumnElement[bool] | None" = None,
-    when_changed: Callable[[], None] = lambda: None,
 ) -> Exchanged:
     """Give a document another file, to be ingested by the caller or once it is queued. It answers from the old file,
     which is kept as long, until the new one is searchable.
 
     name: that of an upload; None for a file of a data source or path, whose document keeps its name. still: a condition
-    on the document, asked under the lock that uploads hold. when_changed: called after the commit. The same bytes are
-    not read again.
+    on the document, asked under the lock that uploads hold. The same bytes are not read again.
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
@@ -169,7 +160,7 @@ def store_exchange(
             session.execute(collection_changed(document.collection_id))
         if is_new:
             session.execute(mark_changed_document(document_id))
-    when_changed()
+    removal.when_changed()
     view = document_view(tenant_id, document_id, intake.database)
     if is_new:
         discard_unnamed(tenant_id, [old], intake.database, intake.files)  # unless the text is of it

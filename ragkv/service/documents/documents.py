@@ -1,6 +1,6 @@
 """Documents: accept, show and delete."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -208,18 +208,15 @@ def document_file(tenant_id: str, document_id: str, database: Database, files: F
     return files.find(tenant_id, document.earlier_sha256), document.earlier_name or document.name
 
 
-def delete_document(
-    tenant_id: str, document_id: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
-) -> list[str]:
+def delete_document(tenant_id: str, document_id: str, removal: Removal) -> list[str]:
     """Remove vectors, rows, the file, the KV that no other document uses, and kept answers. Works in any state.
 
-    Attachments go after it, unless other mails have them or they were uploaded too. `when_changed` is called after each
-    commit that removes something. Returns the ids of what is gone.
+    Attachments go after it, unless other mails have them or they were uploaded too. Returns the ids of what is gone.
 
     Raises NotFound. When the index is away it raises Unavailable and the document stays: delete it again.
     """
     collection_id = document_view(tenant_id, document_id, removal.database).collection_id
-    deleted = delete_documents(tenant_id, collection_id, [document_id], removal, when_changed=when_changed)
+    deleted = delete_documents(tenant_id, collection_id, [document_id], removal)
     if document_id not in deleted:
         raise NotFound("the document was deleted in the meantime")
     return deleted
@@ -231,34 +228,28 @@ def delete_documents(
     document_ids: Sequence[str],
     removal: Removal,
     still: "ColumnElement[bool] | None" = None,
-    when_changed: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """`delete_document`, of those of a collection's documents that are there and of which `still` holds when they go.
 
     The index may go away, or the process be killed, once they are gone and before their attachments are: these go with
     the next deletion in the collection, or the sweep.
     """
-    removed = remove_documents(tenant_id, collection_id, document_ids, removal, still, when_changed)
+    removed = remove_documents(tenant_id, collection_id, document_ids, removal, still)
     try:
-        return removed + remove_orphans(tenant_id, collection_id, removal, when_changed)
+        return removed + remove_orphans(tenant_id, collection_id, removal)
     finally:
         forget_answers(tenant_id, collection_id, removal)
 
 
-def remove_orphans(
-    tenant_id: str, collection_id: str, removal: Removal, when_changed: Callable[[], None] = lambda: None
-) -> list[str]:
-    """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids.
-
-    `when_changed` is called after each commit that removes something.
-    """
+def remove_orphans(tenant_id: str, collection_id: str, removal: Removal) -> list[str]:
+    """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
     removed = list[str]()
     while True:
         with removal.database.reading() as session:
             orphans = session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
         if not orphans:
             return removed
-        removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan(), when_changed)
+        removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan())
 
 
 def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:

@@ -1,6 +1,7 @@
 """The stores that accepted files go into, and quotas: how many bytes of files and documents a tenant may have."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ragkv.errors import QuotaExceeded
@@ -15,23 +16,16 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
 
+@dataclass(frozen=True, slots=True)
 class Intake:
-    """The stores that accepted files go into, within the limits of the settings."""
+    """The stores that accepted files go into, within the limits of the settings. index_fingerprint: as of `Parts`;
+    models are read for it when it is first needed."""
 
-    def __init__(
-        self,
-        database: Database,
-        files: FileStore,
-        settings: Settings,
-        queue: Queue,
-        index_fingerprint: Callable[[], str],
-    ) -> None:
-        """index_fingerprint: as of `Parts`; models are read for it when it is first needed."""
-        self.database = database
-        self.files = files
-        self.settings = settings
-        self.queue = queue
-        self.index_fingerprint = index_fingerprint
+    database: Database
+    files: FileStore
+    settings: Settings
+    queue: Queue
+    index_fingerprint: Callable[[], str]
 
 
 def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:

@@ -3,6 +3,7 @@ memory."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,14 @@ class Removal:
         self.append_log = append_log
         self.index = index
         self.retriever = retriever
+        self.when_changed: Callable[[], None] = lambda: None
+
+    def noting(self, when_changed: Callable[[], None]) -> "Removal":
+        """The same, but `when_changed` is called after each commit that removes or replaces something, before files and
+        KV go."""
+        removal = copy(self)
+        removal.when_changed = when_changed
+        return removal
 
 
 def uploads_lock(tenant_id: str) -> str:
@@ -93,15 +102,13 @@ def remove_documents(
     document_ids: Sequence[str],
     removal: Removal,
     still: "ColumnElement[bool] | None" = None,
-    when_changed: Callable[[], None] = lambda: None,
 ) -> list[str]:
     """Remove a collection's documents: their points on an index server, their rows and the messages of webhooks about
     them in one transaction, then files and KV that nothing else uses.
 
     still: a condition on documents, asked under the lock that uploads hold: one that was chosen before, and was
-    uploaded since, stays. when_changed: called once rows are gone, before files and KV go. Returns the ids of the
-    removed ones. Kept answers are to go after. A crash in between leaves files, which the sweep finds. Raises
-    Unavailable, before anything is gone from the database, when the index is away.
+    uploaded since, stays. Returns the ids of the removed ones. Kept answers are to go after. A crash in between leaves
+    files, which the sweep finds. Raises Unavailable, before anything is gone from the database, when the index is away.
     """
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
@@ -117,7 +124,7 @@ def remove_documents(
         unused = _forget_unused(session, keys)
         session.connection().execute(collection_lost_documents(collection_id))
     if ids:
-        when_changed()
+        removal.when_changed()
     hashes = [sha256 for _, *both in rows for sha256 in both if sha256 is not None]
     discard_unnamed(tenant_id, hashes, removal.database, removal.files)
     delete_forgotten(unused, removal.database, removal.kv_store)

@@ -162,15 +162,13 @@ def detach_file(
     ref: CollectionRef,
     file_id: str,
     removal: Removal,
-    when_changed: Callable[[], None] = lambda: None,
     still: "Sequence[ColumnElement[bool]]" = (),
 ) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's, a
     data source's or a mail's, or was uploaded too.
 
-    `when_changed` is called after each commit that removes something. still: conditions on its document, asked when it
-    goes. Raises NotFound, also where one of them does not hold. When the index is away it raises Unavailable and the
-    file stays attached: detach it again.
+    still: conditions on its document, asked when it goes. Raises NotFound, also where one of them does not hold. When
+    the index is away it raises Unavailable and the file stays attached: detach it again.
     """
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(ref.tenant_id))
@@ -187,32 +185,31 @@ def detach_file(
             else:
                 session.execute(leave_to_mails([document.id]))
     if not document_goes:
-        when_changed()
+        removal.when_changed()
         return
     goes = goes_with(file_id, still)
-    deleted = delete_documents(ref.tenant_id, ref.collection_id, [document.id], removal, goes, when_changed)
+    deleted = delete_documents(ref.tenant_id, ref.collection_id, [document.id], removal, goes)
     if document.id not in deleted:  # it became another file's meanwhile
-        detach_file(ref, file_id, removal, when_changed, still)
+        detach_file(ref, file_id, removal, still)
 
 
 def detach_if_there(
     ref: CollectionRef,
     file_id: str,
     removal: Removal,
-    when_changed: Callable[[], None],
     still: "Sequence[ColumnElement[bool]]" = (),
 ) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
     try:
-        detach_file(ref, file_id, removal, when_changed, still)
+        detach_file(ref, file_id, removal, still)
     except NotFound:
         return  # detached meanwhile
 
 
-def delete_file(tenant_id: str, file_id: str, removal: Removal, when_changed: Callable[[], None]) -> None:
+def delete_file(tenant_id: str, file_id: str, removal: Removal) -> None:
     """Take a file out of every collection, and delete it. Its bytes go with the last that uses them.
 
-    `when_changed` is called after each commit that removes something. Raises NotFound. When the index is away it raises
+    Raises NotFound. When the index is away it raises
     Unavailable and the file stays, perhaps in fewer collections: delete it again.
     """
     with removal.database.reading() as session:
@@ -226,8 +223,8 @@ def delete_file(tenant_id: str, file_id: str, removal: Removal, when_changed: Ca
                 session.delete(file)
                 note_deletions(session, FileRow, [file_id])
                 break
-        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal, when_changed)
-    when_changed()
+        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal)
+    removal.when_changed()
     discard_unnamed(tenant_id, [sha256], removal.database, removal.files)
 
 

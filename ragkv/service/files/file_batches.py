@@ -1,7 +1,7 @@
 """Files that are attached to a collection together, and their progress."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -66,23 +66,18 @@ def list_batch(
         return entries_among(session, ref, listed, page)
 
 
-def cancel_batch(
-    ref: CollectionRef, batch_id: str, removal: Removal, when_changed: Callable[[], None]
-) -> BatchProgress:
+def cancel_batch(ref: CollectionRef, batch_id: str, removal: Removal) -> BatchProgress:
     """Take out of the collection those of the batch's files that are not searchable yet. A batch without such stays
-    as it is.
-
-    `when_changed` is called after each commit that changes something. Raises NotFound, Unavailable.
-    """
+    as it is. Raises NotFound, Unavailable."""
     with removal.database.writing() as session:
         row = _find(session, ref, batch_id, lock=True)
         unread = [file_id for _, file_id, _ in session.execute(entries_of_batch(ref.tenant_id, row, UNREAD))]
         is_cancelled_now = bool(unread) and not row.cancelled
         row.cancelled |= is_cancelled_now
     if is_cancelled_now:
-        when_changed()
+        removal.when_changed()
     for file_id in unread:
-        detach_if_there(ref, file_id, removal, when_changed, still=[DocumentRow.status.in_(UNREAD)])
+        detach_if_there(ref, file_id, removal, still=[DocumentRow.status.in_(UNREAD)])
     return batch_of(ref, batch_id, removal.database)
 
 

@@ -10,6 +10,7 @@ from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, Citation
 from ragkv.service.base.page import Page
 from ragkv.service.base.status import Status
+from ragkv.service.base.views import view_from
 from ragkv.service.data_sources.data_sources import DataSourceView, SourceFileView
 from ragkv.service.documents.cited import CitedPage, checksum_of
 from ragkv.service.documents.documents import DocumentView
@@ -62,8 +63,7 @@ class SearchResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, passages: Iterable[PassageView], note: str | None) -> "SearchResult":
-        fields = FoundPassage.__struct_fields__
-        return cls([FoundPassage(*(getattr(passage, name) for name in fields)) for passage in passages], note)
+        return cls([view_from(FoundPassage, passage) for passage in passages], note)
 
     def as_text(self) -> str:
         if not self.passages:
@@ -201,8 +201,7 @@ class ReadResult(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, document_id: str, page: CitedPage) -> "ReadResult":
-        fields = (name for name in cls.__struct_fields__ if name != "document_id")
-        return cls(document_id, *(getattr(page, name) for name in fields))
+        return view_from(cls, page, document_id=document_id)
 
     def as_text(self) -> str:
         """The cited words stand between <mark> and </mark>."""

@@ -9,6 +9,7 @@ from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, Usag
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.service.base.database import Database
+from ragkv.service.base.views import view_from
 from ragkv.service.documents.listing import PageLabel, TextEnd, TextStart
 from ragkv.service.files.attachments import StoreEntry, entries_by_document
 
@@ -72,14 +73,4 @@ def citations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[FileCit
 
 
 def facts_of(answer: Answer, collection_id: str) -> AnswerFacts:
-    view = AnswerView.of(answer)
-    return AnswerFacts(
-        answer_id=answer.id,
-        vector_store_id=collection_id,
-        passages=view.passages,
-        timings=view.timings,
-        usage=view.usage,
-        cached_answer=view.cached_answer,
-        no_passages=view.no_passages,
-        warnings=view.warnings,
-    )
+    return view_from(AnswerFacts, AnswerView.of(answer), answer_id=answer.id, vector_store_id=collection_id)

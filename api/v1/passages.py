@@ -12,6 +12,7 @@ from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenants import CollectionRef, collection_ref
+from ragkv.service.base.views import view_from
 from ragkv.service.documents.cited import Outdated, checksum_of
 from ragkv.service.documents.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
 from ragkv.service.documents.metadata import Scalar
@@ -78,22 +79,17 @@ class PassageView(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, passage: Passage, kv: PassageKV | None = None, prompt_position: int | None = None) -> "PassageView":
         chunk = passage.chunk
-        return cls(
+        return view_from(
+            cls,
+            chunk,
             chunk_id=chunk.id,
-            document_id=chunk.document_id,
-            title=chunk.title,
-            text=chunk.text,
-            page=chunk.page,
             page_label=chunk.page_label_at(),
-            start=chunk.start,
-            end=chunk.end,
             score=passage.score,
             hop=passage.hop,
             kv=kv,
             prompt_position=prompt_position,
             omitted_tokens=chunk.num_tokens - kv.tokens if kv else 0,
             checksum=checksum_of(chunk.text),
-            outdated=chunk.outdated,
         )
 
 

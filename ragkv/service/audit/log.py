@@ -11,6 +11,7 @@ from ragkv.service.audit.statements import AUDIT_KEYS, MAX_CHARS, AuditFilter, e
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import AuditRow
+from ragkv.service.base.views import view_from
 from ragkv.text import storable
 
 if TYPE_CHECKING:
@@ -98,22 +99,7 @@ def list_audit(audit_filter: AuditFilter, limit: int, cursor: str | None, databa
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
         events = rows_behind(session, events_among(audit_filter), AUDIT_KEYS, limit, after, descending=True)
-        items = [
-            AuditEvent(
-                id=row.id,
-                at=row.at,
-                action=row.action,
-                resource=row.resource,
-                within=row.within,
-                key_id=row.key_id,
-                key_name=key_name,
-                person=row.person,
-                client=row.client,
-                route=row.route,
-                request_id=row.request_id,
-            )
-            for row, key_name in events.items
-        ]
+        items = [view_from(AuditEvent, row, key_name=key_name) for row, key_name in events.items]
     return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
 
 

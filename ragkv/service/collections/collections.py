@@ -16,6 +16,7 @@ from ragkv.service.base.long_work import timed
 from ragkv.service.base.page import Name, from_cursor, rows_behind
 from ragkv.service.base.tables import CollectionRow, DataSourceRow
 from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref, known_collection
+from ragkv.service.base.views import view_from
 from ragkv.service.collections.statements import (
     BY_NAME,
     collection_facts,
@@ -253,13 +254,12 @@ def _names_of(tenant_id: str) -> str:
 
 
 def _view(row: CollectionRow, documents: int, chunks: int, tokens: int, num_bytes: int) -> CollectionView:
-    return CollectionView(
-        id=row.id,
-        name=row.name,
+    return view_from(
+        CollectionView,
+        row,
         documents=documents,
         chunks=int(chunks),
         tokens=int(tokens),
         bytes=int(num_bytes),
-        created_at=row.created_at,
         answer_cache=AnswerCacheView(enabled=row.cache_answers, threshold=row.cache_threshold, ttl_s=row.cache_ttl_s),
     )

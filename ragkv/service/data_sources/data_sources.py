@@ -13,6 +13,7 @@ from ragkv.service.base.database import Database, advisory_lock, now_of
 from ragkv.service.base.page import from_cursor, rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name
+from ragkv.service.base.views import view_from
 from ragkv.service.data_sources.location import FOLDER, Location, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.statements import (
@@ -170,13 +171,12 @@ def list_source_files(
         statement = files_in(_find(session, tenant_id, data_source_id).id, status)
         files = rows_behind(session, statement, (DataSourceFileRow.key.expression,), limit, behind)
         items = [
-            SourceFileView(
-                key=row.key,
+            view_from(
+                SourceFileView,
+                row,
                 status=FileStatus(file_status),
                 bytes=row.num_bytes,
                 error=row.error or (failure if file_status == FileStatus.FAILED else None),
-                document_id=row.document_id,
-                updated_at=row.updated_at,
             )
             for row, file_status, failure in files.items
         ]
@@ -306,20 +306,11 @@ def _views(session: "Session", rows: list[DataSourceRow]) -> list[DataSourceView
         counts[data_source_id][status] = number
     moment = now_of(session)
     return [
-        DataSourceView(
-            id=row.id,
-            collection_id=row.collection_id,
-            location=row.location,
-            interval_minutes=row.interval_minutes,
-            watch=row.watch,
-            watch_error=row.watch_error,
+        view_from(
+            DataSourceView,
+            row,
             status=_status(row, moment),
-            error=row.error,
-            held_deletions=row.held_deletions,
-            listed=row.listed,
             files=SourceFileCounts(skipped=row.skipped, **counts[row.id]),
-            created_at=row.created_at,
-            synced_at=row.synced_at,
             next_at=None if row.paused else row.next_at,
         )
         for row in rows

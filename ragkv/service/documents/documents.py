@@ -25,6 +25,7 @@ from ragkv.service.base.status import (
 )
 from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
 from ragkv.service.base.tenants import CollectionRef, known_collection
+from ragkv.service.base.views import view_from
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
@@ -335,28 +336,16 @@ def find_document(session: "Session", tenant_id: str, document_id: str, *, lock:
 
 
 def view_of(row: DocumentRow) -> DocumentView:
-    return DocumentView(
-        id=row.id,
-        collection_id=row.collection_id,
-        name=row.name,
-        title=row.title,
-        media_type=row.media_type,
+    return view_from(
+        DocumentView,
+        row,
         bytes=row.num_bytes,
-        status=Status(row.status),
-        stage=row.stage,
         done=row.progress_done,
         total=row.progress_total,
         chunks=row.num_chunks,
         tokens=row.num_tokens,
         omitted_hidden_words=row.hidden_words,
         omitted_encoded_characters=row.encoded_chars,
-        error=row.error,
         metadata=row.labels,
-        kv_pinned=row.kv_pinned,
-        kv_evicted=row.kv_evicted,
-        data_source_id=row.data_source_id,
-        origin=row.origin,
         outdated=outdated(row),
-        created_at=row.created_at,
-        updated_at=row.updated_at,
     )

@@ -11,6 +11,7 @@ from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.status import JobStatus, Status
+from ragkv.service.base.views import view_from
 from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs_of, jobs_of_tenant, waiting_jobs
 
 FRESH_S = 5.0
@@ -48,21 +49,17 @@ def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str 
     with database.reading() as session:
         jobs = rows_behind(session, jobs_of_tenant(tenant_id, status), JOB_KEYS, limit, after, descending=True)
         items = [
-            JobView(
-                id=job.id,
-                kind=job.kind,
-                status=JobStatus(job.status),
-                error=job.error,
+            view_from(
+                JobView,
+                job,
                 document_id=document.id,
                 document=document.name,
-                document_status=Status(document.status),
+                document_status=document.status,
                 collection_id=document.collection_id,
                 collection=collection,
                 stage=document.stage,
                 done=document.progress_done,
                 total=document.progress_total,
-                created_at=job.created_at,
-                updated_at=job.updated_at,
             )
             for job, document, collection in jobs.items
         ]

@@ -12,6 +12,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.page import Id, Moment, Ordinal, from_cursor, rows_behind, to_cursor
 from ragkv.service.base.status import UNFINISHED, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow
+from ragkv.service.base.views import view_from
 from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk
 from ragkv.service.documents.documents import DocumentView, find_document, view_of
 from ragkv.service.documents.metadata import MetadataFilter, conditions
@@ -144,15 +145,4 @@ def _chunk_view(row: ChunkRow, media_type: str, store: KVStore, *, is_coming: bo
         kv = ChunkKV("stored", store.bytes_of(key), store.shape(key))
     else:
         kv = ChunkKV("pending" if is_coming else "missing", 0)
-    return ChunkView(
-        id=chunk.id,
-        ordinal=chunk.ordinal,
-        title=chunk.title,
-        text=chunk.text,
-        page=chunk.page,
-        page_label=chunk.page_label_at(),
-        start=chunk.start,
-        end=chunk.end,
-        tokens=chunk.num_tokens,
-        kv=kv,
-    )
+    return view_from(ChunkView, chunk, page_label=chunk.page_label_at(), tokens=chunk.num_tokens, kv=kv)

@@ -14,6 +14,7 @@ from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
+from ragkv.service.base.views import view_from
 from ragkv.service.evaluations.figures import fidelity_figures, retrieval_figures
 from ragkv.service.evaluations.known import known_answer, text_of
 from ragkv.service.evaluations.outcome import (
@@ -142,15 +143,14 @@ def report_of_run(tenant_id: str, run_id: str, database: Database) -> Evaluation
         for row, feedback, logged in session.execute(questions_of(run_id)):
             text = text_of(row, feedback, logged)
             answers = row.answers if text is not None else None
-            question = MeasuredQuestion(
-                ordinal=row.ordinal,
-                question_id=row.question_id,
+            question = view_from(
+                MeasuredQuestion,
+                row,
                 question=text,
                 known_answer=None if text is None else known_answer(row, feedback),
                 answers=None if answers is None else msgspec.convert(answers, ComparedAnswers),
                 fidelity=msgspec.convert(row.outcome, FidelityOutcome) if row.outcome and of_fidelity else None,
                 retrieval=msgspec.convert(row.outcome, RetrievalOutcome) if row.outcome and of_retrieval else None,
-                error=row.error,
             )
             questions.append(question)
     return EvaluationReport(run, sorted(questions, key=_badness, reverse=True))
@@ -250,21 +250,13 @@ def _find(session: "Session", tenant_id: str, run_id: str, *, lock: bool = False
 def _view(row: EvaluationRow, collection: str) -> EvaluationRun:
     of_fidelity = row.figures is not None and row.kind == "fidelity"
     of_retrieval = row.figures is not None and row.kind == "retrieval"
-    return EvaluationRun(
-        id=row.id,
-        kind=row.kind,  # type: ignore[arg-type]
-        source=row.source,  # type: ignore[arg-type]
-        collection_id=row.collection_id,
+    return view_from(
+        EvaluationRun,
+        row,
         collection=collection,
-        state=row.state,  # type: ignore[arg-type]
-        total=row.total,
-        done=row.done,
         settings=None if row.settings is None else msgspec.convert(row.settings, RunSettings),
         fidelity=msgspec.convert(row.figures, FidelityFigures) if of_fidelity else None,
         retrieval=msgspec.convert(row.figures, RetrievalFigures) if of_retrieval else None,
-        error=row.error,
-        created_at=row.created_at,
-        ended_at=row.ended_at,
     )
 
 

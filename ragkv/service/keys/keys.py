@@ -24,6 +24,7 @@ from ragkv.service.base.caller import KEY_SCOPES, Caller, KeyScope
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import ApiKeyRow
+from ragkv.service.base.views import view_from
 from ragkv.service.keys.statements import BY_AGE, BY_VALIDITY, keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.text import clean_name, plural, storable
 
@@ -246,16 +247,4 @@ def _scopes(row: ApiKeyRow) -> list[KeyScope]:
 
 
 def _view(row: ApiKeyRow) -> KeyView:
-    return KeyView(
-        id=row.id,
-        name=row.name,
-        scopes=_scopes(row),
-        created_at=row.created_at,
-        expires_at=row.expires_at,
-        last_used_at=row.last_used_at,
-        revoked_at=row.revoked_at,
-        created_by=row.created_by,
-        created_by_person=row.created_by_person,
-        revoked_by=row.revoked_by,
-        revoked_by_person=row.revoked_by_person,
-    )
+    return view_from(KeyView, row, scopes=_scopes(row))

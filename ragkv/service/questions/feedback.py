@@ -11,6 +11,7 @@ from ragkv.service.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswer
 from ragkv.service.audit.statements import note_deletions, unlist_deletion
 from ragkv.service.base.database import Database
 from ragkv.service.base.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
+from ragkv.service.base.views import view_from
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.questions.statements import Rating, add_feedback, asked_at, feedback_on
 from ragkv.text import storable
@@ -28,16 +29,6 @@ class Feedback(msgspec.Struct, frozen=True, kw_only=True):
     comment: Annotated[str | None, "Comment on the answer; null for none."]
     answer: Annotated[str, "Text of the answer that the feedback is about."]
     updated_at: Annotated[datetime, "Time of the last feedback."]
-
-
-def feedback_view(row: FeedbackRow) -> Feedback:
-    return Feedback(
-        rating="up" if row.rating == "up" else "down",
-        correction=row.correction,
-        comment=row.comment,
-        answer=row.answer,
-        updated_at=row.updated_at,
-    )
 
 
 def give_feedback(
@@ -82,7 +73,7 @@ def give_feedback(
         else:
             for name, value in values.items():
                 setattr(row, name, value)
-    return feedback_view(row)
+    return view_from(Feedback, row)
 
 
 def remove_feedback(tenant_id: str, answer_id: str, database: Database) -> None:

@@ -12,7 +12,8 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import FeedbackRow
 from ragkv.service.base.tenants import CollectionRef
-from ragkv.service.questions.feedback import Feedback, feedback_view
+from ragkv.service.base.views import view_from
+from ragkv.service.questions.feedback import Feedback
 from ragkv.service.questions.statements import (
     QuestionFilter,
     keep_log,
@@ -77,17 +78,12 @@ def list_questions(criteria: QuestionFilter, limit: int, cursor: str | None, dat
         ]
         rows = sorted((row for part in parts for row in part.items), key=_position, reverse=True)
         items = [
-            LoggedQuestion(
-                id=row.id,
+            view_from(
+                LoggedQuestion,
+                row,
                 question=row.text,
-                asked_at=row.asked_at,
-                collection_id=row.collection_id,
                 collection=row.name,
-                mode=row.mode,
-                finish_reason=row.finish_reason,
-                ttft_ms=row.ttft_ms,
-                total_ms=row.total_ms,
-                feedback=None if row.FeedbackRow is None else feedback_view(row.FeedbackRow),
+                feedback=None if row.FeedbackRow is None else view_from(Feedback, row.FeedbackRow),
             )
             for row in rows[:limit]
         ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.tables import QuestionRow
+from ragkv.service.base.views import view_from
 from ragkv.service.statistics.prefill_cost import CostEstimate, estimate
 from ragkv.service.statistics.statements import (
     full_percentiles,
@@ -166,12 +167,10 @@ def _asked(row: QuestionRow, collection: str, full_cost: CostEstimate | None) ->
     if full_cost is not None and row.mode == "stitched":
         computed = row.prompt_tokens - row.cached_tokens
         in_full_ms = row.retrieve_ms + full_cost.cost.of(computed, row.cached_tokens)
-    return AskedQuestion(
-        id=row.id,
-        text=row.text,
+    return view_from(
+        AskedQuestion,
+        row,
         collection=collection,
-        mode=row.mode,
-        ttft_ms=row.ttft_ms,
         in_full_ms=in_full_ms,
         tokens=_counts(
             (
@@ -183,5 +182,4 @@ def _asked(row: QuestionRow, collection: str, full_cost: CostEstimate | None) ->
                 row.completion_tokens,
             )
         ),
-        created_at=row.created_at,
     )

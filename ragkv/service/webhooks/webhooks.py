@@ -12,9 +12,10 @@ from ragkv.service.base.database import Database, advisory_lock
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
+from ragkv.service.base.views import view_from
 from ragkv.service.webhooks.address import target_of
 from ragkv.service.webhooks.delivery import new_secret
-from ragkv.service.webhooks.statements import DELIVERY_KEYS, deliveries_of, webhook_by_id, webhooks_of
+from ragkv.service.webhooks.statements import DELIVERY_KEYS, PENDING, deliveries_of, webhook_by_id, webhooks_of
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -80,13 +81,13 @@ def make_webhook(
         if len(session.scalars(webhooks_of(tenant_id)).all()) >= MAX_WEBHOOKS:
             raise Conflict(f"the tenant already has {MAX_WEBHOOKS} webhooks: delete one")
         session.add(row)
-    return IssuedWebhook(secret=row.secret, webhook=_view(row))
+    return IssuedWebhook(secret=row.secret, webhook=view_from(WebhookView, row))
 
 
 def list_webhooks(tenant_id: str, database: Database) -> list[WebhookView]:
     """All webhooks of a tenant, oldest first."""
     with database.reading() as session:
-        return [_view(row) for row in session.scalars(webhooks_of(tenant_id))]
+        return [view_from(WebhookView, row) for row in session.scalars(webhooks_of(tenant_id))]
 
 
 def delete_webhook(tenant_id: str, webhook_id: str, database: Database) -> None:
@@ -105,18 +106,7 @@ def list_deliveries(
         statement = deliveries_of(_find(session, tenant_id, webhook_id).id)
         deliveries = rows_behind(session, statement, DELIVERY_KEYS, limit, after, descending=True)
         items = [
-            DeliveryView(
-                id=row.id,
-                event=row.event,
-                document_id=row.document_id,
-                status=row.status,  # type: ignore[arg-type]
-                attempts=row.attempts,
-                code=row.code,
-                error=row.error,
-                created_at=row.created_at,
-                attempted_at=row.attempted_at,
-                next_at=row.next_at if row.status == "pending" else None,
-            )
+            view_from(DeliveryView, row, next_at=row.next_at if row.status == PENDING else None)
             for (row,) in deliveries.items
         ]
     return DeliveryPage(items, deliveries.next(lambda row: (row[0].created_at, row[0].id)))
@@ -127,7 +117,3 @@ def _find(session: "Session", tenant_id: str, webhook_id: str) -> WebhookRow:
     if row is None:
         raise NotFound(f"there is no webhook {webhook_id[:80]!r}")
     return row
-
-
-def _view(row: WebhookRow) -> WebhookView:
-    return WebhookView(id=row.id, url=row.url, collection_id=row.collection_id, created_at=row.created_at)

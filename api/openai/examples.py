@@ -32,26 +32,22 @@ from api.openai.store_views import (
 )
 from api.openai.streaming import EventEncoder
 from api.openai.vector_stores import NewVectorStore, VectorStoreChange
-from api.v1.examples import (
-    CHUNK_ID,
-    CITATION,
-    COLLECTION,
-    COLLECTION_ID,
-    DOCUMENT,
-    DOCUMENT_ID,
-    DONE,
-    MOMENT,
-    QUESTION,
-    TEXT,
-)
-from ragkv.answer.question import Answer, Usage
+from api.v1.ask import AnswerView, AskBody
+from api.v1.examples import value_of
+from ragkv.answer.question import Answer, Citation, Usage
 from ragkv.chunk import Chunk, Passage
 from ragkv.service.base.page import Page
 from ragkv.service.base.status import Status
+from ragkv.service.collections.collections import CollectionView
+from ragkv.service.documents.documents import DocumentView
 from ragkv.service.files.attachments import StoreEntry
 from ragkv.service.files.file_batches import BatchProgress
 from ragkv.service.files.stores import Store
 from ragkv.service.files.uploads import FileView
+
+DONE, DOCUMENT, COLLECTION = value_of(AnswerView), value_of(DocumentView), value_of(CollectionView)
+PASSAGE, QUESTION = DONE.passages[0], value_of(AskBody).question
+CHUNK_ID, TEXT, MOMENT = PASSAGE.chunk_id, PASSAGE.text, DOCUMENT.created_at
 
 MODEL = "SmolLM2-135M-Instruct"
 ENCODER = "all-MiniLM-L6-v2"
@@ -62,22 +58,21 @@ PURPOSE = "assistants"
 CREATED = int(MOMENT.timestamp())
 ATTRIBUTES: dict[str, str | int | float | bool] = {"year": 1843, "draft": False}
 FILTER = {"type": "gte", "key": "year", "value": 1843}
-NUM_BYTES = DOCUMENT.bytes
 
 ENTRY = StoreEntry(FILE_ID, msgspec.structs.replace(DOCUMENT, metadata=ATTRIBUTES), MOMENT)
-SOURCES = {DOCUMENT_ID: ENTRY}
+SOURCES = {DOCUMENT.id: ENTRY}
 ANSWERED = Answer(
     id=DONE.id,
     text=DONE.answer,
     finish_reason=DONE.finish_reason,
-    citations=(CITATION,),
-    passages=(Passage(Chunk(CHUNK_ID, DOCUMENT_ID, 0, "Ada Lovelace", TEXT, 0, len(TEXT), None, ()), 1.93, 1),),
+    citations=(Citation(0, 13, CHUNK_ID, DOCUMENT.id, DOCUMENT.title, None, 0, len(TEXT), TEXT),),
+    passages=(Passage(Chunk(CHUNK_ID, DOCUMENT.id, 0, "Ada Lovelace", TEXT, 0, len(TEXT), None, ()), 1.93, 1),),
     timings=DONE.timings,
     usage=Usage(prompt=104, cached=0, stitched=62, recomputed=4, computed=38, completion=5, failed_chunks=0),
     kv=tuple(passage.kv for passage in DONE.passages if passage.kv),
 )
-HEADING = Heading("chatcmpl-0d9f3b6a5e8c4217a94c1be07f62d835", CREATED, MODEL_WITH_COLLECTION, COLLECTION_ID)
-SEARCH_TOOL = {"type": "file_search", "vector_store_ids": [COLLECTION_ID], "max_num_results": 8, "filters": FILTER}
+HEADING = Heading("chatcmpl-0d9f3b6a5e8c4217a94c1be07f62d835", CREATED, MODEL_WITH_COLLECTION, COLLECTION.id)
+SEARCH_TOOL = {"type": "file_search", "vector_store_ids": [COLLECTION.id], "max_num_results": 8, "filters": FILTER}
 DRAFT = ResponseDraft(
     initial=ResponseObject(
         id="resp_3f7a1c9e6b5d40828e2f4d0b97c6a513",
@@ -87,15 +82,15 @@ DRAFT = ResponseDraft(
         tools=[msgspec.convert(SEARCH_TOOL, FileSearch)],
     ),
     question=QUESTION,
-    collection_id=COLLECTION_ID,
+    collection_id=COLLECTION.id,
     with_results=True,
     search_id="fs_b15e8d2a7c9043f6a0d3e94b6c7f1285",
     message_id="msg_6c0d4e9b1f8a4732b5e7a92f3d1c0864",
 )
 
-FILE = FileObject.of(FileView(id=FILE_ID, name="ada.md", bytes=NUM_BYTES, purpose=PURPOSE, created_at=MOMENT))
-STORE = Store(COLLECTION_ID, COLLECTION.name, MOMENT, Counter({Status.READY: 12}), COLLECTION.bytes)
-BATCH = BatchProgress(BATCH_ID, COLLECTION_ID, MOMENT, False, Counter({Status.INDEXING: 1, Status.READY: 1}), 0)
+FILE = FileObject.of(FileView(id=FILE_ID, name="ada.md", bytes=DOCUMENT.bytes, purpose=PURPOSE, created_at=MOMENT))
+STORE = Store(COLLECTION.id, COLLECTION.name, MOMENT, Counter({Status.READY: 12}), COLLECTION.bytes)
+BATCH = BatchProgress(BATCH_ID, COLLECTION.id, MOMENT, False, Counter({Status.INDEXING: 1, Status.READY: 1}), 0)
 SERVED = ModelView(id=MODEL, created=CREATED)
 
 EXAMPLES: dict[Any, object] = {
@@ -133,14 +128,14 @@ EXAMPLES: dict[Any, object] = {
     VectorStoreChange: {"name": "old papers"},
     VectorStore: VectorStore.of(STORE),
     VectorStorePage: VectorStorePage.of(Page([STORE], more=False)),
-    VectorStoreDeleted: VectorStoreDeleted(id=COLLECTION_ID),
+    VectorStoreDeleted: VectorStoreDeleted(id=COLLECTION.id),
     NewStoreFile: {"file_id": FILE_ID, "attributes": ATTRIBUTES},
     AttributesChange: {"attributes": ATTRIBUTES},
     StoreFile: StoreFile.of(ENTRY),
     StoreFilePage: StoreFilePage.of(Page([ENTRY], more=False)),
     StoreFileDeleted: StoreFileDeleted(id=FILE_ID),
     ContentPage: ContentPage(data=[TextOfFile(TEXT)]),
-    NewFileBatch: {"files": [{"file_id": FILE_ID, "attributes": ATTRIBUTES}, {"file_id": DOCUMENT_ID}]},
+    NewFileBatch: {"files": [{"file_id": FILE_ID, "attributes": ATTRIBUTES}, {"file_id": DOCUMENT.id}]},
     FileBatch: FileBatch.of(BATCH),
     StoreSearchBody: {"query": QUESTION, "max_num_results": 4, "filters": FILTER},
     SearchPage: SearchPage(

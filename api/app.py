@@ -149,7 +149,7 @@ def create_app(
             "mcp": Provide(lambda: mcp, sync_to_thread=False),
             "page_views": Provide(lambda: page_views, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
-            "removal": Provide(_noting_removal(parts), sync_to_thread=False),
+            "removal": Provide(_noting(parts.removal), sync_to_thread=False),
         },
         exception_handlers=dict.fromkeys((RagKVError, HTTPException, Exception), respond_to_error),
         before_send=[guard_pages, name_all_methods, cross_origin.share, Auditing(parts.database).record],
@@ -190,13 +190,13 @@ def _member(parts: Parts, name: str) -> Callable[[], Any]:
     return member
 
 
-def _noting_removal(parts: Parts) -> Callable[[Request[Any, Any, Any]], Removal]:
+def _noting(removal: Removal) -> Callable[[Request[Any, Any, Any]], Removal]:
     """What is removed is noted as a change that the request made, also if it fails after that."""
 
-    def removal(request: Request[Any, Any, Any]) -> Removal:
-        return parts.removal.noting(partial(note_change, request))
+    def of_request(request: Request[Any, Any, Any]) -> Removal:
+        return removal.noting(partial(note_change, request))
 
-    return removal
+    return of_request
 
 
 @asynccontextmanager

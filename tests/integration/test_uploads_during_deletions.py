@@ -492,9 +492,7 @@ def test_a_collection_that_is_deleted_while_it_is_changed_is_gone(parts: Parts):
         file_id = keep_file(
             tenant_id, "a.md", "assistants", io.BytesIO(b"# A"), parts.database, parts.settings, parts.files
         ).id
-        return partial(
-            cancel_batch, ref, attach_batch(ref, [Attach(file_id)], parts.intake).id, parts.removal, lambda: None
-        )
+        return partial(cancel_batch, ref, attach_batch(ref, [Attach(file_id)], parts.intake).id, parts.removal)
 
     changes: list[Callable[[CollectionRef], Callable[[], object]]] = [
         lambda ref: partial(amend_collection, tenant_id, ref.collection_id, parts.database, name="other"),
@@ -678,7 +676,7 @@ def test_a_file_that_becomes_searchable_while_its_batch_is_cancelled_stays(parts
         assert stored("a.md", b"# A", parts) == document_id
     batch_id = attach_batch(ref, [Attach(file_id)], parts.intake).id
     searchable = update(DocumentRow).where(DocumentRow.id == document_id).values(status=Status.SEARCHABLE)
-    cancel = partial(cancel_batch, ref, batch_id, parts.removal, lambda: None)
+    cancel = partial(cancel_batch, ref, batch_id, parts.removal)
 
     progress = beside(lambda session: session.execute(searchable), cancel, parts)
     assert (progress.num_missing, progress.statuses) == (0, {Status.SEARCHABLE: 1})

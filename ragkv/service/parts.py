@@ -1,20 +1,29 @@
 """Every part of the service, built from the settings on first use, once per process.
 
-Imports inside properties are deliberate: torch, transformers and vLLM take seconds to import, and most commands need
-only some of them.
+Imports inside properties are deliberate: torch, transformers, vLLM and some clients take seconds to import, and most
+commands need only some of them.
 """
 # ruff: noqa: PLC0415 - see above
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+from redis import Redis
 
+from ragkv.answer.load_cost import TOKENS_A_WAIT, LoadCost, Patience
+from ragkv.answer.prompt import PromptBuilder, Wording
+from ragkv.engine.door import EngineBehindDoor
+from ragkv.engine.protocol import Engine, KVEngine
+from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
 from ragkv.files_io import make_folder
+from ragkv.kv.families import has_window
 from ragkv.kv.format import KVFormat
+from ragkv.kv.remote import ObjectStore
 from ragkv.kv.rule import KVRule
 from ragkv.models import (
     FINGERPRINTS,
@@ -25,10 +34,22 @@ from ragkv.models import (
     public_name,
     reranker_folder,
 )
+from ragkv.object_store import StoreLocation
+from ragkv.prefill.writer import is_for, suffices, writer_before
+from ragkv.retrieve.encoder import Encoder, EncoderProcess, TextEncoder, embed_question
+from ragkv.retrieve.index import Index, Vectors
+from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.mirror import Mirror
+from ragkv.retrieve.rerank import Reranker
+from ragkv.retrieve.retriever import Retriever, Searcher
+from ragkv.retrieve.sparse import ANALYSIS_VERSION
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.service.access.sessions import Sessions
 from ragkv.service.access.sign_in import Rights, SignIn, sign_in_of
+from ragkv.service.answer_cache.cache import AnswerCache, CachingAnswerer, cache_rule, settings_digest
+from ragkv.service.answer_cache.recent import RecentAnswers
+from ragkv.service.answer_cache.ring import AnswerRing, AnswerRoom
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import AppendLog
 from ragkv.service.base.file_store import FileStore
@@ -41,7 +62,10 @@ from ragkv.service.base.tenants import CollectionRef, ensure_collection, tenant_
 from ragkv.service.collections.statements import generation_of
 from ragkv.service.data_sources.location import allowed_locations
 from ragkv.service.documents.indexed import DatabaseSource, MadeWith
+from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.jobs import Backlog
+from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.requeue import refresh_outdated
 from ragkv.service.kv_admin.rule_statements import rule_of_collection
 from ragkv.service.observe.heartbeats import Heartbeats
 from ragkv.service.observe.worker_counters import WorkerCounters
@@ -49,35 +73,18 @@ from ragkv.service.questions.journal import KVUse, record_answer
 from ragkv.settings import Settings
 from ragkv.stitch.policies import UPPER, Choice
 from ragkv.threads import Threads
+from ragkv.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import redis
-
-    from ragkv.answer.load_cost import LoadCost, Patience
     from ragkv.answer.planner import Planner
     from ragkv.answer.promote import Promoter
-    from ragkv.answer.prompt import PromptBuilder
     from ragkv.answer.recompute import Recomputing
-    from ragkv.engine.protocol import Engine, KVEngine
     from ragkv.engine.remote import RemoteEngine
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.layout import Layout
-    from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
-    from ragkv.retrieve.encoder import Encoder, TextEncoder
-    from ragkv.retrieve.index import Index, Vectors
     from ragkv.retrieve.qdrant import QdrantIndex
-    from ragkv.retrieve.rerank import Reranker
-    from ragkv.retrieve.retriever import Retriever, Searcher
     from ragkv.service.access.provider import Provider
-    from ragkv.service.answer_cache.cache import AnswerCache, CachingAnswerer
-    from ragkv.service.answer_cache.recent import RecentAnswers
-    from ragkv.service.answer_cache.ring import AnswerRing
-    from ragkv.service.documents.intake import Intake
-    from ragkv.service.documents.removal import Removal
-    from ragkv.tokenizer import Tokenizer
 
 LOGINS_PER_MINUTE = 10
 RETRIEVAL_THREADS = 2
@@ -87,7 +94,7 @@ EMBEDDED_KEPT = 256
 class Parts:
     """The service's parts. Close it when done; the engine is started and stopped by its user."""
 
-    def __init__(self, settings: Settings, engine: "Engine | None" = None, *, encoder_apart: bool = False) -> None:
+    def __init__(self, settings: Settings, engine: Engine | None = None, *, encoder_apart: bool = False) -> None:
         """`encoder_apart`: questions are encoded in a process of its own. Raises Rejected for settings of sign-in or
         data sources that cannot work."""
         self.settings = settings
@@ -124,8 +131,6 @@ class Parts:
 
     def refresh_outdated(self) -> int:
         """Mark what was made with other models, settings or terms to be made again. Returns how many documents."""
-        from ragkv.service.documents.requeue import refresh_outdated
-
         fingerprints = (self.index_fingerprint, self.encoder_fingerprint, self.earlier_index_fingerprints)
         return refresh_outdated(self.database, self.settings, *fingerprints, self.kv_fingerprint)
 
@@ -144,15 +149,11 @@ class Parts:
     def index_fingerprint(self) -> str:
         """Names the tokenizer, encoder, chunk size and analysis of terms that chunks and their vectors are made
         with."""
-        from ragkv.retrieve.sparse import ANALYSIS_VERSION
-
         return _digest(*self._read_with, ANALYSIS_VERSION)
 
     @cached_property
     def earlier_index_fingerprints(self) -> tuple[str, ...]:
         """`index_fingerprint` as earlier versions made it with the same models and settings."""
-        from ragkv.retrieve.sparse import ANALYSIS_VERSION
-
         settings = self.settings
         of_0_1_0 = _digest(settings.model, settings.encoder, settings.chunk_tokens)  # of names alone
         analyses = (_digest(*self._read_with, version) for version in range(ANALYSIS_VERSION))
@@ -185,8 +186,6 @@ class Parts:
     def writer_fingerprint(self) -> str:
         """Names the adapter that chunks are written with, empty for the plain model: also where the one in the folder
         is for another model. Another one counts after a restart."""
-        from ragkv.prefill.writer import is_for
-
         folder = self.settings.writer_dir
         adapter = self.fingerprints.adapter(folder)
         return adapter if adapter and is_for(folder, self.model_fingerprint) else ""
@@ -194,8 +193,6 @@ class Parts:
     @cached_property
     def writer_before(self) -> str | None:
         """Names the adapter before this one, whose KV may still be there; empty for the plain model, None for none."""
-        from ragkv.prefill.writer import writer_before
-
         return writer_before(self.settings.writer_dir, self.writer_fingerprint)
 
     @cached_property
@@ -203,7 +200,7 @@ class Parts:
         return Database(self.settings.database)
 
     @cached_property
-    def redis(self) -> "redis.Redis":
+    def redis(self) -> Redis:
         return connect(self.settings)
 
     @cached_property
@@ -283,15 +280,11 @@ class Parts:
         return FileStore(self.settings.files_dir, self.settings.min_free_bytes)
 
     @property
-    def intake(self) -> "Intake":
-        from ragkv.service.documents.intake import Intake
-
+    def intake(self) -> Intake:
         return Intake(self.database, self.files, self.settings, self.queue, lambda: self.index_fingerprint)
 
     @property
-    def removal(self) -> "Removal":
-        from ragkv.service.documents.removal import Removal
-
+    def removal(self) -> Removal:
         return Removal(
             self.database,
             self.files,
@@ -310,15 +303,12 @@ class Parts:
         return KVStore(self.settings.kv_dir, self.kv_remote)
 
     @cached_property
-    def kv_remote(self) -> "ObjectStore | None":
+    def kv_remote(self) -> ObjectStore | None:
         """The object store behind the folder of KV, if one is configured. Raises Rejected for settings that name
         none."""
         settings = self.settings
         if settings.kv_remote is None:
             return None
-        from ragkv.kv.remote import ObjectStore
-        from ragkv.object_store import StoreLocation
-
         place = StoreLocation(
             settings.kv_remote, settings.kv_remote_endpoint, settings.kv_remote_region, settings.kv_remote_access_key,
             settings.kv_remote_secret_key,
@@ -335,16 +325,12 @@ class Parts:
         return KVDisk(self.kv_store, self.database, self.settings, self.prefixes)
 
     @cached_property
-    def load_cost(self) -> "LoadCost":
-        from ragkv.answer.load_cost import LoadCost
-
+    def load_cost(self) -> LoadCost:
         return LoadCost()
 
     @cached_property
-    def patience(self) -> "Patience":
+    def patience(self) -> Patience:
         """Bounds on the wait of a question for KV."""
-        from ragkv.answer.load_cost import TOKENS_A_WAIT, Patience
-
         wait_s = self.settings.kv_wait_ms / 1e3
         return Patience(wait_s, wait_s / TOKENS_A_WAIT)
 
@@ -390,30 +376,22 @@ class Parts:
         return self.fingerprints.weights(self.model_folder)
 
     @cached_property
-    def tokenizer(self) -> "Tokenizer":
-        from ragkv.tokenizer import Tokenizer
-
+    def tokenizer(self) -> Tokenizer:
         return Tokenizer.load(self.model_folder)
 
     @cached_property
-    def encoder(self) -> "Encoder":
-        from ragkv.retrieve.encoder import Encoder
-
+    def encoder(self) -> Encoder:
         return Encoder.load(self.encoder_folder)
 
     @cached_property
-    def question_encoder(self) -> "TextEncoder":
+    def question_encoder(self) -> TextEncoder:
         if not self._encoder_apart:
             return self.encoder
-        from ragkv.retrieve.encoder import EncoderProcess
-
         return EncoderProcess(self.encoder_folder)
 
     @cached_property
-    def embed(self) -> "Callable[[str], Vectors]":
+    def embed(self) -> Callable[[str], Vectors]:
         """Vectors of a question, of which the latest are kept: the answer cache and the search embed the same text."""
-        from ragkv.retrieve.encoder import embed_question
-
         return lru_cache(EMBEDDED_KEPT)(partial(embed_question, self.question_encoder))
 
     @cached_property
@@ -421,21 +399,17 @@ class Parts:
         return reranker_folder(self.settings)
 
     @cached_property
-    def reranker(self) -> "Reranker | None":
+    def reranker(self) -> Reranker | None:
         folder = self.reranker_folder
         if folder is None:
             return None
         from transformers.utils import logging
 
-        from ragkv.retrieve.rerank import Reranker
-
         logging.disable_progress_bar()
         return Reranker.load(folder)
 
     @cached_property
-    def prompts(self) -> "PromptBuilder":
-        from ragkv.answer.prompt import PromptBuilder, Wording
-
+    def prompts(self) -> PromptBuilder:
         settings = self.settings
         wording = Wording(settings.instructions, settings.question_format, settings.answer_start)
         return PromptBuilder(self.tokenizer, wording, settings.max_model_len)
@@ -490,11 +464,7 @@ class Parts:
         return index
 
     @cached_property
-    def retriever(self) -> "Retriever":
-        from ragkv.retrieve.memory import MemoryIndex
-        from ragkv.retrieve.mirror import Mirror
-        from ragkv.retrieve.retriever import Retriever
-
+    def retriever(self) -> Retriever:
         index: Index | None = self.server_index
         mirror = None
         if index is None:
@@ -506,10 +476,8 @@ class Parts:
         )
 
     @cached_property
-    def searcher(self) -> "Searcher":
+    def searcher(self) -> Searcher:
         """The searcher that questions use."""
-        from ragkv.retrieve.retriever import Searcher
-
         return Searcher(self.retriever, self.retrieval)
 
     @cached_property
@@ -523,14 +491,13 @@ class Parts:
         return Threads("embedding", 1)
 
     @cached_property
-    def engine(self) -> "Engine":
+    def engine(self) -> Engine:
         if self._given_engine is not None:
             return self._given_engine
         if self.settings.engine_url is not None:
             return self._engine_at(self.settings.engine_url)
         from ragkv.engine.launch import check_version
         from ragkv.engine.local import LocalEngine
-        from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
         from ragkv.kv.layout import Shard
 
         check_version()
@@ -539,11 +506,9 @@ class Parts:
         return SupervisedEngine(make, SupervisionTimes(silence=self.settings.engine_silence_s))
 
     @cached_property
-    def prefill_engine(self) -> "KVEngine":
+    def prefill_engine(self) -> KVEngine:
         """The engine that a worker has compute KV: RAGKV_INGEST_ENGINE_URL's, RAGKV_ENGINE_URL's, or that of the
         service on this machine."""
-        from ragkv.engine.door import EngineBehindDoor
-
         if self.settings.ingest_engine_url is not None:
             return self._engine_at(self.settings.ingest_engine_url)
         has_url = self.settings.engine_url is not None
@@ -558,7 +523,6 @@ class Parts:
     @cached_property
     def planner(self) -> "Planner":
         from ragkv.answer.planner import Planner
-        from ragkv.kv.families import has_window
         from ragkv.kv.layout import read_config
 
         remote_sizes = None if self.kv_remote is None else partial(sizes_of_remote, self.database)
@@ -567,15 +531,13 @@ class Parts:
     @cached_property
     def recomputing(self) -> "Recomputing":
         from ragkv.answer.recompute import Recomputing
-        from ragkv.prefill.writer import suffices
 
         return Recomputing(self.settings, bool(self.writer_fingerprint) and suffices(self.settings.writer_dir))
 
     @cached_property
-    def answerer(self) -> "CachingAnswerer":
+    def answerer(self) -> CachingAnswerer:
         from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
-        from ragkv.service.answer_cache.cache import CachingAnswerer
 
         model = public_name(self.settings)
         journal = partial(record_answer, database=self.database, kv_use=self.kv_use, model=model)
@@ -603,9 +565,7 @@ class Parts:
         return self
 
     @cached_property
-    def recent_answers(self) -> "RecentAnswers":
-        from ragkv.service.answer_cache.recent import RecentAnswers
-
+    def recent_answers(self) -> RecentAnswers:
         return RecentAnswers(self.redis)
 
     @cached_property
@@ -613,9 +573,7 @@ class Parts:
         return KVUse(self.database, self.settings.eviction_half_life_s)
 
     @cached_property
-    def answer_ring(self) -> "AnswerRing":
-        from ragkv.service.answer_cache.ring import AnswerRing, AnswerRoom
-
+    def answer_ring(self) -> AnswerRing:
         room = AnswerRoom(self.settings.max_tenant_answer_bytes, self.settings.max_answer_bytes)
         return AnswerRing(self.redis, room)
 
@@ -623,15 +581,11 @@ class Parts:
     def answer_digest(self) -> str:
         """Differs wherever settings, files of the data folder that stand in for settings, or the bytes of the reranker
         may change an answer. Model, writer and index have fingerprints of their own."""
-        from ragkv.service.answer_cache.cache import settings_digest
-
         ranked = () if self.reranker_folder is None else (self.fingerprints.encoder(self.reranker_folder),)
         return _digest(settings_digest(self.settings), self.choice, self.recomputing.writer_suffices, *ranked)
 
     @cached_property
-    def answer_cache(self) -> "AnswerCache":
-        from ragkv.service.answer_cache.cache import AnswerCache, cache_rule
-
+    def answer_cache(self) -> AnswerCache:
         rule_of = partial(cache_rule, self.database)
         basis = _digest(self.model_fingerprint, self.kv_fingerprint(self.settings.kv_rule), self.answer_digest)
         return AnswerCache(self.answer_ring, rule_of, self.source.chunks, self.embed, self.index_fingerprint, basis)

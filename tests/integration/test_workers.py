@@ -262,7 +262,7 @@ class TestIngesting:
         document_id = stored(parts)
         ingest_document(document_id, ingest)
         before = kv_files(parts)
-        monkeypatch.setattr("ragkv.retrieve.sparse.ANALYSIS_VERSION", 0)
+        monkeypatch.setattr("ragkv.service.parts.ANALYSIS_VERSION", 0)
         other = Parts(settings)
         lend_models(other, ingest)
 

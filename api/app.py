@@ -191,7 +191,7 @@ def _member(parts: Parts, name: str) -> Callable[[], Any]:
 
 
 def _noting(removal: Removal) -> Callable[[Request[Any, Any, Any]], Removal]:
-    """What is removed is noted as a change that the request made, also if it fails after that."""
+    """Removals of a request: each is noted as a change that it made, also if it fails after that."""
 
     def of_request(request: Request[Any, Any, Any]) -> Removal:
         return removal.noting(partial(note_change, request))

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-from redis import Redis
 
 from ragkv.answer.load_cost import TOKENS_A_WAIT, LoadCost, Patience
 from ragkv.answer.prompt import PromptBuilder, Wording
@@ -57,7 +56,7 @@ from ragkv.service.base.kv_disk import KVDisk, any_uploaded, lose_object, sizes_
 from ragkv.service.base.loading import Loading
 from ragkv.service.base.migrate import migrate
 from ragkv.service.base.queue import Queue, make_celery
-from ragkv.service.base.redis import connect, redis_url
+from ragkv.service.base.redis import Redis, connect, redis_url
 from ragkv.service.base.tenants import CollectionRef, ensure_collection, tenant_ids, tenant_secret
 from ragkv.service.collections.statements import generation_of
 from ragkv.service.data_sources.location import allowed_locations

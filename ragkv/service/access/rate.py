@@ -2,15 +2,11 @@
 
 import logging
 import threading
-from typing import TYPE_CHECKING
 
 from ragkv.errors import Throttled, Unavailable
 from ragkv.observe import metrics
-from ragkv.service.base.redis import reporting
+from ragkv.service.base.redis import Redis, reporting
 from ragkv.text import plural
-
-if TYPE_CHECKING:
-    import redis
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +42,7 @@ class RateLimit:
     `take` raises Unavailable.
     """
 
-    def __init__(
-        self, client: "redis.Redis", per_minute: int, *, fails_open: bool, refusal: str = TOO_MANY_OF_A_KEY
-    ) -> None:
+    def __init__(self, client: Redis, per_minute: int, *, fails_open: bool, refusal: str = TOO_MANY_OF_A_KEY) -> None:
         self._take = client.register_script(_TAKE)
         self._per_minute = per_minute
         self._fails_open = fails_open

@@ -4,15 +4,11 @@ in."""
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.service.base.caller import Person
-from ragkv.service.base.redis import reporting
-
-if TYPE_CHECKING:
-    import redis
+from ragkv.service.base.redis import Redis, reporting
 
 _PREFIX = "ragkv:session:"
 LIFETIME_S = 12 * 60 * 60
@@ -42,7 +38,7 @@ class Sessions:
     A session says only who it began with. What they may do is asked at each request.
     """
 
-    def __init__(self, client: "redis.Redis") -> None:
+    def __init__(self, client: Redis) -> None:
         self._client = client
 
     def begin(self, holder: Holder, lifetime_s: int = LIFETIME_S) -> str:

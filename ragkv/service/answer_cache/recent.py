@@ -4,7 +4,7 @@ import logging
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -12,10 +12,7 @@ from ragkv.answer.question import Answer, Question
 from ragkv.chunk import Chunk
 from ragkv.errors import Unavailable
 from ragkv.service.answer_cache.ring import floor_key
-from ragkv.service.base.redis import reporting
-
-if TYPE_CHECKING:
-    import redis
+from ragkv.service.base.redis import Redis, reporting
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +55,7 @@ class RecentAnswer(msgspec.Struct, frozen=True, array_like=True):
 class RecentAnswers:
     """Every call blocks."""
 
-    def __init__(self, client: "redis.Redis") -> None:
+    def __init__(self, client: Redis) -> None:
         self._redis = client
         self._put = client.register_script(_PUT)
 

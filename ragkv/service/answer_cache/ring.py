@@ -4,15 +4,12 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragkv.service.base.redis import reporting
-
-if TYPE_CHECKING:
-    import redis
+from ragkv.service.base.redis import Redis, reporting
 
 MAX_ENTRIES = 1000
 """Answers of one collection. The next one takes the place of the oldest."""
@@ -143,7 +140,7 @@ class AnswerRing:
     Every method raises Unavailable when Redis is away.
     """
 
-    def __init__(self, client: "redis.Redis", room: AnswerRoom) -> None:
+    def __init__(self, client: Redis, room: AnswerRoom) -> None:
         self._client = client
         self._room = room
         self._put = client.register_script(_PUT)

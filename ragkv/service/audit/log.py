@@ -3,19 +3,16 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
 from ragkv.service.audit.statements import AUDIT_KEYS, MAX_CHARS, AuditFilter, events_among
-from ragkv.service.base.database import Database
+from ragkv.service.base.database import Database, Session
 from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
 from ragkv.service.base.tables import AuditRow
 from ragkv.service.base.views import view_from
 from ragkv.text import storable
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 COMMAND_LINE = "command line"
 
@@ -76,7 +73,7 @@ def record_change(change: Change, database: Database) -> None:
         add_change(session, change)
 
 
-def add_change(session: "Session", change: Change) -> None:
+def add_change(session: Session, change: Change) -> None:
     """`record_change` in the transaction that makes the change."""
     session.add_all(
         AuditRow(

@@ -10,15 +10,18 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, select, text
+from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, orm, select, text
 from sqlalchemy.exc import ArgumentError
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import InstrumentedAttribute
 
 from ragkv.errors import Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.failures import discarding, translated
 from ragkv.service.base.postgres import READS, open_postgres
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
+
+Session = orm.Session
+"""The type of what `Database.reading` and `writing` give."""
 
 BESIDE_NEW_ROWS = {"key_share": True}
 """How to lock a row for a change (`with_for_update`) that does not keep others from adding rows that refer to it."""

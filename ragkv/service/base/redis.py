@@ -14,6 +14,9 @@ from redis.exceptions import RedisError
 from ragkv.errors import Unavailable
 from ragkv.settings import Settings
 
+Redis = redis.Redis
+"""A client."""
+
 log = logging.getLogger(__name__)
 
 MAX_SOCKET_PATH = 100
@@ -34,7 +37,7 @@ def socket_path(settings: Settings) -> Path:
     return Path(tempfile.gettempdir()) / f"ragkv-{os.getuid()}-{digest}" / "redis.sock"
 
 
-def connect(settings: Settings) -> redis.Redis:
+def connect(settings: Settings) -> Redis:
     """A client. Connects when first used."""
     return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=5, socket_timeout=30)
 

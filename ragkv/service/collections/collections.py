@@ -11,7 +11,7 @@ from msgspec import Meta
 from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
 from ragkv.ids import new_id
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.long_work import timed
 from ragkv.service.base.page import Name, from_cursor, rows_behind
 from ragkv.service.base.tables import CollectionRow, DataSourceRow
@@ -31,8 +31,6 @@ from ragkv.service.questions.statements import forget_questions_about
 from ragkv.text import clean_name, storable
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from ragkv.service.answer_cache.ring import AnswerRing
 
 BATCH_DOCUMENTS = 200
@@ -94,7 +92,7 @@ def make_collection(tenant_id: str, name: str, database: Database) -> Collection
     return collection_view(tenant_id, collection_id, database)
 
 
-def insert_collection(session: "Session", tenant_id: str, name: str) -> str:
+def insert_collection(session: Session, tenant_id: str, name: str) -> str:
     """A new collection's id. Raises like `make_collection`."""
     cleaned = clean_name(name)
     _refuse_pathless(cleaned)
@@ -244,7 +242,7 @@ def _refuse_default(row: CollectionRow) -> None:
         raise Conflict("the default collection cannot be renamed or deleted: requests without a collection use it")
 
 
-def _refuse_taken(session: "Session", tenant_id: str, name: str) -> None:
+def _refuse_taken(session: Session, tenant_id: str, name: str) -> None:
     if session.scalars(collection_named(tenant_id, name)).one_or_none() is not None:
         raise Conflict(f"a collection named {name!r} already exists")
 

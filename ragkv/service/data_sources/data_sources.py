@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, advisory_lock, now_of
+from ragkv.service.base.database import Database, Session, advisory_lock, now_of
 from ragkv.service.base.page import from_cursor, rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name
@@ -30,9 +30,6 @@ from ragkv.service.data_sources.statements import (
 from ragkv.service.data_sources.sync_lease import PAUSED
 from ragkv.settings import Settings
 from ragkv.text import storable
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 MAX_DATA_SOURCES = 20
 """Data sources of a tenant, at most."""
@@ -279,7 +276,7 @@ def _check_watch(watch: bool, location: Location) -> None:
         raise Rejected("only folders can be watched: an object store is synced by its interval")
 
 
-def _find(session: "Session", tenant_id: str, data_source_id: str, *, lock: bool = False) -> DataSourceRow:
+def _find(session: Session, tenant_id: str, data_source_id: str, *, lock: bool = False) -> DataSourceRow:
     """The row of a data source, for the transaction to change alone with `lock`. Raises NotFound."""
     statement = data_source_by_id(tenant_id, data_source_id)
     if lock:
@@ -290,7 +287,7 @@ def _find(session: "Session", tenant_id: str, data_source_id: str, *, lock: bool
     return row
 
 
-def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSourceRow:
+def _due_now(session: Session, tenant_id: str, data_source_id: str) -> DataSourceRow:
     """The data source, which a worker is to sync now. Raises NotFound, Conflict while it is paused."""
     row = _find(session, tenant_id, data_source_id, lock=True)
     if row.paused:
@@ -300,7 +297,7 @@ def _due_now(session: "Session", tenant_id: str, data_source_id: str) -> DataSou
     return row
 
 
-def _views(session: "Session", rows: list[DataSourceRow]) -> list[DataSourceView]:
+def _views(session: Session, rows: list[DataSourceRow]) -> list[DataSourceView]:
     counts = {row.id: {status.value: 0 for status in FileStatus} for row in rows}
     for data_source_id, status, number in session.execute(files_by_status(list(counts))):
         counts[data_source_id][status] = number

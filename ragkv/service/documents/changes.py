@@ -12,7 +12,7 @@ import msgspec
 
 from ragkv.errors import Conflict, NotFound
 from ragkv.ids import batched
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import Readable, Received
 from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.queue import Queue
@@ -50,7 +50,6 @@ from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select, Update
-    from sqlalchemy.orm import Session
 
 EarlierOutcome = Literal["none", "replaced", "kept"]
 """The text made of the same path earlier: there is none, or the same; it is replaced; it stays, because other paths, an
@@ -253,7 +252,7 @@ def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
     return documents_where(tenant_id, collection_id, Status.FAILED)
 
 
-def _exchange(session: "Session", document: DocumentRow, received: Received, old_name: str, intake: Intake) -> None:
+def _exchange(session: Session, document: DocumentRow, received: Received, old_name: str, intake: Intake) -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
@@ -274,7 +273,7 @@ def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:
         setattr(document, name, value)
 
 
-def _begin_again(session: "Session", document: DocumentRow) -> None:
+def _begin_again(session: Session, document: DocumentRow) -> None:
     """Queue a document from the start. A worker that holds its lease loses it."""
     session.flush()
     session.execute(start_over(document.id))

@@ -10,7 +10,7 @@ import msgspec
 
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable, StoredBytes
 from ragkv.service.base.status import (
     ANSWERING,
@@ -48,7 +48,6 @@ from ragkv.text import clean_file_name, plural
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
-    from sqlalchemy.orm import Session
 
 _ORPHANS_AT_ONCE = 50
 
@@ -253,7 +252,7 @@ def remove_orphans(tenant_id: str, collection_id: str, removal: Removal) -> list
         removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan())
 
 
-def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
+def label(session: Session, document: DocumentRow, metadata: Metadata) -> None:
     """Give a document its metadata, in place of what it had, and what filters find of it."""
     give_labels(document, metadata)
     session.execute(forget_labels_of(document.id))
@@ -262,7 +261,7 @@ def label(session: "Session", document: DocumentRow, metadata: Metadata) -> None
     )
 
 
-def relabel(session: "Session", document: DocumentRow, metadata: Metadata) -> None:
+def relabel(session: Session, document: DocumentRow, metadata: Metadata) -> None:
     """Give a document other metadata, and the same changes to documents that came as its attachments alone, on all
     levels. A value there that is not the one that the document had was set by hand, and stays.
 
@@ -283,7 +282,7 @@ def _agree(key: str, one: Metadata, other: Metadata) -> bool:
 
 
 def insert_document(
-    session: "Session",
+    session: Session,
     ref: CollectionRef,
     name: str,
     stored: StoredBytes,
@@ -315,7 +314,7 @@ def insert_document(
     return document.id
 
 
-def revive(session: "Session", document: DocumentRow, index_fingerprint: str) -> None:
+def revive(session: Session, document: DocumentRow, index_fingerprint: str) -> None:
     """A document that failed, or that other models read, gets another chance when it is uploaded again."""
     made_otherwise = document.num_chunks > 0 and document.index_fingerprint != index_fingerprint
     if document.status is Status.FAILED or made_otherwise:
@@ -324,7 +323,7 @@ def revive(session: "Session", document: DocumentRow, index_fingerprint: str) ->
         session.add(new_job(document.tenant_id, document.id, INGEST))
 
 
-def find_document(session: "Session", tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:
+def find_document(session: Session, tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:
     """The row of a document, for the transaction to change alone with `lock`. Raises NotFound."""
     statement = document_by_id(tenant_id, document_id)
     if lock:

@@ -2,18 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ragkv.errors import QuotaExceeded
-from ragkv.service.base.database import Database
+from ragkv.service.base.database import Database, Session
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.queue import Queue
 from ragkv.service.documents.statements import bytes_of_tenant, documents_where, number_of
 from ragkv.settings import Settings
 from ragkv.text import plural
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class Intake:
     index_fingerprint: Callable[[], str]
 
 
-def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
+def check_quota(session: Session, tenant_id: str, num_bytes: int, settings: Settings) -> None:
     """Check a tenant's quotas. Raises QuotaExceeded if a tenant has more bytes of files, or more documents, than the
     settings allow.
 
@@ -38,7 +34,7 @@ def check_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Se
     check_document_quota(session, tenant_id, settings)
 
 
-def check_byte_quota(session: "Session", tenant_id: str, num_bytes: int, settings: Settings) -> None:
+def check_byte_quota(session: Session, tenant_id: str, num_bytes: int, settings: Settings) -> None:
     """Raise QuotaExceeded if a tenant has more bytes of files than the settings allow, the new file, of `num_bytes`,
     among them."""
     session.flush()
@@ -50,7 +46,7 @@ def check_byte_quota(session: "Session", tenant_id: str, num_bytes: int, setting
         )
 
 
-def check_document_quota(session: "Session", tenant_id: str, settings: Settings) -> None:
+def check_document_quota(session: Session, tenant_id: str, settings: Settings) -> None:
     """Raise QuotaExceeded if a tenant has more documents than the settings allow, the new ones among them."""
     most = settings.max_tenant_documents
     if most and (session.scalar(number_of(documents_where(tenant_id))) or 0) > most:

@@ -3,14 +3,14 @@
 import hashlib
 import io
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from ragkv.errors import Conflict, Rejected, TooLarge
 from ragkv.observe.logs import request_id
 from ragkv.service.audit.log import Change, add_change
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow, MailAttachmentRow
 from ragkv.service.base.tenants import CollectionRef, collection_ref
@@ -34,9 +34,6 @@ from ragkv.service.documents.documents import (
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.removal import Removal, uploads_lock
 from ragkv.service.documents.statements import document_by_hash, locked
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 MAX_DEPTH = 5
 """Mails within mails: what lies deeper is no document."""
@@ -199,7 +196,7 @@ def _accept(
     return document_id
 
 
-def _check_unchanged(session: "Session", mail: DocumentRow) -> DocumentRow:
+def _check_unchanged(session: Session, mail: DocumentRow) -> DocumentRow:
     """Hold the lock under which files are replaced and metadata changes. Returns the mail as it is now. Raises Conflict
     unless it still has the file that was read."""
     advisory_lock(session, uploads_lock(mail.tenant_id))
@@ -210,7 +207,7 @@ def _check_unchanged(session: "Session", mail: DocumentRow) -> DocumentRow:
 
 
 def _note(
-    session: "Session",
+    session: Session,
     mail: DocumentRow,
     sha256: str,
     file: _File,

@@ -13,7 +13,7 @@ from ragkv.ids import batched
 from ragkv.service.answer_cache.recent import RecentAnswers, checksum
 from ragkv.service.answer_cache.ring import GONE, AnswerRing
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.embedded_redis import AppendLog
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.tables import DocumentRow
@@ -30,7 +30,6 @@ from ragkv.service.webhooks.statements import forget_deliveries_about
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
-    from sqlalchemy.orm import Session
 
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
@@ -142,7 +141,7 @@ def forget_unused(keys: Sequence[str], database: Database) -> list[str]:
     return unused
 
 
-def _forget_unused(session: "Session", keys: Sequence[str]) -> list[str]:
+def _forget_unused(session: Session, keys: Sequence[str]) -> list[str]:
     """`forget_unused`, of entries that the session has locked."""
     used = set(session.scalars(keys_in_use(keys)))  # also by a document that was finished just before
     unused = [key for key in keys if key not in used]

@@ -2,11 +2,10 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
 from ragkv.kv.rule import KVRule
-from ragkv.service.base.database import Database, lift_time_limits, now_of
+from ragkv.service.base.database import Database, Session, lift_time_limits, now_of
 from ragkv.service.base.queue import Queue
 from ragkv.service.documents.statements import (
     count_of_other_encoders,
@@ -16,10 +15,6 @@ from ragkv.service.documents.statements import (
 )
 from ragkv.service.kv_admin.rule_statements import makings_in_use, precompute_outdated_again
 from ragkv.settings import Settings
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
 
 log = logging.getLogger(__name__)
 
@@ -60,7 +55,7 @@ def refresh_outdated_kv(
 
 
 def _refresh_outdated_kv(
-    session: "Session", settings: Settings, index_fingerprint: str, kv_fingerprint: Callable[[KVRule], str]
+    session: Session, settings: Settings, index_fingerprint: str, kv_fingerprint: Callable[[KVRule], str]
 ) -> int:
     outdated = 0
     for own in session.execute(makings_in_use()).all():

@@ -8,13 +8,12 @@ import msgspec
 
 from ragkv.answer.cite import cite
 from ragkv.chunk import Chunk, Passage
+from ragkv.service.base.database import Session
 from ragkv.service.evaluations.outcome import GivenPassage, GivenQuestion
 from ragkv.service.evaluations.statements import question_of
 from ragkv.service.questions.statements import passages_of
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from ragkv.service.base.tables import EvaluationQuestionRow, FeedbackRow
 
 
@@ -33,7 +32,7 @@ class Known:
         return self.gold or (supporting(self.text, self.answers[0], self.passages) if self.answers else ())
 
 
-def known_of(run_id: str, ordinal: int, session: "Session") -> Known | None:
+def known_of(run_id: str, ordinal: int, session: Session) -> Known | None:
     """None for a question that is not kept any more."""
     row, feedback, logged = session.execute(question_of(run_id, ordinal)).one()
     text = text_of(row, feedback, logged)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ from ragkv.errors import RagKVError, Unavailable
 from ragkv.ids import new_id
 from ragkv.models import public_name
 from ragkv.retrieve.retriever import Searcher
-from ragkv.service.base.database import now_of
+from ragkv.service.base.database import Session, now_of
 from ragkv.service.base.tables import EvaluationRow
 from ragkv.service.evaluations.fidelity import FidelityMeter
 from ragkv.service.evaluations.known import Known, known_of
@@ -46,9 +46,6 @@ from ragkv.service.evaluations.statements import (
 from ragkv.service.kv_admin.rule_statements import rule_of_collection
 from ragkv.service.parts import Parts
 from ragkv.threads import Threads
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 HOLD = timedelta(seconds=30)
 RENEW_S = 5.0
@@ -247,7 +244,7 @@ class EvaluationRunner:
         return builtins
 
 
-def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: "Session") -> None:
+def _note(row: EvaluationRow, ordinal: int, measured: _Measured, session: Session) -> None:
     """Record one question, and end the run with its last one."""
     record_outcome(session, row.id, ordinal, **measured.values())
     row.done, row.attempts, row.holder, row.leased_until = row.done + 1, 0, None, None

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import new_id, utc_now
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
@@ -49,9 +48,6 @@ from ragkv.service.evaluations.statements import (
 )
 from ragkv.service.questions.questions import LoggedQuestion, all_questions
 from ragkv.service.questions.statements import QuestionFilter, known_answers
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 MAX_QUESTIONS = 500
 """Questions of a run, at most."""
@@ -172,7 +168,7 @@ def delete_run(tenant_id: str, run_id: str, database: Database) -> None:
         session.delete(row)
 
 
-def end_run(row: EvaluationRow, state: str, session: "Session", error: str | None = None) -> None:
+def end_run(row: EvaluationRow, state: str, session: Session, error: str | None = None) -> None:
     """End a run with the figures of what was measured."""
     assert state in (DONE, CANCELLED, FAILED), "a state that a run ends in"
     outcomes = [outcome for outcome in session.scalars(outcomes_of(row.id)) if outcome is not None]
@@ -237,7 +233,7 @@ def _logged(tenant_id: str, collection_id: str, request: RunRequest, database: D
     return [question.id for question in sorted(by_text.values(), key=lambda one: one.asked_at, reverse=True)]
 
 
-def _find(session: "Session", tenant_id: str, run_id: str, *, lock: bool = False) -> tuple[EvaluationRow, str]:
+def _find(session: Session, tenant_id: str, run_id: str, *, lock: bool = False) -> tuple[EvaluationRow, str]:
     """(run, its collection's name), the run for the transaction to change alone with `lock`. Raises NotFound."""
     statement = run_by_id(tenant_id, run_id)
     row_and_name = session.execute(statement.with_for_update(of=EvaluationRow) if lock else statement).one_or_none()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, utc_now
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import AttachmentRow, DocumentRow, FileRow
@@ -57,7 +57,6 @@ from ragkv.service.files.uploads import find_file
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Row, Select
-    from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def attach_files(
     ref: CollectionRef,
     files: Sequence[Attach],
     intake: Intake,
-    also: Callable[["Session"], None] = lambda session: None,
+    also: Callable[[Session], None] = lambda session: None,
 ) -> None:
     """Attach all files, or none; commit, then queue them. `also` runs in the same transaction.
 
@@ -135,7 +134,7 @@ def list_entries(
 
 
 def entries_among(
-    session: "Session", ref: CollectionRef, listed: "Select[DocumentRow, str, datetime]", page: PageRequest
+    session: Session, ref: CollectionRef, listed: "Select[DocumentRow, str, datetime]", page: PageRequest
 ) -> Page[StoreEntry]:
     """One page of these files of a collection."""
 
@@ -239,7 +238,7 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> StoreEntry:
     return StoreEntry(file_id, view_of(document), moment)
 
 
-def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach], intake: Intake) -> Sequence[str]:
+def _attach_all(session: Session, ref: CollectionRef, files: Sequence[Attach], intake: Intake) -> Sequence[str]:
     """Returns the ids of the documents that are to be queued."""
     rows = [find_file(session, ref.tenant_id, file.file_id) for file in files]
     documents = documents_by_hash(ref.collection_id, [row.sha256 for row in rows])
@@ -255,7 +254,7 @@ def _attach_all(session: "Session", ref: CollectionRef, files: Sequence[Attach],
 
 
 def _attach(
-    session: "Session", ref: CollectionRef, file: FileRow, attributes: Metadata | None, index_fingerprint: str
+    session: Session, ref: CollectionRef, file: FileRow, attributes: Metadata | None, index_fingerprint: str
 ) -> Accepted | None:
     """Returns the document if it is to be queued."""
     document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
@@ -276,7 +275,7 @@ def _attach(
 
 
 def _find(
-    session: "Session",
+    session: Session,
     ref: CollectionRef,
     file_id: str,
     still: "Sequence[ColumnElement[bool]]" = (),

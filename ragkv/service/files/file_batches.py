@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id, utc_now
-from ragkv.service.base.database import Database
+from ragkv.service.base.database import Database, Session
 from ragkv.service.base.page import Page, PageRequest
 from ragkv.service.base.status import UNREAD, Status
 from ragkv.service.base.tables import DocumentRow, FileBatchMemberRow, FileBatchRow
@@ -17,9 +16,6 @@ from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
 from ragkv.service.files.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among
 from ragkv.service.files.statements import batch_by_id, count_members, entries_of_batch
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,7 @@ def attach_batch(ref: CollectionRef, files: Sequence[Attach], intake: Intake) ->
     """Attach all files, or none. Raises like `attach_files`."""
     batch_id, file_ids = new_id(), dict.fromkeys(file.file_id for file in files)
 
-    def keep(session: "Session") -> None:
+    def keep(session: Session) -> None:
         session.add(FileBatchRow(id=batch_id, collection_id=ref.collection_id, created_at=utc_now()))
         session.flush()
         session.add_all(FileBatchMemberRow(batch_id=batch_id, file_id=file_id) for file_id in file_ids)
@@ -81,7 +77,7 @@ def cancel_batch(ref: CollectionRef, batch_id: str, removal: Removal) -> BatchPr
     return batch_of(ref, batch_id, removal.database)
 
 
-def _find(session: "Session", ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
+def _find(session: Session, ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
     """The row of a batch, for the transaction to change alone with `lock`. Raises NotFound."""
     statement = batch_by_id(ref.tenant_id, ref.collection_id, batch_id)
     if lock:

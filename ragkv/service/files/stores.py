@@ -4,18 +4,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
-from ragkv.service.base.database import Database
+from ragkv.service.base.database import Database, Session
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import ANSWERING, Status
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.base.tenants import collection_ref, find_collection
 from ragkv.service.files.statements import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +59,7 @@ def list_stores(tenant_id: str, page: PageRequest, database: Database) -> Page[S
         return Page(_stores(session, tenant_id, [row for (row,) in rows.items]), rows.more)
 
 
-def _stores(session: "Session", tenant_id: str, rows: Sequence[CollectionRow]) -> list[Store]:
+def _stores(session: Session, tenant_id: str, rows: Sequence[CollectionRow]) -> list[Store]:
     ids = [row.id for row in rows]
     statuses: dict[str, Counter[Status]] = defaultdict(Counter)
     for collection_id, status, count in session.execute(status_counts(tenant_id, ids)):

@@ -2,13 +2,12 @@
 
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id, utc_now
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.tables import FileRow
@@ -17,9 +16,6 @@ from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.files.statements import FILE_KEYS, file_by_id, files_of
 from ragkv.settings import Settings
 from ragkv.text import clean_file_name
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 
 class FileView(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +77,7 @@ def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileS
     return files.find(tenant_id, row.sha256), row.name
 
 
-def find_file(session: "Session", tenant_id: str, file_id: str) -> FileRow:
+def find_file(session: Session, tenant_id: str, file_id: str) -> FileRow:
     """The row of a file. Raises NotFound."""
     row = session.scalars(file_by_id(tenant_id, file_id)).one_or_none() if is_id(file_id) else None
     if row is None:

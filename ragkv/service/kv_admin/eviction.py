@@ -15,7 +15,7 @@ from ragkv.errors import Conflict
 from ragkv.files_io import default_kv_limit
 from ragkv.ids import BATCH, batched, utc_now
 from ragkv.kv.eviction import EvictionReason, known_policy
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.tenants import count_tenants
 from ragkv.service.documents.removal import delete_forgotten
 from ragkv.service.kv_admin.entry_statements import (
@@ -36,8 +36,6 @@ from ragkv.service.observe.worker_counters import WorkerCounters
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from ragkv.kv.store import KVStore
 
 _EVICTION = "eviction of KV"
@@ -93,7 +91,7 @@ def evict_entries(
     return freed
 
 
-def forget(session: "Session", keys: Sequence[str]) -> None:
+def forget(session: Session, keys: Sequence[str]) -> None:
     """Forget the entries of these keys; documents that use them are ready no longer.
     Their files go after the commit."""
     session.execute(locked_entries(keys_with_entries(keys)))
@@ -129,12 +127,12 @@ def kv_limit(stored: int, settings: Settings) -> int:
     return default_kv_limit(settings.kv_dir, stored) if limit is None else limit
 
 
-def limit_now(session: "Session", settings: Settings) -> int:
+def limit_now(session: Session, settings: Settings) -> int:
     """`kv_limit`, of the KV that is kept at this moment."""
     return kv_limit(session.execute(kv_totals()).one()[1], settings)
 
 
-def check_pins(session: "Session", tenant_id: str, settings: Settings) -> None:
+def check_pins(session: Session, tenant_id: str, settings: Settings) -> None:
     """Check a tenant's pins. Raises Conflict if a tenant pins more KV than its quota, or than its fair share of what
     all may keep."""
     tenants = session.scalar(count_tenants()) or 1
@@ -170,7 +168,7 @@ def make_room_for(
             return False
 
 
-def _excesses(session: "Session", new_kv: NewKV | None, settings: Settings) -> list[Excess]:
+def _excesses(session: Session, new_kv: NewKV | None, settings: Settings) -> list[Excess]:
     bytes_of = dict(session.execute(kv_bytes_by_tenant()).all())
     limit = kv_limit(sum(bytes_of.values()), settings)
     if new_kv is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta
@@ -11,7 +11,7 @@ from msgspec import Meta
 from ragkv.errors import Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
-from ragkv.service.base.database import Database
+from ragkv.service.base.database import Database, Session
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.base.tenants import known_collection
 from ragkv.service.collections.statements import collection_changed
@@ -22,9 +22,6 @@ from ragkv.service.kv_admin.rule_statements import documents_with_hot_chunks
 from ragkv.service.kv_admin.usage import rebuild_evicted, request_kv
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 MAX_USES = 1000
 DEFAULT = "default"
@@ -122,7 +119,7 @@ def keep_hot(database: Database, settings: Settings) -> int:
         return sum(request_kv(session, *place, KEEP) for place in hot)
 
 
-def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> CollectionRow:
+def _row(session: Session, owner: KVOwner, *, lock: bool = False) -> CollectionRow:
     assert owner.collection_id is not None, "rules are of collections"
     return known_collection(session, owner.collection_id, lock=lock)
 

@@ -10,7 +10,7 @@ import msgspec
 from ragkv.errors import Conflict, NotFound
 from ragkv.files_io import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
-from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, advisory_lock
+from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, Session, advisory_lock
 from ragkv.service.base.kv_disk import REMOTE, tenants_with_remote
 from ragkv.service.base.page import MAX_PAGE, all_pages, rows_behind
 from ragkv.service.base.queue import Queue
@@ -41,8 +41,6 @@ from ragkv.service.statistics.views import HitRate, TierLoads
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
-
     from ragkv.kv.key import KeyMaker
     from ragkv.kv.remote import ObjectStore
     from ragkv.kv.store import KVStore
@@ -267,7 +265,7 @@ def rebuild_document(tenant_id: str, document_id: str, database: Database, queue
     return document_view(tenant_id, document_id, database)
 
 
-def request_kv(session: "Session", tenant_id: str, document_id: str, kind: str) -> bool:
+def request_kv(session: Session, tenant_id: str, document_id: str, kind: str) -> bool:
     """Have a document's KV made where it is missing, as a job of a kind. Returns False for one that is gone, or that a
     worker is to read or is at."""
     if not session.connection().execute(precompute_again(document_id)).rowcount:
@@ -305,7 +303,7 @@ def request_lost_prefixes(
     return requested
 
 
-def _row(session: "Session", owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:
+def _row(session: Session, owner: KVOwner, *, lock: bool = False) -> DocumentRow | CollectionRow:
     """The row of a document or a collection, for the transaction to change alone with `lock`. Raises NotFound."""
     is_document = owner.document_id is not None
     place = (DocumentRow, owner.document_id) if is_document else (CollectionRow, owner.collection_id)

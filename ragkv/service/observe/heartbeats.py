@@ -3,12 +3,8 @@
 import os
 import socket
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ragkv.service.base.redis import reporting
-
-if TYPE_CHECKING:
-    import redis
+from ragkv.service.base.redis import Redis, reporting
 
 BEAT_S = 10.0
 """Between two reports of a worker."""
@@ -41,7 +37,7 @@ class Heartbeat:
 class Heartbeats:
     """Reports of all workers, by Redis' clock: those of the machines may differ. Each method raises Unavailable."""
 
-    def __init__(self, client: "redis.Redis") -> None:
+    def __init__(self, client: Redis) -> None:
         self._client = client
 
     def beat(self, worker: str, stalled_s: float) -> None:

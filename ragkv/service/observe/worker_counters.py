@@ -4,14 +4,10 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from ragkv.errors import Unavailable
 from ragkv.kv.eviction import EvictionReason
-from ragkv.service.base.redis import reporting
-
-if TYPE_CHECKING:
-    import redis
+from ragkv.service.base.redis import Redis, reporting
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +24,7 @@ class WorkerCounters:
     stage:STAGE:sum in seconds, and stage:STAGE:BOUND, one a bucket.
     """
 
-    def __init__(self, client: "redis.Redis | None" = None) -> None:
+    def __init__(self, client: Redis | None = None) -> None:
         self._client = client
 
     def document(self, outcome: str) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ragkv.service.base.database import Session
 from ragkv.service.statistics.statements import full_runs, unstitched_runs
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
-    from sqlalchemy.orm import Session
 
 FITTED_OVER = timedelta(days=7)
 """Older prompts may have run on another machine."""
@@ -62,7 +62,7 @@ class CostEstimate:
     runs: int
 
 
-def estimate(session: "Session", tenant_id: str, model: str, now: datetime) -> CostEstimate | None:
+def estimate(session: Session, tenant_id: str, model: str, now: datetime) -> CostEstimate | None:
     """The cost on this machine with the model of that name; None until a prompt was computed whole."""
     latest = (tenant_id, model, now - FITTED_OVER, MAX_RUNS)
     samples: tuple[tuple[Basis, Select[int, int, float]], ...] = (

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ragkv.ids import utc_now
-from ragkv.service.base.database import Database
+from ragkv.service.base.database import Database, Session
 from ragkv.service.base.tables import QuestionRow
 from ragkv.service.base.views import view_from
 from ragkv.service.statistics.prefill_cost import CostEstimate, estimate
@@ -34,9 +34,6 @@ from ragkv.service.statistics.views import (
     TokenCounts,
     Window,
 )
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 WINDOWS: Mapping[Window, tuple[timedelta, int]] = {
     "1h": (timedelta(hours=1), 60),
@@ -121,7 +118,7 @@ def _hit_rate(totals: _Totals) -> HitRate | None:
     )
 
 
-def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost: CostEstimate | None) -> FirstToken:
+def _first_token(session: Session, tenant_id: str, since: datetime, full_cost: CostEstimate | None) -> FirstToken:
     percentiles = {mode: Percentiles(*ms) for mode, *ms in session.execute(ttft_percentiles(tenant_id, since))}
     stitched, full = percentiles.get("stitched"), percentiles.get("full")
     if stitched is None:
@@ -140,7 +137,7 @@ def _first_token(session: "Session", tenant_id: str, since: datetime, full_cost:
 
 
 def _series(
-    session: "Session", tenant_id: str, between: tuple[datetime, datetime], width_s: int, full_cost: CostEstimate | None
+    session: Session, tenant_id: str, between: tuple[datetime, datetime], width_s: int, full_cost: CostEstimate | None
 ) -> list[Bucket]:
     """Every step between the moments, empty ones too. Steps begin at whole multiples of their length, so that they stay
     where they are as time goes on: the first may reach back before the first moment, and counts from it on."""

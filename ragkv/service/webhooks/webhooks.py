@@ -1,14 +1,14 @@
 """A tenant's webhooks: create, list, remove, and the log of their deliveries."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from ragkv.errors import Conflict, NotFound
 from ragkv.ids import is_id, new_id
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
 from ragkv.service.base.tables import WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
@@ -16,9 +16,6 @@ from ragkv.service.base.views import view_from
 from ragkv.service.webhooks.address import target_of
 from ragkv.service.webhooks.delivery import new_secret
 from ragkv.service.webhooks.statements import DELIVERY_KEYS, PENDING, deliveries_of, webhook_by_id, webhooks_of
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
 
 MAX_WEBHOOKS = 20
 """Webhooks of a tenant, at most."""
@@ -112,7 +109,7 @@ def list_deliveries(
     return DeliveryPage(items, deliveries.next(lambda row: (row[0].created_at, row[0].id)))
 
 
-def _find(session: "Session", tenant_id: str, webhook_id: str) -> WebhookRow:
+def _find(session: Session, tenant_id: str, webhook_id: str) -> WebhookRow:
     row = session.scalars(webhook_by_id(tenant_id, webhook_id)).one_or_none() if is_id(webhook_id) else None
     if row is None:
         raise NotFound(f"there is no webhook {webhook_id[:80]!r}")

@@ -27,6 +27,7 @@ from ragkv.service.documents.changes import exchange_file, retry_document
 from ragkv.service.documents.documents import Origin, accept_document, delete_documents
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
+from ragkv.service.documents.requeue import enqueue
 from ragkv.service.observe.worker_counters import WorkerCounters
 
 log = logging.getLogger(__name__)
@@ -220,6 +221,7 @@ class _Sync:
                 own = is_kept_by(self._source.id)  # it may have been uploaded since, or attached
                 exchanged = exchange_file(ref.tenant_id, earlier_id, None, body, self._intake, self._removal, own)
                 if exchanged.is_new:
+                    enqueue(earlier_id, self._intake.queue)
                     self.tally.changed += 1
                     self._note("Replace a document from a data source", [earlier_id])
                     return earlier_id

@@ -99,28 +99,15 @@ def amend_document(
 def replace_document(
     tenant_id: str, document_id: str, name: str, body: Readable, intake: Intake, removal: Removal
 ) -> DocumentView:
-    """`exchange_file`, by an upload: the document no longer goes with the mails, files, paths or data source that it
-    came from."""
-    return exchange_file(tenant_id, document_id, name, body, intake, removal).view
+    """`exchange_file`, by an upload, then queue the document: it no longer goes with the mails, files, paths or data
+    source that it came from."""
+    exchanged = exchange_file(tenant_id, document_id, name, body, intake, removal)
+    if exchanged.is_new:
+        enqueue(document_id, intake.queue)
+    return exchanged.view
 
 
 def exchange_file(
-    tenant_id: str,
-    document_id: str,
-    name: str | None,
-    body: Readable,
-    intake: Intake,
-    removal: Removal,
-    still: "ColumnElement[bool] | None" = None,
-) -> Exchanged:
-    """`store_exchange`, then queue the document."""
-    exchanged = store_exchange(tenant_id, document_id, name, body, intake, removal, still)
-    if exchanged.is_new:
-        enqueue(document_id, intake.queue)
-    return exchanged
-
-
-def store_exchange(
     tenant_id: str,
     document_id: str,
     name: str | None,
@@ -176,7 +163,7 @@ def store_path(ref: CollectionRef, path: Path, intake: Intake, removal: Removal)
     if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
-            if store_exchange(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new:
+            if exchange_file(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new:
                 return StoredPath(earlier_id, "replaced")
             with intake.database.writing() as session:
                 revive(

@@ -8,9 +8,8 @@ import msgspec
 
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, Citation
-from ragkv.service.base.page import Page
+from ragkv.service.base.page import Page, view_from
 from ragkv.service.base.status import Status
-from ragkv.service.base.views import view_from
 from ragkv.service.data_sources.data_sources import DataSourceView, SourceFileView
 from ragkv.service.documents.cited import CitedPage, checksum_of
 from ragkv.service.documents.documents import DocumentView

@@ -9,7 +9,7 @@ from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, Usag
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
 from ragkv.service.base.database import Database
-from ragkv.service.base.views import view_from
+from ragkv.service.base.page import view_from
 from ragkv.service.documents.listing import PageLabel, TextEnd, TextStart
 from ragkv.service.files.attachments import StoreEntry, entries_by_document
 

@@ -11,8 +11,8 @@ from ragkv.answer.question import QUESTION_CHARACTERS, PassageKV
 from ragkv.chunk import Passage
 from ragkv.errors import NotFound
 from ragkv.service.base.database import Database
+from ragkv.service.base.page import view_from
 from ragkv.service.base.tenants import CollectionRef, collection_ref
-from ragkv.service.base.views import view_from
 from ragkv.service.documents.cited import Outdated, checksum_of
 from ragkv.service.documents.listing import DocumentFilter, PageLabel, PageNumber, TextEnd, TextStart, matching_ids
 from ragkv.service.documents.metadata import Scalar

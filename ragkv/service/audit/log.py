@@ -9,9 +9,8 @@ import msgspec
 
 from ragkv.service.audit.statements import AUDIT_KEYS, MAX_CHARS, AuditFilter, events_among
 from ragkv.service.base.database import Database, Session
-from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind
+from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import AuditRow
-from ragkv.service.base.views import view_from
 from ragkv.text import storable
 
 COMMAND_LINE = "command line"

@@ -1,4 +1,5 @@
-"""Pages of long lists: the request, the response, the cursors between pages, and the rows of one page.
+"""Pages of long lists: the request, the response, the cursors between pages, the rows of one page, and the views that
+users see of them.
 
 A page begins at the id of an item (`PageRequest`) or at a cursor, which is opaque to clients and made and read here.
 """
@@ -25,6 +26,7 @@ Ordinal = Annotated[int, Meta(ge=0, lt=2**31)]
 Name = Annotated[str, Meta(max_length=200)]
 
 T = TypeVar("T")
+View = TypeVar("View", bound=msgspec.Struct)
 T_co = TypeVar("T_co", covariant=True)
 
 Position = tuple[datetime, str]
@@ -134,3 +136,9 @@ def rows_of(
     descending = page.newest_first != page.backwards
     rows = rows_behind(session, listed, keys, page.limit, position, descending=descending)
     return Page(rows.items[::-1], rows.more) if page.backwards else rows
+
+
+def view_from(kind: type[View], source: object, **fields: Any) -> View:
+    """A view with these fields. All others are the source's attributes of the same names."""
+    same = {name: getattr(source, name) for name in kind.__struct_fields__ if name not in fields}
+    return kind(**same, **fields)

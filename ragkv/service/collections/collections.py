@@ -13,10 +13,9 @@ from ragkv.ids import new_id
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.long_work import timed
-from ragkv.service.base.page import Name, from_cursor, rows_behind
+from ragkv.service.base.page import Name, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import CollectionRow, DataSourceRow
 from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref, known_collection
-from ragkv.service.base.views import view_from
 from ragkv.service.collections.statements import (
     BY_NAME,
     collection_facts,

@@ -10,10 +10,9 @@ from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import is_id
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock, now_of
-from ragkv.service.base.page import from_cursor, rows_behind
+from ragkv.service.base.page import from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name
-from ragkv.service.base.views import view_from
 from ragkv.service.data_sources.location import FOLDER, Location, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.statements import (

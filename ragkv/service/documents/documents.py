@@ -12,6 +12,7 @@ from ragkv.errors import NotFound
 from ragkv.ids import is_id, new_id
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable, StoredBytes
+from ragkv.service.base.page import view_from
 from ragkv.service.base.status import (
     ANSWERING,
     REREAD,
@@ -25,7 +26,6 @@ from ragkv.service.base.status import (
 )
 from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
 from ragkv.service.base.tenants import CollectionRef, known_collection
-from ragkv.service.base.views import view_from
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in

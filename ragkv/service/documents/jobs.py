@@ -9,9 +9,8 @@ import msgspec
 
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind, view_from
 from ragkv.service.base.status import JobStatus, Status
-from ragkv.service.base.views import view_from
 from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs_of, jobs_of_tenant, waiting_jobs
 
 FRESH_S = 5.0

@@ -9,10 +9,9 @@ from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Id, Moment, Ordinal, from_cursor, rows_behind, to_cursor
+from ragkv.service.base.page import Id, Moment, Ordinal, from_cursor, rows_behind, to_cursor, view_from
 from ragkv.service.base.status import UNFINISHED, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow
-from ragkv.service.base.views import view_from
 from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk
 from ragkv.service.documents.documents import DocumentView, find_document, view_of
 from ragkv.service.documents.metadata import MetadataFilter, conditions

@@ -10,10 +10,9 @@ import msgspec
 from ragkv.errors import Conflict, NotFound, Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, Session, advisory_lock
-from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
-from ragkv.service.base.views import view_from
 from ragkv.service.evaluations.figures import fidelity_figures, retrieval_figures
 from ragkv.service.evaluations.known import known_answer, text_of
 from ragkv.service.evaluations.outcome import (

@@ -22,9 +22,8 @@ from ragkv.ids import utc_now
 from ragkv.service.audit.statements import MAX_CHARS
 from ragkv.service.base.caller import KEY_SCOPES, Caller, KeyScope
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Moment, from_cursor, rows_behind
+from ragkv.service.base.page import Moment, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import ApiKeyRow
-from ragkv.service.base.views import view_from
 from ragkv.service.keys.statements import BY_AGE, BY_VALIDITY, keys_of_tenant, keys_with_tenants, mark_used, some_key
 from ragkv.text import clean_name, plural, storable
 

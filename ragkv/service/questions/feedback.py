@@ -10,8 +10,8 @@ from ragkv.ids import is_id, utc_now
 from ragkv.service.answer_cache.recent import KEPT_S, RecentAnswer, RecentAnswers, checksum
 from ragkv.service.audit.statements import note_deletions, unlist_deletion
 from ragkv.service.base.database import Database
+from ragkv.service.base.page import view_from
 from ragkv.service.base.tables import CollectionRow, FeedbackPassageRow, FeedbackRow
-from ragkv.service.base.views import view_from
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.questions.statements import Rating, add_feedback, asked_at, feedback_on
 from ragkv.text import storable

@@ -9,10 +9,9 @@ import msgspec
 
 from ragkv.errors import Rejected
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor, rows_behind
+from ragkv.service.base.page import MAX_PAGE, Id, Moment, Page, all_pages, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import FeedbackRow
 from ragkv.service.base.tenants import CollectionRef
-from ragkv.service.base.views import view_from
 from ragkv.service.questions.feedback import Feedback
 from ragkv.service.questions.statements import (
     QuestionFilter,

@@ -6,8 +6,8 @@ from typing import Any
 
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database, Session
+from ragkv.service.base.page import view_from
 from ragkv.service.base.tables import QuestionRow
-from ragkv.service.base.views import view_from
 from ragkv.service.statistics.prefill_cost import CostEstimate, estimate
 from ragkv.service.statistics.statements import (
     full_percentiles,

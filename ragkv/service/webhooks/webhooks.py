@@ -9,10 +9,9 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.ids import is_id, new_id
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock
-from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind
+from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
-from ragkv.service.base.views import view_from
 from ragkv.service.webhooks.address import target_of
 from ragkv.service.webhooks.delivery import new_secret
 from ragkv.service.webhooks.statements import DELIVERY_KEYS, PENDING, deliveries_of, webhook_by_id, webhooks_of

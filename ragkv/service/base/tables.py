@@ -67,6 +67,11 @@ def _by_value(kind: type[StrEnum]) -> Enum:
     return Enum(kind, native_enum=False, length=20, values_callable=lambda members: [m.value for m in members])
 
 
+def _index_where(condition: str, name: str, column: str) -> Index:
+    """An index of the rows for which the condition holds."""
+    return Index(name, column, postgresql_where=sql_text(condition), sqlite_where=sql_text(condition))
+
+
 class TenantRow(Base):
     """The owner of collections. `secret` keys the names of its KV;
     `served_at`, `kv_served_at`: the last time a worker took a document to be read, and one that only lacked KV.
@@ -173,18 +178,8 @@ class DocumentRow(Base):
         Index(None, "collection_id", "changed_in"),
         Index(None, "tenant_id", "created_at"),
         Index(None, "tenant_id", "sha256", "num_bytes"),
-        Index(
-            "ix_documents_attachments",
-            "collection_id",
-            postgresql_where=sql_text("is_attachment"),
-            sqlite_where=sql_text("is_attachment"),
-        ),
-        Index(
-            "ix_documents_earlier_sha256",
-            "earlier_sha256",
-            postgresql_where=sql_text("earlier_sha256 IS NOT NULL"),
-            sqlite_where=sql_text("earlier_sha256 IS NOT NULL"),
-        ),
+        _index_where("is_attachment", "ix_documents_attachments", "collection_id"),
+        _index_where("earlier_sha256 IS NOT NULL", "ix_documents_earlier_sha256", "earlier_sha256"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True, default=new_id)
@@ -267,12 +262,7 @@ class ChunkRow(Base):
     __tablename__ = "chunks"
     __table_args__ = (
         UniqueConstraint("document_id", "ordinal"),
-        Index(
-            "ix_chunks_kv_uses",
-            "kv_uses",
-            postgresql_where=sql_text("kv_uses > 0"),
-            sqlite_where=sql_text("kv_uses > 0"),
-        ),
+        _index_where("kv_uses > 0", "ix_chunks_kv_uses", "kv_uses"),
     )
 
     id: Mapped[str] = mapped_column(ID, primary_key=True)

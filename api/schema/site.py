@@ -1,8 +1,6 @@
 """/schema: the OpenAPI document and its page, both made on the first request."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +28,6 @@ loopback address without a sign-in provider requires no key until the first one 
 problem details (RFC 9457), and in OpenAI's error format under the paths of OpenAI's API."""
 
 
-FIRST_PROBLEM = "400"
 METHODS = ("get", "post", "put", "patch", "delete")
 _LIMITS = {
     "minimum": "from {}", "maximum": "to {}", "minLength": "{} characters or more", "maxLength": "{} characters or fewer",
@@ -53,70 +50,17 @@ def openapi_config(examples: Examples) -> OpenAPIConfig:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRow:
-    """A parameter, or a member of an object."""
-
-    name: str
-    kind: str
-    required: bool
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """A request body or a response. `status` is empty for a body."""
-
-    status: str
-    what: str
-    media_type: str
-    kind: str
-    example: str
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One method of one path."""
-
-    id: str
-    method: str
-    path: str
-    summary: str
-    what: str
-    scope: str
-    parameters: list[FieldRow]
-    bodies: list[Content]
-    answers: list[Content]
-    problems: list[Content]
-
-
-@dataclass(frozen=True, slots=True)
-class Type:
-    """A component of the document: the members of an object, or the kind of any other."""
-
-    name: str
-    what: str
-    members: list[FieldRow]
-    kind: str
-
-
 def page_of(document: Json) -> str:
     """The page as HTML."""
-    groups: dict[str, list[Operation]] = {}
+    groups: dict[str, list[tuple[str, str, Json]]] = {}
     for path, item in document["paths"].items():
         for method in METHODS:
             if method in item:
-                groups.setdefault(item[method]["tags"][0], []).append(_operation(method, path, item[method]))
-    types = []
-    for name, schema in sorted(document["components"]["schemas"].items()):
-        needed = schema.get("required", ())
-        members = [
-            FieldRow(member, kind_of(field), member in needed, field.get("description", ""))
-            for member, field in schema.get("properties", {}).items()
-        ]
-        types.append(Type(name, schema.get("description", ""), members, "" if members else kind_of(schema)))
+                groups.setdefault(item[method]["tags"][0], []).append((method, path, item[method]))
     meaning = {tag["name"]: tag["description"] for tag in document["tags"]}
-    return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning)
+    types = document["components"]["schemas"]
+    functions = {"kind_of": kind_of, "kind_of_content": kind_of_content, "example_in": example_in}
+    return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning, **functions)
 
 
 def kind_of(schema: Json) -> str:
@@ -126,6 +70,17 @@ def kind_of(schema: Json) -> str:
         text.format(int(limit) if isinstance(limit, float) and limit.is_integer() else limit) for text, limit in stated
     ]
     return f"{_bare(schema)} ({', '.join(limits)})" if limits else _bare(schema)
+
+
+def kind_of_content(media_type: str, media: Json) -> str:
+    """The kind of a body or a response of this media type."""
+    return "server-sent events" if media_type == EVENT_STREAM else kind_of(media.get("schema") or {})
+
+
+def example_in(media: Json) -> str:
+    """The example of a body or a response as text; empty without one."""
+    example = media.get("example", "")
+    return example if isinstance(example, str) else json.dumps(example, indent=2, ensure_ascii=False)
 
 
 def _operation_id(handler: object, method: Method, path: list[str | PathParameterDefinition]) -> str:
@@ -189,41 +144,3 @@ def _bare(schema: Json) -> str:
     if name == "object" and isinstance(members, dict):
         return f"object of {kind_of(members)}"
     return " or ".join(name) if isinstance(name, list) else name or "anything"
-
-
-def _operation(method: str, path: str, operation: Json) -> Operation:
-    scopes = [scope for rule in operation["security"] for scopes in rule.values() for scope in scopes]
-    body = operation.get("requestBody") or {}
-    answers: list[Content] = []
-    for status, answer in sorted(operation["responses"].items()):
-        empty = [Content(status, answer["description"], "", "", "")]
-        answers += _contents(status, answer["description"], answer["content"]) if answer.get("content") else empty
-    return Operation(
-        id=operation["operationId"],
-        method=method,
-        path=path,
-        summary=operation.get("summary", ""),
-        what=operation.get("description", ""),
-        scope=scopes[0] if scopes else "",
-        parameters=[
-            FieldRow(
-                parameter["name"],
-                kind_of(parameter["schema"]),
-                bool(parameter.get("required")),
-                parameter.get("description") or "",
-            )
-            for parameter in operation.get("parameters", ())
-        ],
-        bodies=list(_contents("", "", body.get("content") or {})),
-        answers=[answer for answer in answers if answer.status < FIRST_PROBLEM],
-        problems=[answer for answer in answers if answer.status >= FIRST_PROBLEM],
-    )
-
-
-def _contents(status: str, what: str, content: Json) -> Iterator[Content]:
-    for media_type, media in content.items():
-        kind = "server-sent events" if media_type == EVENT_STREAM else kind_of(media.get("schema") or {})
-        example = media.get("example")
-        if example is not None and not isinstance(example, str):
-            example = json.dumps(example, indent=2, ensure_ascii=False)
-        yield Content(status, what, media_type, kind, example or "")

@@ -1,11 +1,11 @@
 """/schema: the OpenAPI document and its page, both made on the first request."""
 
 import json
-from functools import cached_property
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from litestar import Litestar, MediaType, Request
+from litestar import MediaType, Request
 from litestar.enums import HttpMethod
 from litestar.openapi import OpenAPIConfig
 from litestar.openapi.plugins import OpenAPIRenderPlugin
@@ -37,20 +37,22 @@ _LIMITS = {
 
 def openapi_config(examples: Examples) -> OpenAPIConfig:
     """Litestar's configuration of the document: paths, title, description."""
-    document = _Document(examples)
     return OpenAPIConfig(
         title="ragkv",
         version=__version__,
         description=DESCRIPTION,
         servers=[Server(url="/", description="This service.")],
         path="/schema",
-        render_plugins=[_Page(document), _Raw(document)],
+        render_plugins=[
+            _Form("/", MediaType.HTML, examples, page_of),
+            _Form("/openapi.json", MediaType.JSON, examples, msgspec.json.encode),
+        ],
         use_handler_docstrings=True,
         operation_id_creator=_operation_id,
     )
 
 
-def page_of(document: Json) -> str:
+def page_of(document: Json) -> bytes:
     """The page as HTML."""
     groups: dict[str, list[tuple[str, str, Json]]] = {}
     for path, item in document["paths"].items():
@@ -60,7 +62,8 @@ def page_of(document: Json) -> str:
     meaning = {tag["name"]: tag["description"] for tag in document["tags"]}
     types = document["components"]["schemas"]
     functions = {"kind_of": kind_of, "kind_of_content": kind_of_content, "example_in": example_in}
-    return render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning, **functions)
+    page = render("schema.html", info=document["info"], groups=groups, types=types, meaning=meaning, **functions)
+    return page.encode()
 
 
 def kind_of(schema: Json) -> str:
@@ -90,45 +93,19 @@ def _operation_id(handler: object, method: Method, path: list[str | PathParamete
     return "_".join([HttpMethod(method).value.lower(), *parts, *suffix])
 
 
-class _Document:
-    """The document as JSON and as a page, for both plugins."""
+class _Form(OpenAPIRenderPlugin):
+    """The document in one form, made on the first request."""
 
-    app: Litestar
-
-    def __init__(self, examples: Examples) -> None:
+    def __init__(self, path: str, media_type: MediaType, examples: Examples, encode: Callable[[Json], bytes]) -> None:
+        super().__init__(path=path, media_type=media_type)
         self._examples = examples
-
-    @cached_property
-    def whole(self) -> Json:
-        return document_of(self.app, self._examples)
-
-    @cached_property
-    def encoded(self) -> bytes:
-        return msgspec.json.encode(self.whole)
-
-    @cached_property
-    def page(self) -> bytes:
-        return page_of(self.whole).encode()
-
-
-class _Raw(OpenAPIRenderPlugin):
-    def __init__(self, document: _Document) -> None:
-        super().__init__(path="/openapi.json", media_type=MediaType.JSON)
-        self._document = document
+        self._encode = encode
+        self._encoded: bytes | None = None
 
     def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
-        self._document.app = request.app
-        return self._document.encoded
-
-
-class _Page(OpenAPIRenderPlugin):
-    def __init__(self, document: _Document) -> None:
-        super().__init__(path="/", media_type=MediaType.HTML)
-        self._document = document
-
-    def render(self, request: Request[Any, Any, Any], openapi_schema: Json) -> bytes:
-        self._document.app = request.app
-        return self._document.page
+        if self._encoded is None:
+            self._encoded = self._encode(document_of(request.app, self._examples))
+        return self._encoded
 
 
 def _bare(schema: Json) -> str:

@@ -182,58 +182,43 @@ async def verify_document(
     return ServerSentEvent(verification(owner, database, kv_store, kv_remote, layout))
 
 
-@get(
+show_collection = get(
     "/",
     guards=[reading],
     summary="Get a collection's KV",
+    description="Get the size and state of the stored KV of a collection's documents.",
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
-)
-def show_collection(owner: NamedDependency[KVOwner], database: NamedDependency[Database]) -> HeldKV:
-    """Get the size and state of the stored KV of a collection's documents."""
-    return held_kv(owner, database)
+)(show_document.fn)
 
 
-@patch(
+pin_collection = patch(
     "/",
     guards=[administering],
     summary="Pin or unpin a collection's KV",
+    description=(
+        "Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free\n"
+        "space."
+    ),
     responses=json_problems(
         NOT_FOUND="No such collection.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
     ),
     sync_to_thread=True,
-)
-def pin_collection(
-    owner: NamedDependency[KVOwner],
-    data: JSONBody[PinBody],
-    database: NamedDependency[Database],
-    settings: NamedDependency[Settings],
-) -> HeldKV:
-    """Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free
-    space."""
-    return pin(owner, database, settings, pinned=data.pinned)
+)(pin_document.fn)
 
 
-@delete(
+evict_collection = delete(
     "/",
     guards=[administering],
     status_code=HTTPStatus.OK,
     summary="Evict a collection's KV",
+    description=(
+        "Evict the KV of a collection, pinned or not, except for KV that other collections share.\n\n"
+        "Its documents remain searchable; their KV is recomputed when a question needs it."
+    ),
     responses=problems(NOT_FOUND="No such collection."),
     sync_to_thread=True,
-)
-def evict_collection(
-    owner: NamedDependency[KVOwner],
-    request: Request[Any, Any, Any],
-    database: NamedDependency[Database],
-    kv_store: NamedDependency[KVStore],
-    worker_counters: NamedDependency[WorkerCounters],
-) -> Freed:
-    """Evict the KV of a collection, pinned or not, except for KV that other collections share.
-
-    Its documents remain searchable; their KV is recomputed when a question needs it.
-    """
-    return evict(owner, database, kv_store, worker_counters, partial(note_change, request))
+)(evict_document.fn)
 
 
 @post(
@@ -251,22 +236,14 @@ def rebuild_all(
     return rebuild_evicted(owner, database, queue)
 
 
-@post(
+verify_collection = post(
     "/verify",
     guards=[administering],
     status_code=HTTPStatus.OK,
     summary="Verify a collection's KV",
+    description="Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`.",
     responses=problems(NOT_FOUND="No such collection."),
-)
-async def verify_collection(
-    owner: NamedDependency[KVOwner],
-    database: NamedDependency[Database],
-    kv_store: NamedDependency[KVStore],
-    kv_remote: NamedDependency[ObjectStore | None],
-    layout: NamedDependency[Layout],
-) -> ServerSentEvent:
-    """Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`."""
-    return ServerSentEvent(verification(owner, database, kv_store, kv_remote, layout))
+)(verify_document.fn)
 
 
 @get(

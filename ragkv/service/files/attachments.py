@@ -6,6 +6,7 @@ source or a mail has stays as long as that does.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -199,10 +200,8 @@ def detach_if_there(
     still: "Sequence[ColumnElement[bool]]" = (),
 ) -> None:
     """`detach_file`, for callers that may not be the only one to do it."""
-    try:
+    with suppress(NotFound):  # detached meanwhile
         detach_file(ref, file_id, removal, still)
-    except NotFound:
-        return  # detached meanwhile
 
 
 def delete_file(tenant_id: str, file_id: str, removal: Removal) -> None:

@@ -9,7 +9,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from ragkv.observe import metrics
-from ragkv.service.health.gauges import Gauges, RowCounts, WorkerLoad, render
+from ragkv.service.health.gauges import Gauges, render
 
 DOCS = Path(__file__).parents[2] / "docs"
 ROW = re.compile(r"^\| `((?:ragkv_|vllm:)[a-z_]+)` \| (\w+) \|(?: ([a-z, ]*) ?\|)? ", re.MULTILINE)
@@ -19,7 +19,10 @@ PARTS = ("_bucket", "_sum", "_count")
 
 FULL = Gauges(
     up={"engine": True, "database": True, "redis": False},
-    stored=RowCounts({"ready": 2}, {"done": 1, "failed": 1}, {"disk": 3}, {"disk": 3000}),
+    documents={"ready": 2},
+    jobs={"done": 1, "failed": 1},
+    kv_files={"disk": 3},
+    kv_bytes={"disk": 3000},
     queue_depth=4,
     ingested={
         "documents:ready": 2,
@@ -34,7 +37,11 @@ FULL = Gauges(
         "stage:parse:0.5": 1,
         "stage:parse:+Inf": 1,
     },
-    workload=WorkerLoad(1, 2.0, 0.0, 40.0, 10**9),
+    workers=1,
+    silent_s=2.0,
+    stalled_s=0.0,
+    waiting_s=40.0,
+    free_bytes=10**9,
 )
 
 
@@ -126,7 +133,7 @@ def test_buckets_are_cumulative(exposed):
 
 
 def test_what_could_not_be_read_is_left_out():
-    text = render(Gauges({"engine": True, "database": False, "redis": False}, None, None, None)).decode()
+    text = render(Gauges(up={"engine": True, "database": False, "redis": False})).decode()
 
     assert 'ragkv_part_up{part="database"} 0.0' in text
     for name in ("ragkv_documents", "ragkv_queue_depth", "ragkv_ingest", "ragkv_workers", "ragkv_disk"):

@@ -26,21 +26,20 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class RowCounts(msgspec.Struct, frozen=True):
-    """Numbers of rows in the database, by status or tier."""
-
-    documents: dict[str, int] = {}
-    jobs: dict[str, int] = {}
-    kv_files: dict[str, int] = {}
-    kv_bytes: dict[str, int] = {}
-
-
-class WorkerLoad(msgspec.Struct, frozen=True):
-    """Workers that report, what waits for them, and room on the disk. None: not known.
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
+    """Values of all gauges. `up`: whether each part answers. Rows are counted by status or tier. None: not known, since
+    the part that counts it is unavailable.
 
     `silent_s` and `stalled_s`: the least of all workers' seconds since a report, and without progress.
     """
 
+    up: dict[str, bool]
+    documents: dict[str, int] | None = None
+    jobs: dict[str, int] | None = None
+    kv_files: dict[str, int] | None = None
+    kv_bytes: dict[str, int] | None = None
+    queue_depth: int | None = None
+    ingested: dict[str, float] | None = None
     workers: int | None = None
     silent_s: float | None = None
     stalled_s: float | None = None
@@ -48,31 +47,19 @@ class WorkerLoad(msgspec.Struct, frozen=True):
     free_bytes: int | None = None
 
 
-class Gauges(msgspec.Struct, frozen=True):
-    """Values of all gauges. `up`: whether each part answers. None: the part that counts it is unavailable."""
-
-    up: dict[str, bool]
-    stored: RowCounts | None
-    queue_depth: int | None
-    ingested: dict[str, float] | None
-    workload: WorkerLoad = WorkerLoad()
-
-
 def read_gauges(up: dict[str, bool], parts: Parts) -> Gauges:
     beats = _unless_away(parts.heartbeats.read)
     waiting = _unless_away(parts.backlog.read)
     return Gauges(
-        up,
-        stored=_unless_away(lambda: _stored(parts.database)),
+        up=up,
         queue_depth=_unless_away(parts.queue.depth),
         ingested=_unless_away(parts.worker_counters.read),
-        workload=WorkerLoad(
-            workers=None if beats is None else sum(beat.is_alive for beat in beats),
-            silent_s=min((beat.silent_s for beat in beats or ()), default=None),
-            stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),
-            waiting_s=None if waiting is None else waiting.oldest_s,
-            free_bytes=free_bytes(parts.settings),
-        ),
+        workers=None if beats is None else sum(beat.is_alive for beat in beats),
+        silent_s=min((beat.silent_s for beat in beats or ()), default=None),
+        stalled_s=min((beat.stalled_s for beat in beats or () if beat.is_alive), default=None),
+        waiting_s=None if waiting is None else waiting.oldest_s,
+        free_bytes=free_bytes(parts.settings),
+        **(_unless_away(lambda: _stored(parts.database)) or {}),
     )
 
 
@@ -86,15 +73,16 @@ def render(gauges: Gauges) -> bytes:
     return b"".join(generate_latest(registry) for registry in (OURS, counted, LIBRARIES))
 
 
-def _stored(database: Database) -> RowCounts:
+def _stored(database: Database) -> dict[str, dict[str, int]]:
+    """The gauges of rows, by name."""
     with database.reading() as session:
         tiers = session.execute(kv_by_tier()).all()
-        return RowCounts(
-            documents={status.value: count for status, count, *_ in session.execute(count_by_status())},
-            jobs={status.value: count for status, count in session.execute(count_jobs())},
-            kv_files={tier: files for tier, files, _ in tiers},
-            kv_bytes={tier: num_bytes for tier, _, num_bytes in tiers},
-        )
+        return {
+            "documents": {status.value: count for status, count, *_ in session.execute(count_by_status())},
+            "jobs": {status.value: count for status, count in session.execute(count_jobs())},
+            "kv_files": {tier: files for tier, files, _ in tiers},
+            "kv_bytes": {tier: num_bytes for tier, _, num_bytes in tiers},
+        }
 
 
 def _unless_away(count: Callable[[], T]) -> T | None:
@@ -112,23 +100,22 @@ class _GaugeCollector(Collector):
     def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
         seen = self._gauges
         yield _gauge("ragkv_part_up", "Whether a part of the service answers.", "part", seen.up.items())
-        if (stored := seen.stored) is not None:
-            yield _gauge("ragkv_documents", "Documents, by status.", "status", stored.documents.items())
-            yield _gauge("ragkv_jobs", "Jobs, by status.", "status", stored.jobs.items())
-            yield _gauge("ragkv_kv_files", "KV files, by tier.", "tier", stored.kv_files.items())
-            yield _gauge("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", stored.kv_bytes.items())
-        if seen.queue_depth is not None:
-            yield GaugeMetricFamily("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth)
+        rows = (
+            ("ragkv_documents", "Documents, by status.", "status", seen.documents),
+            ("ragkv_jobs", "Jobs, by status.", "status", seen.jobs),
+            ("ragkv_kv_files", "KV files, by tier.", "tier", seen.kv_files),
+            ("ragkv_kv_bytes", "Bytes of KV files, by tier.", "tier", seen.kv_bytes),
+        )
+        yield from (
+            _gauge(name, what, label, counts.items()) for name, what, label, counts in rows if counts is not None
+        )
         values = (
-            ("ragkv_workers", "Workers that report.", seen.workload.workers),
-            ("ragkv_worker_silent_seconds", "Time since the latest report of any worker.", seen.workload.silent_s),
-            (
-                "ragkv_worker_stalled_seconds",
-                "Time without progress, the shortest of all workers.",
-                seen.workload.stalled_s,
-            ),
-            ("ragkv_queue_age_seconds", "Time since the oldest waiting job was queued.", seen.workload.waiting_s),
-            ("ragkv_disk_free_bytes", "Free bytes on the disk of the data folder.", seen.workload.free_bytes),
+            ("ragkv_queue_depth", "Messages that no worker has taken.", seen.queue_depth),
+            ("ragkv_workers", "Workers that report.", seen.workers),
+            ("ragkv_worker_silent_seconds", "Time since the latest report of any worker.", seen.silent_s),
+            ("ragkv_worker_stalled_seconds", "Time without progress, the shortest of all workers.", seen.stalled_s),
+            ("ragkv_queue_age_seconds", "Time since the oldest waiting job was queued.", seen.waiting_s),
+            ("ragkv_disk_free_bytes", "Free bytes on the disk of the data folder.", seen.free_bytes),
         )
         yield from (GaugeMetricFamily(name, what, amount) for name, what, amount in values if amount is not None)
         if seen.ingested is not None:

@@ -27,7 +27,6 @@ Send an API key as `Authorization: Bearer rk_...`. A service on the \
 loopback address without a sign-in provider requires no key until the first one is created. Errors are returned as \
 problem details (RFC 9457), and in OpenAI's error format under the paths of OpenAI's API."""
 
-
 METHODS = ("get", "post", "put", "patch", "delete")
 _LIMITS = {
     "minimum": "from {}", "maximum": "to {}", "minLength": "{} characters or more", "maxLength": "{} characters or fewer",

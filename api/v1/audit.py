@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from litestar import Router, get
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency, Provide
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
@@ -25,6 +25,17 @@ Until = Annotated[
 ]
 
 
+def audit_filter(
+    caller: NamedDependency[Caller],
+    resource: Resource = None,
+    key_id: Key = None,
+    since: Since = None,
+    until: Until = None,
+) -> AuditFilter:
+    """The dependency `criteria`. Raises Rejected for a time that is none."""
+    return AuditFilter(caller.tenant_id, resource, key_id, read_moment("since", since), read_moment("until", until))
+
+
 @get(
     "/",
     summary="List audit events",
@@ -32,18 +43,12 @@ Until = Annotated[
     sync_to_thread=True,
 )
 def show(
-    caller: NamedDependency[Caller],
+    criteria: NamedDependency[AuditFilter],
     database: NamedDependency[Database],
-    resource: Resource = None,
-    key_id: Key = None,
-    since: Since = None,
-    until: Until = None,
     limit: Limit = 50,
     cursor: FromQuery[str | None] = None,
 ) -> AuditPage:
     """List who did what to which resource and when, newest first."""
-    times = read_moment("since", since), read_moment("until", until)
-    criteria = AuditFilter(caller.tenant_id, resource, key_id, *times)
     return list_audit(criteria, limit, cursor, database)
 
 
@@ -55,19 +60,16 @@ def show(
     media_type=JSON_LINES,
     sync_to_thread=True,
 )
-def export(
-    caller: NamedDependency[Caller],
-    database: NamedDependency[Database],
-    resource: Resource = None,
-    key_id: Key = None,
-    since: Since = None,
-    until: Until = None,
-) -> Stream:
+def export(criteria: NamedDependency[AuditFilter], database: NamedDependency[Database]) -> Stream:
     """Download all events that match as JSON lines, newest first, one event per line."""
-    times = read_moment("since", since), read_moment("until", until)
-    criteria = AuditFilter(caller.tenant_id, resource, key_id, *times)
     return json_lines(all_audit(criteria, database), "audit.jsonl")
 
 
 def audit_router() -> Router:
-    return Router("/v1/audit", route_handlers=[show, export], guards=[administering], tags=["audit"])
+    return Router(
+        "/v1/audit",
+        route_handlers=[show, export],
+        dependencies={"criteria": Provide(audit_filter, sync_to_thread=False)},
+        guards=[administering],
+        tags=["audit"],
+    )

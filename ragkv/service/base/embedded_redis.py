@@ -22,7 +22,6 @@ from ragkv.settings import Settings
 
 log = logging.getLogger(__name__)
 
-
 POLL_S = 0.05
 _DELETIONS = "ragkv:log:deletions"
 """A set of what the log still contains, though it is deleted. A rewrite takes out those that it began with."""

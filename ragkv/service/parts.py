@@ -46,7 +46,6 @@ from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.service.access.sessions import Sessions
 from ragkv.service.access.sign_in import Rights, SignIn, sign_in_of
-from ragkv.service.answer_cache.cache import AnswerCache, CachingAnswerer, cache_rule, settings_digest
 from ragkv.service.answer_cache.recent import RecentAnswers
 from ragkv.service.answer_cache.ring import AnswerRing, AnswerRoom
 from ragkv.service.base.database import Database
@@ -84,6 +83,7 @@ if TYPE_CHECKING:
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.service.access.provider import Provider
+    from ragkv.service.answer_cache.cache import AnswerCache, CachingAnswerer
 
 LOGINS_PER_MINUTE = 10
 RETRIEVAL_THREADS = 2
@@ -534,9 +534,10 @@ class Parts:
         return Recomputing(self.settings, bool(self.writer_fingerprint) and suffices(self.settings.writer_dir))
 
     @cached_property
-    def answerer(self) -> CachingAnswerer:
+    def answerer(self) -> "CachingAnswerer":
         from ragkv.answer.incoming import IncomingKV
         from ragkv.answer.service import Answerer
+        from ragkv.service.answer_cache.cache import CachingAnswerer
 
         model = public_name(self.settings)
         journal = partial(record_answer, database=self.database, kv_use=self.kv_use, model=model)
@@ -580,11 +581,15 @@ class Parts:
     def answer_digest(self) -> str:
         """Differs wherever settings, files of the data folder that stand in for settings, or the bytes of the reranker
         may change an answer. Model, writer and index have fingerprints of their own."""
+        from ragkv.service.answer_cache.cache import settings_digest
+
         ranked = () if self.reranker_folder is None else (self.fingerprints.encoder(self.reranker_folder),)
         return _digest(settings_digest(self.settings), self.choice, self.recomputing.writer_suffices, *ranked)
 
     @cached_property
-    def answer_cache(self) -> AnswerCache:
+    def answer_cache(self) -> "AnswerCache":
+        from ragkv.service.answer_cache.cache import AnswerCache, cache_rule
+
         rule_of = partial(cache_rule, self.database)
         basis = _digest(self.model_fingerprint, self.kv_fingerprint(self.settings.kv_rule), self.answer_digest)
         return AnswerCache(self.answer_ring, rule_of, self.source.chunks, self.embed, self.index_fingerprint, basis)

@@ -32,16 +32,8 @@ _OF_A_TYPE = (
 _ALTERNATIVES = ("$ref", "anyOf", "oneOf", "allOf")
 """Of these and all that follow xgrammar reads one: what stands beside it would not hold."""
 _BESIDE_NONE = (
-    *_OF_A_TYPE,
-    "type",
-    "enum",
-    "const",
-    "properties",
-    "required",
-    "items",
-    "prefixItems",
-    "patternProperties",
-)
+    "type", "enum", "const", "properties", "required", "items", "prefixItems", "patternProperties", *_OF_A_TYPE,
+)  # fmt: skip
 _NOT_READ = (
     "not", "if", "dependentRequired", "dependentSchemas", "dependencies", "$dynamicRef", "contains", "uniqueItems",
     "multipleOf",
@@ -141,7 +133,15 @@ def _left_out(schema: dict[str, Any]) -> Iterator[str]:
     parts = list(_schemas(schema))
     for part in parts:
         yield from (f"{name!r} is not supported" for name in _NOT_READ if part.get(name))
-        yield from _badly_combined(part)
+        combined = [name for name in (*_ALTERNATIVES, *_BESIDE_NONE) if name in part]
+        if len(combined) > 1 and combined[0] in _ALTERNATIVES:
+            yield f"{combined[1]!r} beside {combined[0]!r} is not supported: move it into what is referred to or chosen"
+        if isinstance(part.get("allOf"), list) and len(part["allOf"]) > 1:
+            yield "'allOf' of several schemas is not supported: merge them into one"
+        if "type" not in part:
+            yield from (f"{name!r} needs a 'type' beside it" for name in _OF_A_TYPE if name in part)
+        if part.keys() & {"pattern", "format"} and part.keys() & {"minLength", "maxLength"}:
+            yield "a length beside a pattern or format is not supported: let the pattern bound it"
         if str(part.get("$ref", "#")).partition("/")[0] != "#":
             yield "'$ref' must be '#' or begin with '#/', a place in the schema itself"
         required = part.get("required")
@@ -149,19 +149,6 @@ def _left_out(schema: dict[str, Any]) -> Iterator[str]:
             yield f"'required' names {min(unknown)!r}, which 'properties' lacks"
     if any(map(_LOOK_AROUND.search, _patterns(parts))):
         yield "look-around in a pattern, such as (?=...), is not supported"
-
-
-def _badly_combined(part: dict[str, Any]) -> Iterator[str]:
-    """Reasons why keywords of one schema do not hold together."""
-    combined = [name for name in (*_ALTERNATIVES, *_BESIDE_NONE) if name in part]
-    if len(combined) > 1 and combined[0] in _ALTERNATIVES:
-        yield f"{combined[1]!r} beside {combined[0]!r} is not supported: move it into what is referred to or chosen"
-    if isinstance(part.get("allOf"), list) and len(part["allOf"]) > 1:
-        yield "'allOf' of several schemas is not supported: merge them into one"
-    if "type" not in part:
-        yield from (f"{name!r} needs a 'type' beside it" for name in _OF_A_TYPE if name in part)
-    if part.keys() & {"pattern", "format"} and part.keys() & {"minLength", "maxLength"}:
-        yield "a length beside a pattern or format is not supported: let the pattern bound it"
 
 
 def _patterns(parts: list[dict[str, Any]]) -> list[str]:

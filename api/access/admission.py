@@ -29,20 +29,22 @@ class Refusals:
     without access to the database or Redis. In the event loop only."""
 
     def __init__(self) -> None:
-        self._until: dict[bytes, tuple[float, str]] = {}
+        self._until: dict[bytes, tuple[float, float, str]] = {}
 
     def check(self, key: str) -> None:
-        """Refuse a key that was refused just now. Raises Throttled while the key's last refusal holds."""
+        """Refuse a key that was refused just now. Raises Throttled, with what is left of its wait."""
         if not self._until:
             return
-        until, refusal = self._until.get(_digest(key), (0.0, ""))
-        if (left := until - time.monotonic()) > 0:
-            raise Throttled(refusal, left)
+        moment = time.monotonic()
+        until, free_at, refusal = self._until.get(_digest(key), (0.0, 0.0, ""))
+        if moment < until:
+            raise Throttled(refusal, free_at - moment)
 
     def note(self, key: str, error: Throttled) -> None:
         if len(self._until) >= REMEMBERED:
             self._until.clear()
-        self._until[_digest(key)] = (time.monotonic() + min(error.retry_after_s, LONGEST_S), str(error))
+        moment, wait_s = time.monotonic(), error.retry_after_s
+        self._until[_digest(key)] = (moment + min(wait_s, LONGEST_S), moment + wait_s, str(error))
 
 
 class Admissions:

@@ -16,7 +16,7 @@ from api.access.auth import PUBLIC
 from api.access.session import own_pages_only, session_cookie
 from api.admin.responses import LOGIN
 from api.admin.shell import page
-from api.http.errors import STATUS
+from api.http.errors import STATUS, headers_of
 from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import RateLimit
@@ -83,7 +83,7 @@ def login_form(
     of_key: bool = False,
 ) -> Response[str]:
     """Render the form, with what went wrong. `of_key`: it was the key that did."""
-    return page(
+    response = page(
         request,
         "login.html",
         HTTPStatus.OK if error is None else STATUS[type(error)],
@@ -92,6 +92,8 @@ def login_form(
         of_key=of_key,
         provider="" if sign_in is None else sign_in.provider,
     )
+    response.headers.update({} if error is None else headers_of(error))
+    return response
 
 
 def address_of(request: Request[Any, Any, Any]) -> str:

@@ -279,7 +279,7 @@ class TestOverHttp:
         assert codes == [404, 404, 429]
         assert throttled() == counted + 1, "also one that is refused by memory alone"
         assert_problem(last, 429, "RAGKV_REQUESTS_PER_MINUTE")
-        assert 1 <= int(last.headers["retry-after"]) <= 30
+        assert 20 < int(last.headers["retry-after"]) <= 30, "the time that is left, not that of the memory"
 
     def test_the_names_of_all_tenants_and_what_they_keep_are_for_admins_of_the_default_one(
         self, client: Client, parts: Parts

@@ -124,6 +124,7 @@ class TestLogin:
         refused = log_in(client, "wrong")
         assert refused.status_code == 429
         assert "wait" in refused.text
+        assert 1 <= int(refused.headers["retry-after"]) <= 60 / LOGINS_PER_MINUTE
 
     def test_a_right_key_passes_whatever_came_before_it(self, client: Client, key: str):
         for _ in range(LOGINS_PER_MINUTE + 1):

@@ -10,8 +10,9 @@ from litestar.enums import HttpMethod
 from litestar.handlers import BaseRouteHandler
 from litestar.types import Message, Scope
 
-from ragkv.errors import Forbidden
+from ragkv.errors import Forbidden, Rejected
 from ragkv.service.access.sessions import LIFETIME_S
+from ragkv.urls import is_private_transport
 
 Connection = ASGIConnection[Any, Any, Any, Any]
 
@@ -70,6 +71,15 @@ def session_cookie(connection: Connection, token: str, public_url: str | None) -
     """The cookie of a key's session. Behind a proxy that ends TLS, the page's own origin tells https."""
     from_https = public_url is None and is_https(connection.headers.get("origin", ""))
     return cookie_of(token, LIFETIME_S, secure=from_https or _over_https(connection, public_url))
+
+
+def refuse_plain_http(connection: Connection, public_url: str | None) -> None:
+    """Refuse a login on a page whose browser would drop the session's cookie without a word. Raises Rejected for one
+    over plain http, from another machine, where the dashboard's URL is https."""
+    origin = connection.headers.get("origin", "")
+    if origin.startswith("http:") and public_url and is_https(public_url) and not is_private_transport(origin):
+        login_url = f"{public_url.rstrip('/')}/admin/login"
+        raise Rejected(f"browsers keep no session of this service over plain http: log in at {login_url}")
 
 
 def cookie_of(token: str, lifetime_s: int, *, secure: bool) -> Cookie:

@@ -13,11 +13,11 @@ from litestar.status_codes import HTTP_303_SEE_OTHER
 
 from api.access.auditing import note_change
 from api.access.auth import PUBLIC
-from api.access.session import own_pages_only, session_cookie
+from api.access.session import own_pages_only, refuse_plain_http, session_cookie
 from api.admin.responses import LOGIN
 from api.admin.shell import page
 from api.http.errors import STATUS, headers_of
-from ragkv.errors import Forbidden, RagKVError, Throttled, Unauthorised
+from ragkv.errors import Forbidden, RagKVError, Rejected, Throttled, Unauthorised
 from ragkv.service.access.gate import Gate
 from ragkv.service.access.rate import RateLimit
 from ragkv.service.access.sessions import Sessions
@@ -65,9 +65,11 @@ def login(
 ) -> Response[Any]:
     """Start a session for a key with the scope admin."""
     try:
+        refuse_plain_http(request, parts.settings.public_url)
         token, caller = _begin(data.key.strip(), address_of(request), parts.sessions, parts.gate, parts.login_limit)
-    except (Unauthorised, Forbidden, Throttled) as error:
-        return login_form(request, parts.sign_in, inside(data.next), error, of_key=True)
+    except (Unauthorised, Forbidden, Throttled, Rejected) as error:
+        of_key = not isinstance(error, Rejected)
+        return login_form(request, parts.sign_in, inside(data.next), error, of_key=of_key)
     note_change(request, "Log in", caller)
     response = Redirect(inside(data.next), status_code=HTTP_303_SEE_OTHER)
     response.set_cookie(session_cookie(request, token, parts.settings.public_url))

@@ -34,8 +34,8 @@ def session(client: Client, key: str) -> Client:
     return client
 
 
-def log_in(client: Client, key: str, **form: str) -> httpx.Response:
-    return client.post("/admin/login", data={"key": key} | form, follow_redirects=False)
+def log_in(client: Client, key: str, headers: dict[str, str] | None = None, **form: str) -> httpx.Response:
+    return client.post("/admin/login", data={"key": key} | form, headers=headers, follow_redirects=False)
 
 
 def csrf_token(client: Client) -> str:
@@ -81,6 +81,22 @@ class TestLogin:
                 assert client.get("/v1/documents", headers=headers).status_code == status
             gone = client.post("/admin/logout", headers=headers | {"x-csrf-token": csrf_of(token, "a key")})
         assert [cookie.partition("=")[0] for cookie in gone.headers.get_list("set-cookie")] == [HTTPS_COOKIE, COOKIE]
+
+    def test_a_page_whose_browser_would_drop_the_sessions_cookie_says_where_to_log_in(
+        self, parts: Parts, key: str, redis_server: EmbeddedRedis
+    ):
+        """Otherwise a right key leads back to the login, which gives no reason."""
+        parts.settings = msgspec.structs.replace(parts.settings, public_url="https://rag.example.com/")
+        with client_of(parts) as client:
+            refused, accepted, local = (
+                log_in(client, key, headers={"origin": origin, "host": origin.partition("://")[2]})
+                for origin in ("http://10.0.0.5:8000", "https://rag.example.com", "http://localhost:8000")
+            )
+
+        assert refused.status_code == 422
+        assert "log in at https://rag.example.com/admin/login" in refused.text
+        assert "set-cookie" not in refused.headers
+        assert (accepted.status_code, local.status_code) == (303, 303)
 
     def test_the_session_opens_pages_and_the_api(self, session: Client):
         for page in PAGES:

@@ -41,13 +41,19 @@ async def guard_pages(message: Message, scope: Scope) -> None:
 
 
 def error_page(request: Request[Any, Any, Any], error: Exception) -> Response[Any]:
-    """An error as a page, or as problem details for scripts; for a browser without a session, the way to the login."""
+    """An error as a page, or as problem details for scripts; for a browser without a session, the way to the login.
+
+    With a link on another site a browser does not send the session's cookie. From a page of ours it does: that page
+    leads on.
+    """
     plain = problem_response(request, error)
     if "text/html" not in request.headers.get("accept", ""):
         return plain
     if isinstance(error, Unauthorised):
-        path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
+        path, query = quote(request.scope["path"]), request.scope["query_string"].decode("latin-1")
         page_url = f"{path}?{query}" if query else path
+        if request.headers.get("sec-fetch-site") == "cross-site":
+            return page(request, "onward.html", next=page_url)
         return Redirect(f"{LOGIN}?next={quote(page_url, safe='')}")
     shown = page(request, "error.html", plain.status_code or 500, problem=plain.content)
     shown.headers.update(plain.headers)

@@ -86,7 +86,7 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
         note_change(request, "Sign in", caller)
         # A page of ours leads on: after a redirect from the provider's site the browser would not send the new cookie,
         # which is for requests from our own pages alone.
-        response = page(request, "signed_in.html", next=inside(journey.next if journey else HOME))
+        response = page(request, "onward.html", next=inside(journey.next if journey else HOME))
         response.set_cookie(cookie_of(token, sign_in.session_s, secure=is_https(origin)))
     except FAILURES as error:
         shown = await asyncio.to_thread(_noted, error, address_of(request), parts.login_limit)

@@ -95,6 +95,24 @@ def test_a_session_that_ended_meanwhile_leads_to_the_login_at_the_next_action(
     visit.expect_fault("401")
 
 
+def test_a_link_on_another_site_leads_to_the_page_with_a_session_and_to_the_login_without(
+    logged_in: Page, parts: Parts, service: httpx.Client
+):
+    """The session's cookie does not go along with such a link."""
+    link = f'<!doctype html><link rel=icon href=data:,><a href="{service.base_url}/admin/jobs?status=failed">Jobs</a>'
+    logged_in.route("http://wiki.example/", lambda route: route.fulfill(body=link, content_type="text/html"))
+    logged_in.goto("http://wiki.example/")
+    logged_in.get_by_role("link").click()
+    expect(logged_in.get_by_role("heading", name="Jobs", level=1)).to_be_visible()
+    assert logged_in.url.endswith("/admin/jobs?status=failed")
+
+    parts.redis.delete(*parts.redis.keys("ragkv:session:*"))
+    logged_in.goto("http://wiki.example/")
+    logged_in.get_by_role("link").click()
+    logged_in.get_by_label("API key").wait_for()
+    assert logged_in.url.endswith("/admin/login?next=%2Fadmin%2Fjobs%3Fstatus%3Dfailed")
+
+
 def test_a_page_of_another_origin_cannot_use_the_session(
     visit: Visit, logged_in: Page, service: httpx.Client, key: str, elsewhere: str
 ):

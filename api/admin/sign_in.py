@@ -88,11 +88,10 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
         # which is for requests from our own pages alone.
         response = page(request, "onward.html", next=inside(journey.next if journey else HOME))
         response.set_cookie(cookie_of(token, sign_in.session_s, secure=is_https(origin)))
+        response.set_cookie(_journey_cookie(origin, ""))
     except FAILURES as error:
         shown = await asyncio.to_thread(_noted, error, address_of(request), parts.login_limit)
         response = login_form(request, parts.sign_in, journey.next if journey else HOME, shown)
-        origin = sign_in.public_url or ""
-    response.set_cookie(_journey_cookie(origin, ""))
     return response
 
 

@@ -477,6 +477,15 @@ class TestRefusals:
         again = client.get(back, follow_redirects=False)
         assert (again.status_code, "the provider refused" in again.text) == (401, True)
 
+    def test_a_sign_in_that_fails_leaves_that_of_another_window_alone(
+        self, client: Client, oidc_provider: OIDCProvider
+    ):
+        """The browser keeps the one that began last."""
+        oidc_provider.add("ada", "admins")
+        returns = [oidc_provider.authorise(location, "ada") for location in (begin(client), begin(client))]
+
+        assert [client.get(back, follow_redirects=False).status_code for back in returns] == [401, 200]
+
     def test_a_made_up_cookie_is_no_beginning(self, client: Client):
         for kept in ("", "x", "é" * 10, base64.urlsafe_b64encode(b'{"next": 1}').decode(), "A" * 5000):
             header = f"ragkv_sign_in={kept}".encode()

@@ -38,7 +38,7 @@ from ragkv.service.kv_admin.usage import (
     overview,
     pin,
     rebuild_document,
-    rebuild_evicted,
+    rebuild_missing,
 )
 from ragkv.service.kv_admin.verify import Verified, verify
 from ragkv.service.observe.worker_counters import WorkerCounters
@@ -230,10 +230,13 @@ evict_collection = delete(
     sync_to_thread=True,
 )
 def rebuild_all(
-    owner: NamedDependency[KVOwner], database: NamedDependency[Database], queue: NamedDependency[Queue]
+    owner: NamedDependency[KVOwner],
+    database: NamedDependency[Database],
+    kv_store: NamedDependency[KVStore],
+    queue: NamedDependency[Queue],
 ) -> Queued:
-    """Queue every document of a collection whose KV was evicted, so that it is computed and stored again."""
-    return rebuild_evicted(owner, database, queue)
+    """Queue every document of a collection whose KV was evicted or lost, so that it is computed and stored again."""
+    return rebuild_missing(owner, database, kv_store, queue)
 
 
 verify_collection = post(

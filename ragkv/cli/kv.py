@@ -135,14 +135,14 @@ def evict(tenant: str, collection: str | None, document: str | None) -> None:
 @kv.command()
 @owner_options
 def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
-    """Have the workers compute evicted KV before a question needs it."""
+    """Have the workers compute evicted and lost KV before a question needs it."""
     with opened_parts(Parts.prepare_database) as parts:
         owner = _owner(tenant, collection, document, parts.database)
         if owner.document_id is not None:
             admin.rebuild_document(owner.tenant_id, owner.document_id, parts.database, parts.queue)
             click.echo("queued: 1 document")
             return
-        queued = admin.rebuild_evicted(owner, parts.database, parts.queue)
+        queued = admin.rebuild_missing(owner, parts.database, parts.kv_store, parts.queue)
     click.echo(f"queued: {queued.documents:,} documents")
 
 

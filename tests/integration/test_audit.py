@@ -239,7 +239,7 @@ def test_a_change_that_fails_after_its_commit_is_recorded(
         raise Unavailable("the disk is away")
 
     for step in (
-        "ragkv.service.kv_admin.rules.rebuild_evicted",
+        "ragkv.service.kv_admin.rules.rebuild_missing",
         "ragkv.kv.store.KVStore.delete",
         "ragkv.service.documents.changes.discard_unnamed",
     ):

@@ -149,6 +149,9 @@ class TestUsage:
         assert seen["limit_bytes"] > disk["bytes"], "by default half of what there is room for"
         assert [(one["name"], one["files"]) for one in seen["collections"]] == [("default", len(files)), ("empty", 0)]
 
+        files[0].unlink()
+        assert client.get("/v1/kv").json()["tiers"]["disk"]["files"] == len(files) - 1
+
     def test_collections_come_a_page_at_a_time(self, client: Client, answerable: str):
         for name in ("a", "z"):
             client.post("/v1/collections", json={"name": name})
@@ -228,6 +231,17 @@ class TestEviction:
 
         assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 2}
         assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 0}
+
+    def test_a_collection_is_rebuilt_where_files_are_lost(
+        self, client: Client, answerable: str, other: str, parts: Parts, ingest: IngestParts
+    ):
+        lost = files_of(parts, other)[0]
+        lost.unlink()
+
+        assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 1}
+        assert client.post("/v1/collections/default/kv/rebuild").json() == {"documents": 0}
+        assert ingest_document(other, ingest) == "ready"
+        assert lost.exists()
 
     def test_a_document_that_is_being_read_is_left_to_it_and_one_that_failed_is_not_rebuilt(
         self, client: Client, ingest: IngestParts

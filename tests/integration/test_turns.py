@@ -36,7 +36,7 @@ from ragkv.service.documents.job_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.service.documents.lease import Lease
 from ragkv.service.documents.requeue import requeue_stuck, stuck_ids
 from ragkv.service.kv_admin.entry_statements import KVOwner
-from ragkv.service.kv_admin.usage import rebuild_evicted
+from ragkv.service.kv_admin.usage import rebuild_missing
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.integration.filled import add_documents
@@ -441,8 +441,8 @@ class TestMessages:
             ("status = 'failed'", lambda ref, parts: retry_failed(ref, parts.database, parts.queue)),
             (
                 "status = 'searchable', kv_evicted = true",
-                lambda ref, parts: rebuild_evicted(
-                    KVOwner(ref.tenant_id, ref.collection_id), parts.database, parts.queue
+                lambda ref, parts: rebuild_missing(
+                    KVOwner(ref.tenant_id, ref.collection_id), parts.database, parts.kv_store, parts.queue
                 ),
             ),
         ],

@@ -28,6 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from ragkv.kv.eviction import EVICTION, HALF_LIVES, EvictionName
+from ragkv.service.base.kv_disk import DISK
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
@@ -141,6 +142,11 @@ def kv_by_tenant() -> Select[str, int, int, int]:
 def entries_of(owner: KVOwner) -> Select[str, int]:
     """(key, bytes) of what an owner's chunks use, by key."""
     return all_entries().where(_used_by(owner)).order_by(KVEntryRow.key)
+
+
+def keys_on_disk_alone(owner: KVOwner) -> Select[str]:
+    """Keys of what an owner's chunks use and the object store does not have, by key."""
+    return entries_of(owner).where(KVEntryRow.tier == DISK).with_only_columns(KVEntryRow.key)
 
 
 def recent_entries(owner: KVOwner) -> Select[str, int]:
@@ -285,6 +291,12 @@ def documents_using(keys: Sequence[str]) -> Select[str]:
 def evicted_documents(owner: KVOwner) -> Select[DocumentRow]:
     """An owner's documents that are no longer ready."""
     return select(DocumentRow).where(_belongs(owner), DocumentRow.kv_evicted)
+
+
+def documents_without_kv(owner: KVOwner, lost: Sequence[str]) -> Select[DocumentRow]:
+    """An owner's documents that are no longer ready, and those that are although they use one of the lost keys."""
+    lacking = and_(DocumentRow.status == Status.READY, DocumentRow.id.in_(documents_using(lost)))
+    return select(DocumentRow).where(_belongs(owner), or_(DocumentRow.kv_evicted, lacking))
 
 
 def chunks_by_kv(owner: KVOwner) -> Select[int, int]:

@@ -19,7 +19,7 @@ from ragkv.service.documents.job_statements import KEEP
 from ragkv.service.documents.requeue import QUEUED_AT_ONCE, refresh_outdated_kv, requeue_stuck
 from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.rule_statements import documents_with_hot_chunks
-from ragkv.service.kv_admin.usage import rebuild_evicted, request_kv
+from ragkv.service.kv_admin.usage import rebuild_missing, request_kv
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
@@ -99,7 +99,7 @@ def change_rule(
     if after.when is KVWhen.UPLOAD is not old_rule.when:
         # Not when the rule is named again: KV that was evicted to make room would be computed whenever it is.
         try:
-            rebuild_evicted(owner, parts.database, parts.queue)
+            rebuild_missing(owner, parts.database, parts.kv_store, parts.queue)
         except Unavailable as error:
             raise Unavailable(
                 f"the rule was changed, but not all documents that lack KV were queued: send POST "

@@ -28,7 +28,9 @@ from ragkv.service.kv_admin.entry_statements import (
     KVOwner,
     chunks_by_kv,
     document_with_kv,
+    documents_without_kv,
     evicted_documents,
+    keys_on_disk_alone,
     kv_by,
     kv_by_tenant,
     kv_of,
@@ -170,7 +172,7 @@ def overview(
         has_remote = settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
         entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
-    if entries is not None and has_remote:  # count the files on this host's disk
+    if entries is not None:  # count the files on this host's disk
         here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
         files, size, tokens = len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here)
     in_memory: int | None = None
@@ -274,9 +276,12 @@ def request_kv(session: Session, tenant_id: str, document_id: str, kind: str) ->
     return True
 
 
-def rebuild_evicted(owner: KVOwner, database: Database, queue: Queue) -> Queued:
-    """Queue every document whose KV was evicted."""
-    return queue_again(evicted_documents(owner), precompute_again, REBUILD, database, queue)
+def rebuild_missing(owner: KVOwner, database: Database, kv_store: "KVStore", queue: Queue) -> Queued:
+    """Queue every document whose KV was evicted, or is recorded to be on this disk alone and is not there. Looks at
+    every such file."""
+    with database.reading() as session:
+        lost = [key for key in session.scalars(keys_on_disk_alone(owner)) if key not in kv_store]
+    return queue_again(documents_without_kv(owner, lost), precompute_again, REBUILD, database, queue)
 
 
 def request_lost_prefixes(

@@ -104,6 +104,11 @@ def create_app(
     streams = ProgressStreams(admissions, draining, parts.settings.max_streams)
     mcp = MCPServer(Service(parts, page_views))
     cross_origin = CrossOrigin(parts.settings.allowed_origins)
+
+    def removal_of_request(request: Request[Any, Any, Any]) -> Removal:
+        """Each removal is noted as a change that the request made, also if it fails after that."""
+        return parts.removal.noting(partial(note_change, request))
+
     app = Litestar(
         route_handlers=[
             collections_router(),
@@ -149,7 +154,7 @@ def create_app(
             "mcp": Provide(lambda: mcp, sync_to_thread=False),
             "page_views": Provide(lambda: page_views, sync_to_thread=False),
             "caller": Provide(caller_of, sync_to_thread=False),
-            "removal": Provide(_noting(parts.removal), sync_to_thread=False),
+            "removal": Provide(removal_of_request, sync_to_thread=False),
         },
         exception_handlers=dict.fromkeys((RagKVError, HTTPException, Exception), respond_to_error),
         before_send=[guard_pages, name_all_methods, cross_origin.share, Auditing(parts.database).record],
@@ -188,15 +193,6 @@ def _member(parts: Parts, name: str) -> Callable[[], Any]:
         return getattr(parts, name)
 
     return member
-
-
-def _noting(removal: Removal) -> Callable[[Request[Any, Any, Any]], Removal]:
-    """Removals of a request: each is noted as a change that it made, also if it fails after that."""
-
-    def of_request(request: Request[Any, Any, Any]) -> Removal:
-        return removal.noting(partial(note_change, request))
-
-    return of_request
 
 
 @asynccontextmanager

@@ -63,7 +63,11 @@ def measure(
         kind = f"{suffix}, by OCR" if document.parsed.scans else suffix
         tried[kind] += 1
         found = list(faults(client, document.id, document.parsed, path.read_bytes(), one))
-        found += _scan_faults(client, document, one, recognise) if document.parsed.scans else []
+        if document.parsed.scans:
+            under = "".join(read_under(client, document.id, one, recognise).split())
+            quote = "".join(one.quote.split())
+            if distance(under, quote) > max(2, len(quote) // 10):
+                found.append(f"under the boxes stands {under[:80]!r}")
         wrong[kind] += [f"{path.name} {one.start}-{one.end} {one.quote[:60]!r}: {'; '.join(found)}"] if found else []
         if options.pictures and document.parsed.media_type.startswith(PICTURED):
             save_lit(client, document.id, one, options.pictures / f"{tried.total():03}-{path.stem}")
@@ -78,13 +82,6 @@ def measure(
         sep="\n",
     )
     return total
-
-
-def _scan_faults(client: Client, document: _Document, cited: Citation, recognise: Recognise) -> list[str]:
-    under = "".join(read_under(client, document.id, cited, recognise).split())
-    wanted = "".join(cited.quote.split())
-    is_right = distance(under, wanted) <= max(2, len(wanted) // 10)
-    return [] if is_right else [f"under the boxes stands {under[:80]!r}"]
 
 
 def _added(path: Path, client: Client, ingest: IngestParts, recognise: Recognise) -> _Document | None:

@@ -102,7 +102,7 @@ def _migrating(url: str) -> Iterator[Config]:
             ) from error
         if not may_pass(error):
             raise
-        raise Unavailable(f"cannot migrate the database: {reason(error)}") from error
+        raise Unavailable(f"the database cannot be opened: {reason(error)}") from error
     finally:
         engine.dispose()
 

@@ -61,12 +61,6 @@ def ready_without_kv() -> Select[str]:
     return select(DocumentRow.id).where(DocumentRow.status == Status.READY, bare)
 
 
-def ready_documents_using(keys: Sequence[str]) -> Select[str]:
-    """Documents that are ready and have a chunk whose KV is one of these."""
-    users = select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys))
-    return select(DocumentRow.id).where(DocumentRow.status == Status.READY, DocumentRow.id.in_(users))
-
-
 def miscounted_documents() -> Select[str]:
     """Documents that say they have another number of chunks than there are."""
     chunks = select(func.count()).where(ChunkRow.document_id == DocumentRow.id).scalar_subquery()

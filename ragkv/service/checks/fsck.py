@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from itertools import repeat
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -38,7 +37,7 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 if TYPE_CHECKING:
-    from sqlalchemy import Select
+    from sqlalchemy import Select, Update
 
 _SEPARATOR = "/"
 POINT_CHECKS = (
@@ -139,11 +138,16 @@ def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
     return moment - grace.rows, moment + CLOCK_STEP
 
 
+def _repair(statement: "Callable[..., Update]", ids: Sequence[str], database: Database, *moments: datetime) -> None:
+    """Execute a statement about rows of these ids, some at a time."""
+    execute_all((statement(batch, *moments) for batch in batched(ids)), database)
+
+
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
         lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database),
-        lambda ids, grace, parts: execute_all(map(release, batched(ids), *map(repeat, _lease_ends(grace, parts.database))), parts.database),
+        lambda ids, grace, parts: _repair(release, ids, parts.database, *_lease_ends(grace, parts.database)),
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
@@ -158,7 +162,7 @@ ROW_CHECKS = (
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
         lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database),
-        lambda ids, grace, parts: execute_all(map(queue_jobs, batched(ids), repeat(_now(parts.database) - grace.rows)), parts.database),
+        lambda ids, grace, parts: _repair(queue_jobs, ids, parts.database, _now(parts.database) - grace.rows),
     ),
 )  # fmt: skip
 """Leases, jobs and counts of documents against each other."""

@@ -10,7 +10,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.kv_disk import DISK, REMOTE, moved, sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.checks.check import ConsistencyCheck
-from ragkv.service.checks.consistency_statements import ready_documents_using, ready_without_kv
+from ragkv.service.checks.consistency_statements import ready_without_kv
 from ragkv.service.checks.leftovers import (
     missing_kv,
     missing_objects,
@@ -23,7 +23,7 @@ from ragkv.service.checks.leftovers import (
 )
 from ragkv.service.documents.job_statements import REBUILD
 from ragkv.service.documents.removal import delete_forgotten, forget_unused
-from ragkv.service.kv_admin.entry_statements import keys_with_entries
+from ragkv.service.kv_admin.entry_statements import keys_with_entries, ready_documents_using
 from ragkv.service.kv_admin.eviction import evict_entries
 from ragkv.service.kv_admin.usage import request_kv
 

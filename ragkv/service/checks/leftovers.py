@@ -116,7 +116,8 @@ def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]
     is what was uploaded to one that has no object at all: more likely it is not mounted (`missing_objects` names it).
     """
     with database.reading() as session:
-        absent = {key: int(size) for key, size in session.execute(all_entries()) if key not in kv_store}
+        entries = session.execute(all_entries()).all()
+    absent = {key: int(size) for key, size in entries if key not in kv_store}
     if kv_store.remote is None or not absent:
         return list(absent.items())
     uploaded = sizes_of_remote(database, list(absent))

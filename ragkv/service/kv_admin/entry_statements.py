@@ -278,14 +278,18 @@ def orphans(cutoff: datetime) -> Select[str]:
 
 def lose_readiness(keys: Sequence[str]) -> Update:
     """Documents that are ready and use one of these keys are searchable from now on."""
-    users = select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys))
-    ready = (DocumentRow.status == Status.READY, DocumentRow.id.in_(users))
+    ready = (DocumentRow.status == Status.READY, DocumentRow.id.in_(documents_using(keys)))
     return update(DocumentRow).where(*ready).values(status=Status.SEARCHABLE, kv_evicted=True)
 
 
 def documents_using(keys: Sequence[str]) -> Select[str]:
     """Ids of the documents with chunks that use one of these keys."""
     return select(ChunkRow.document_id).where(one_of(ChunkRow.kv_key, keys)).distinct()
+
+
+def ready_documents_using(keys: Sequence[str]) -> Select[str]:
+    """Ids of the documents that are ready and use one of these keys."""
+    return select(DocumentRow.id).where(DocumentRow.status == Status.READY, DocumentRow.id.in_(documents_using(keys)))
 
 
 def evicted_documents(owner: KVOwner) -> Select[DocumentRow]:
@@ -295,7 +299,7 @@ def evicted_documents(owner: KVOwner) -> Select[DocumentRow]:
 
 def documents_without_kv(owner: KVOwner, lost: Sequence[str]) -> Select[DocumentRow]:
     """An owner's documents that are no longer ready, and those that are although they use one of the lost keys."""
-    lacking = and_(DocumentRow.status == Status.READY, DocumentRow.id.in_(documents_using(lost)))
+    lacking = DocumentRow.id.in_(ready_documents_using(lost))
     return select(DocumentRow).where(_belongs(owner), or_(DocumentRow.kv_evicted, lacking))
 
 

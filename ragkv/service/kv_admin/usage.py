@@ -280,7 +280,8 @@ def rebuild_missing(owner: KVOwner, database: Database, kv_store: "KVStore", que
     """Queue every document whose KV was evicted, or is recorded to be on this disk alone and is not there. Looks at
     every such file."""
     with database.reading() as session:
-        lost = [key for key in session.scalars(keys_on_disk_alone(owner)) if key not in kv_store]
+        keys = session.scalars(keys_on_disk_alone(owner)).all()
+    lost = [key for key in keys if key not in kv_store]
     return queue_again(documents_without_kv(owner, lost), precompute_again, REBUILD, database, queue)
 
 

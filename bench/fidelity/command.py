@@ -16,8 +16,6 @@ from ragkv.kv.rule import COMPRESSING, Compression, CompressionMethod
 from ragkv.settings import Settings
 from ragkv.stitch.policies import SETTING, Choice
 
-_SINK = "+sink"
-
 
 @click.command()
 @click.option(
@@ -51,7 +49,7 @@ _SINK = "+sink"
 @click.option(
     "--layers",
     multiple=True,
-    help=f"Layers that select, written as in {SETTING}, with +sink for sink-aware ones, like 8-23+sink: measure each method that selects by the question with them as well. May be given several times.",
+    help=f"Layers that select, written as in {SETTING}: measure each method that selects by the question with them as well. May be given several times.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
 @json_option("Write the rows as JSON. Intermediate results are kept beside the file.")
@@ -142,7 +140,7 @@ def compressions_of(names: str | None, keep: str) -> tuple[Compression, ...]:
 
 def choices_of(texts: Sequence[str]) -> tuple[Choice, ...]:
     """The choices in `--layers`, each once. Raises Rejected for what is none."""
-    return tuple(dict.fromkeys(Choice.of(text.removesuffix(_SINK), text.endswith(_SINK)) for text in texts))
+    return tuple(dict.fromkeys(map(Choice.of, texts)))
 
 
 def ratios_of(text: str) -> tuple[float, ...]:

@@ -242,7 +242,7 @@ def methods_of(
     return methods + [
         replace(
             method,
-            name=f"{method.name}, layers {choice.label}",
+            name=f"{method.name}, layers {choice.text}",
             prepare=partial(by_layers, choice=choice, prepare=method.prepare),
         )
         for choice in choices

@@ -100,12 +100,10 @@ def question_attention(
     """
     assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
     num_candidates = total_tokens(kv_slice.span for kv_slice in candidates_of(stitch, stitched))
-    num_seen = stitched.num_tokens if stitch.plan.selection.choice.sink_aware else num_candidates
     scores = torch.zeros(num_candidates, device=model.device)
 
     def on_layer(layer: int, queries: Queries, _keys: torch.Tensor) -> None:
-        keys = stitched.keys[layer][-num_seen:]
-        weights = attention_weights(queries[-QUERIES:], keys)
+        weights = attention_weights(queries[-QUERIES:], stitched.keys[layer])
         scores.add_(weights[-len(scores) :])
 
     run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)

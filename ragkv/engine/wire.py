@@ -27,15 +27,14 @@ _Layer = Annotated[int, msgspec.Meta(ge=0, lt=MAX_LAYERS)]
 
 
 class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` and `sink_aware` are
-    the selection's choice. `kept`: that of each placed chunk; empty if no chunk has any."""
+    """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` are the
+    selection's choice. `kept`: that of each placed chunk; empty if no chunk has any."""
 
     placed: list[tuple[Name | None, Position, Position]]
     kept: list[Name] = []
     recompute: list[_Pair] = []
     selection: tuple[Name, float, int, Name] | None = None
     layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
-    sink_aware: bool = True
     writer: Name = ""
     quantised: Name = ""
     model: Name = ""
@@ -80,7 +79,6 @@ def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | 
         recompute=[(span.start, span.end) for span in plan.recompute],
         selection=(selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None,
         layers=list(choice.layers),
-        sink_aware=choice.sink_aware,
         writer=plan.writer,
         quantised=plan.quantised,
         model=plan.model,
@@ -238,7 +236,7 @@ def _plan(wire: WirePlan) -> StitchPlan:
         in_engine = policy in POLICIES and POLICIES[policy].in_engine
         if not in_engine or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
             raise Rejected(f"the engine cannot select by {wire.selection}")
-        choice = Choice(tuple(sorted(set(wire.layers))), wire.sink_aware)
+        choice = Choice(tuple(sorted(set(wire.layers))))
         selection = EngineSelection(policy, ratio, block_size, topic, choice)
     if selection and wire.narrow:
         raise Rejected("a plan that selects is not narrow")

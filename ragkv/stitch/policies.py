@@ -81,19 +81,17 @@ _PART = re.compile(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?")
 class Choice:
     """Layers counted from 0, ascending; empty for the upper ones, from a third of the model's depth to its end.
 
-    sink_aware: attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so
-    that a head that rests on the first tokens (attention sink, arXiv 2309.17453) counts less. Otherwise over the chunks
-    alone.
+    Attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so that a head
+    that rests on the first tokens (attention sink, arXiv 2309.17453) counts less.
     """
 
     layers: tuple[int, ...] = ()
-    sink_aware: bool = True
 
     @classmethod
-    def of(cls, text: str, sink_aware: bool = True) -> "Choice":
+    def of(cls, text: str) -> "Choice":
         """The choice that `text` writes. Raises Rejected for a text that writes none."""
         if text.strip() == UPPER:
-            return cls((), sink_aware)
+            return cls()
         layers: set[int] = set()
         for part in text.split(","):
             bounds = _PART.fullmatch(part)
@@ -103,7 +101,7 @@ class Choice:
                     "layer is 0"
                 )
             layers.update(range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1))
-        return cls(tuple(sorted(layers)), sink_aware)
+        return cls(tuple(sorted(layers)))
 
     @property
     def text(self) -> str:
@@ -112,11 +110,6 @@ class Choice:
             [layer for _, layer in run] for _, run in groupby(enumerate(self.layers), lambda pair: pair[1] - pair[0])
         ]
         return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or UPPER
-
-    @property
-    def label(self) -> str:
-        """The choice in a table."""
-        return self.text + (", sink-aware" if self.sink_aware else "")
 
     def layers_of(self, num_layers: int) -> tuple[int, ...]:
         """The layers in a model of `num_layers`. Raises Rejected if it lacks one of them."""

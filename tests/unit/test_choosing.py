@@ -31,8 +31,7 @@ def test_the_setting_is_refused_where_it_is_read():
         Settings.from_env({"RAGKV_CHOOSING_LAYERS": "last"})
 
 
-def test_without_layers_those_from_a_third_of_the_depth_up_choose_and_the_prefix_counts():
-    assert DEFAULT_CHOICE.sink_aware
+def test_without_layers_those_from_a_third_of_the_depth_up_choose():
     assert DEFAULT_CHOICE.layers_of(30) == tuple(range(10, 30))
     assert DEFAULT_CHOICE.layers_of(1) == (0,)
 

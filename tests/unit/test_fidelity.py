@@ -271,11 +271,11 @@ class TestMethods:
         assert "laq 0.5, sparse @0.1" not in keys
 
     def test_other_layers_are_measured_with_what_selects_by_the_question_alone(self):
-        later = Choice.of("8-23", sink_aware=True)
+        later = Choice.of("8-23")
         names = ["question", "random", "default order"]
         found = methods_of(names, [0.1], Settings(), [WRITER], choices=[later])
         assert [method.key for method in found if "layers" in method.name] == [
-            f"{name}, layers 8-23, sink-aware @0.1"
+            f"{name}, layers 8-23 @0.1"
             for name in ("question", "default order", "writer, question", "writer, default order")
         ]
 
@@ -484,7 +484,7 @@ class TestReport:
 
     def test_the_table_has_both(self, rows):
         """In 80 columns, with the longest name there is: it wraps."""
-        name = f"streaming 0.5, {DEFAULT_ORDER}, layers 8-23, sink-aware"
+        name = f"streaming 0.5, {DEFAULT_ORDER}, layers 8-23"
         longest = msgspec.structs.replace(rows["head"], method=name, recomputed_tokens=1234.0)
         report = FidelityReport("m", "d.jsonl", 2, [*rows.values(), longest], "here", 0, None)
         console = Console(width=80, record=True, file=io.StringIO())
@@ -534,7 +534,7 @@ class TestCommand:
     def test_what_is_named_twice_is_measured_once(self):
         assert formats_of("int8, int4,int8") == ("int8", "int4")
         assert [one.name for one in compressions_of("laq,laq", "0.5,0.3,0.50")] == ["laq 0.5", "laq 0.3"]
-        assert choices_of(["8-9", "8,9", "8-9+sink"]) == (Choice.of("8-9", sink_aware=False), Choice.of("8-9"))
+        assert choices_of(["8-9", "8,9", "8-10"]) == (Choice.of("8-9"), Choice.of("8-10"))
 
     def test_a_writer_without_its_adapter_is_refused(self, write, tmp_path):
         """Not measured as the plain model under the writer's name."""

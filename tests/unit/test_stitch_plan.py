@@ -93,7 +93,6 @@ def test_plans_that_recompute_differently_never_share_a_cache_variant():
         StitchPlan(PLACED, (), EngineSelection("deviation", 0.2, 16)),
         StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16)),
         StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16, choice=Choice((9,)))),
-        StitchPlan(PLACED, (), EngineSelection("question", 0.1, 16, choice=Choice((9,), sink_aware=False))),
     ]
     assert len({plan.cache_variant for plan in plans}) == len(plans)
 

@@ -31,7 +31,7 @@ from ragkv.stitch.policies import Choice
 PLAN = StitchPlan(
     (PlacedChunk("a", Span(0, 8)), PlacedChunk(None, Span(8, 12))),
     (Span(2, 4),),
-    EngineSelection("question", 0.1, 16, "about", Choice((3, 4, 9), sink_aware=False)),
+    EngineSelection("question", 0.1, 16, "about", Choice((3, 4, 9))),
 )
 
 
@@ -103,7 +103,6 @@ def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(subtests):
         {"placed": [["k", 0, 8]], "layers": [-1]},
         {"placed": [["k", 0, 8]], "layers": [2**70]},
         {"placed": [["k", 0, 8]], "layers": [0] * 1025},
-        {"placed": [["k", 0, 8]], "sink_aware": "very"},
     ]:
         with subtests.test(sent=sent), pytest.raises(Rejected):
             planned_of({PARAM: sent}, prompt_tokens=12)

@@ -139,7 +139,7 @@ class QuestionVectors:
                 report = output.report
             if report is None or report.queries is None:
                 raise Unavailable(
-                    "the engine returned no query vectors: use a policy that needs none, such as passages or none"
+                    "the engine returned no query vectors: use a policy that needs none, such as question or head"
                 )
             self._kept[name] = report.queries
             while len(self._kept) > _KEPT:

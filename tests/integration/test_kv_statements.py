@@ -87,6 +87,19 @@ def test_processes_that_write_uses_of_the_same_chunks_at_once_take_turns(migrate
             assert session.scalars(select(ChunkRow.kv_uses)).all() == [0 if with_kv else 3] * 2
 
 
+def test_uses_without_kv_are_counted_anew_once_it_is_there(database: Database, ref: CollectionRef):
+    document_id = add_document(database)
+    lease = store(database, document_id)
+    chunk_ids = [f"{document_id}:{i}" for i in range(2)]
+    with database.writing() as session:
+        session.execute(used_without_kv(chunk_ids, utc_now(), HALF_LIFE_S, 1))
+
+    lease.keep([KeptKV(chunk_ids[0], KEYS["a"][0], 10, 1000)])
+
+    with database.reading() as session:
+        assert session.scalars(select(ChunkRow.kv_uses).order_by(ChunkRow.ordinal)).all() == [0, 1]
+
+
 def test_sums_count_each_file_once_for_each_holder(database: Database, ref: CollectionRef, documents: dict[str, str]):
     with database.reading() as session:
         for owner, files in (

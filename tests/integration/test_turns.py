@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import msgspec
+import numpy as np
 import pytest
 from celery import Celery
 from sqlalchemy import event
@@ -17,12 +18,14 @@ from ingest import turn
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, take_next, work_on
 from ingest.turn import READING_PAGES, Interrupted
+from ragkv.chunk import Chunk
 from ragkv.engine.protocol import Prefill
 from ragkv.errors import Unavailable
 from ragkv.ids import new_id
 from ragkv.kv.rule import KVWhen
 from ragkv.observe import logs
 from ragkv.observe.traces import CAUSE_HEADER
+from ragkv.retrieve.index import Vectors
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.migrate import migrate
@@ -31,6 +34,7 @@ from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import ensure_collection
 from ragkv.service.documents.changes import Queued, retry_failed
+from ragkv.service.documents.chunk_statements import chunk_row
 from ragkv.service.documents.documents import accept_document, document_view, store_document
 from ragkv.service.documents.job_statements import BEGUN_FIRST, LACKS_KV, Others
 from ragkv.service.documents.lease import Lease
@@ -38,6 +42,7 @@ from ragkv.service.documents.requeue import requeue_stuck, stuck_ids
 from ragkv.service.kv_admin.entry_statements import KVOwner
 from ragkv.service.kv_admin.usage import rebuild_missing
 from ragkv.service.parts import Parts
+from ragkv.service.questions.journal import KVUse
 from ragkv.settings import Settings
 from tests.integration.filled import add_documents
 from tests.support.echo_engine import EchoEngine
@@ -69,6 +74,15 @@ def add(database: Database, tenant: str, number: int = 1, status: Status = Statu
     return ids
 
 
+def add_chunk(database: Database, document_id: str) -> str:
+    with database.writing() as session:
+        tenant_id = session.get_one(DocumentRow, document_id).tenant_id
+        empty = Vectors(*(np.zeros(0, dtype) for dtype in (np.float32, np.uint32, np.float32)))
+        row = chunk_row(tenant_id, Chunk(f"{document_id}:0", document_id, 0, "", "text", 0, 4, None, (1,)), empty)
+        session.add(row)
+        return row.id
+
+
 def turns(database: Database, number: int) -> list[str]:
     """What a worker takes, one after the other."""
     leases = [Lease.take_next(database, "worker") for _ in range(number)]
@@ -98,6 +112,21 @@ class TestOrder:
         (new,) = add(database, "a")
 
         assert turns(database, 3) == [begun, new, searchable]
+
+    def test_kv_that_answers_lacked_comes_first_among_a_tenants_and_no_sooner_than_the_turn_of_others(
+        self, database: Database
+    ):
+        documents = add(database, "a", 4, Status.SEARCHABLE)
+        (other,) = add(database, "b", status=Status.SEARCHABLE)
+        once, twice = (add_chunk(database, document_id) for document_id in documents[2:])
+        answers = KVUse(database)
+        answers.note([once, twice, twice])
+        answers.write()
+
+        oldest, _, used_once, used_twice = documents
+        by_turn = turns(database, 3)
+        assert [document_id for document_id in by_turn if document_id != other] == [used_twice, used_once]
+        assert turns(database, 1) == [oldest]
 
     def test_two_workers_take_two_documents(self, database: Database):
         ids = add(database, "a", 2)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Delete, Select, Update, bindparam, delete, func, select, update
+from sqlalchemy import Delete, Select, Update, and_, bindparam, delete, func, literal_column, select, update
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
@@ -17,6 +17,9 @@ from ragkv.service.documents.statements import is_of_encoder
 _IDS = np.dtype("<u4")
 _FLOATS = np.dtype("<f4")
 CHUNK_KEYS = (ChunkRow.ordinal.expression,)
+USED_WITHOUT_KV = and_(ChunkRow.kv_uses > literal_column("0"), ChunkRow.document_id.concat("") == DocumentRow.id)
+"""Joins documents with those of their chunks that answers used without KV. SQLite starts at the index of these because
+0 is no parameter and no index has the id with text added; otherwise it reads all chunks of the documents."""
 _WITHOUT_VECTORS = (defer(ChunkRow.dense), defer(ChunkRow.sparse_indices), defer(ChunkRow.sparse_values))
 _VECTORS_ONLY = load_only(
     ChunkRow.id, ChunkRow.document_id, ChunkRow.title, ChunkRow.dense, ChunkRow.sparse_indices, ChunkRow.sparse_values
@@ -151,8 +154,9 @@ def kv_names(chunk_ids: Sequence[str]) -> Select[str, str | None]:
 
 
 def name_kv() -> Update:
-    """Update to run on a connection with a list of {"chunk": id, "key": KV key}."""
-    return update(ChunkRow.__table__).where(ChunkRow.id == bindparam("chunk")).values(kv_key=bindparam("key"))  # type: ignore[arg-type]
+    """Update to run on a connection with a list of {"chunk": id, "key": KV key}. Uses without KV are counted anew."""
+    chunk = update(ChunkRow.__table__).where(ChunkRow.id == bindparam("chunk"))  # type: ignore[arg-type]
+    return chunk.values(kv_key=bindparam("key"), kv_uses=0)
 
 
 def _chunks() -> Select[ChunkRow]:

@@ -2,8 +2,9 @@
 and how it ended.
 
 Documents that cannot be searched yet come before those that only lack KV, or, once the share of KV is due, after them.
-Of each kind tenants take turns, the one that was served least recently first, and of a tenant's documents the oldest is
-first. The database decides: a message in the queue only wakes a worker.
+Of each kind tenants take turns, the one that was served least recently first. Of a tenant's documents the oldest is
+first; of those that only lack KV, the ones that answers have used without it. The database decides: a message in the
+queue only wakes a worker.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,8 @@ from sqlalchemy.orm import Session
 from ragkv.observe.traces import cause
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import UNREAD, JobStatus, Status
-from ragkv.service.base.tables import CollectionRow, DocumentRow, JobRow, TenantRow
+from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, JobRow, TenantRow
+from ragkv.service.documents.chunk_statements import USED_WITHOUT_KV
 from ragkv.service.documents.statements import unfinished, waiting
 
 JOB_KEYS: Keys = (JobRow.created_at.expression, JobRow.id.expression)
@@ -47,9 +49,11 @@ def next_waiting(session: Session, moment: datetime, kinds: Kinds) -> tuple[str,
     for kind in kinds:
         for tenant_id in session.scalars(tenants_by_turn(moment, kind)).all():
             for status in kind:
-                oldest = oldest_waiting(tenant_id, status, moment).with_for_update(skip_locked=True)
-                if (document_id := session.scalar(oldest)) is not None:
-                    return document_id, status
+                by_use = (most_used_waiting(tenant_id, status, moment),) if kind == LACKS_KV else ()
+                for turn in (*by_use, oldest_waiting(tenant_id, status, moment)):
+                    locked = turn.with_for_update(of=DocumentRow, skip_locked=True)
+                    if (document_id := session.scalar(locked)) is not None:
+                        return document_id, status
     return None
 
 
@@ -74,6 +78,14 @@ def oldest_waiting(tenant_id: str, status: Status, moment: datetime) -> Select[s
     """The id of a tenant's document with this status that waits and was uploaded first."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.status == status)
     return select(DocumentRow.id).where(*mine, waiting(moment)).order_by(DocumentRow.created_at).limit(1)
+
+
+def most_used_waiting(tenant_id: str, status: Status, moment: datetime) -> Select[str]:
+    """The id of a tenant's document with this status that waits and has the chunk that answers used most, of late,
+    without KV."""
+    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.status == status)
+    waits = select(DocumentRow.id).join(ChunkRow, USED_WITHOUT_KV).where(*mine, waiting(moment))
+    return waits.order_by(ChunkRow.kv_warm_until.desc()).limit(1)
 
 
 def served(document_id: str, status: Status, moment: datetime) -> Update:

@@ -10,6 +10,7 @@ from ragkv.kv.rule import KVRule, KVWhen, KVWrite
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
+from ragkv.service.documents.chunk_statements import USED_WITHOUT_KV
 from ragkv.service.documents.statements import FRESH
 from ragkv.service.kv_admin.entry_statements import warmer
 
@@ -82,10 +83,10 @@ def documents_with_hot_chunks(default: KVRule) -> Select[str, str]:
     """(tenant, document) of documents with a chunk that is used often enough for its KV to be kept, and has none."""
     when = func.coalesce(CollectionRow.kv_when, default.when)
     uses = func.coalesce(CollectionRow.kv_uses, default.uses)
-    hot = (ChunkRow.kv_uses > 0, ChunkRow.kv_uses >= uses, ~_HAS_KV)  # the first is the index's
+    hot = (ChunkRow.kv_uses >= uses, ~_HAS_KV)
     return (
         select(DocumentRow.tenant_id, DocumentRow.id)
-        .join(ChunkRow, ChunkRow.document_id == DocumentRow.id)
+        .join(ChunkRow, USED_WITHOUT_KV)
         .join(CollectionRow, CollectionRow.id == DocumentRow.collection_id)
         .where(*hot, when == KVWhen.NTH_USE, DocumentRow.kv_evicted, DocumentRow.status == Status.SEARCHABLE)
         .distinct()

@@ -155,9 +155,10 @@ def _support(
 ) -> _Cited:
     strengths = _strengths(text, languages)
     covered = {term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()}
-    if covered and covered.keys() <= question.of.keys() | POLAR:
+    said = question.of.keys() | POLAR  # no passage says "yes" to a question
+    if covered and covered.keys() <= said:
         return _extend(_Cited(), candidates, partial(_accounted, question=question))
-    new = {term: weight for term, weight in covered.items() if term not in question.of}
+    new = {term: weight for term, weight in covered.items() if term not in said}
     strong = frozenset(term for term, strength in strengths.items() if strength > WORD and term in new)
     statement = _Statement(_words(text), _Weights(new), strong, question)
     strongest = _best(candidates, partial(_support_score, statement=statement))

@@ -129,6 +129,12 @@ def test_yes_and_no_are_cited_by_what_the_question_names():
     assert set(cited(found)) == {"Singapore Sling", "Fish House Punch"}
 
 
+@pytest.mark.parametrize("answer", ["Yes, it is based on gin.", "No, it is based on gin."])
+def test_a_reason_after_yes_or_no_is_cited(answer: str):
+    found = cite(answer, "Is the Singapore Sling a soft drink?", passages(SLING, THEODRED))
+    assert [c.quote for c in found] == ["The Singapore Sling is a gin-based cocktail from Singapore."]
+
+
 def test_a_choice_between_two_is_cited_by_both():
     found = cite(
         "Phoolwari", "Which film was released first, Aas Ka Panchhi or Phoolwari?", passages(PANCHHI, PHOOLWARI)

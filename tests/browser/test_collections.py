@@ -61,6 +61,22 @@ class TestCollections:
         expect(logged_in.get_by_label("Name")).to_have_value("default")
         visit.expect_fault("409")
 
+    def test_a_reason_with_a_name_that_has_no_place_to_break_fits(
+        self, visit: Visit, logged_in: Page, service: httpx.Client, key: str
+    ):
+        service.post("/v1/collections", json={"name": "y" * 200}, headers={"x-api-key": key})
+        logged_in.goto("/admin/collections")
+        logged_in.get_by_role("button", name="New collection").click()
+        logged_in.get_by_label("Name").fill("y" * 200)
+        logged_in.keyboard.press("Enter")
+        expect(logged_in.locator("#make .error")).to_contain_text("already exists")
+        assert logged_in.locator("#make").evaluate("dialog => dialog.scrollWidth <= dialog.clientWidth")
+        visit.expect_fault("409")
+
+        logged_in.goto(f"/admin/collections/{'z' * 200}")
+        assert logged_in.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        visit.expect_fault("404")
+
     def test_the_default_collection_stays(self, logged_in: Page):
         logged_in.goto("/admin/collections/default")
 

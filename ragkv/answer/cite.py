@@ -42,6 +42,8 @@ statements over 200 passages of 256 tokens take as much."""
 SENTENCE_WORK = 8
 
 _COMMA_OF_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}\b)")
+_ZEROS_BEHIND_POINT = re.compile(r"(?<=\d)[.,]00?(?![.,]?\d)")
+"""Of 229.00, which an answer has as 229."""
 _POINT = re.compile(r"(?<=\d)[.,:](?=\d)")
 """Of 2.50, 3,5 and 14:30, which are one number each."""
 _IN_ONE = "\u02b9"
@@ -291,7 +293,7 @@ def _phrase(words: Name) -> Phrase:
 
 
 def _raw_words(text: str) -> list[str]:
-    plain = _MARK_OF_REFERENCE.sub(" ", _COMMA_OF_THOUSANDS.sub("", text))
+    plain = _ZEROS_BEHIND_POINT.sub("", _MARK_OF_REFERENCE.sub(" ", _COMMA_OF_THOUSANDS.sub("", text)))
     return sparse.words_as_written(_POINT.sub(_IN_ONE, plain))
 
 

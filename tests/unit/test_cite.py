@@ -203,6 +203,14 @@ def test_numbers_match_with_and_without_separators():
     assert cited(cite("12,545", "What is the population of Springfield?", passages(town))) == ["Springfield"]
 
 
+@pytest.mark.parametrize("answer", ["229", "€229", "229.00", "229,0 EUR"])
+def test_numbers_match_with_and_without_zeros_behind_the_point(answer: str):
+    prices = ("Prices", "The chair is black. The chair costs 229.00 EUR.")
+    citations = cite(answer, "How much is the chair?", passages(prices))
+    assert [c.quote for c in citations] == ["The chair costs 229.00 EUR."]
+    assert cite("10.0.0.229", "How much is the chair?", passages(prices)) == ()
+
+
 def test_parts_of_a_number_are_not_the_number(subtests: pytest.Subtests):
     for answer, says in [
         ("2.50 AUD", "Station 50 recorded reading 5746 on day 2 with valve E84 open."),

@@ -35,7 +35,7 @@ GRAM_LENGTH = 0.25
 GRAM_WEIGHT = 0.5
 """What a character or a pair weighs in a question, beside 1 for a word."""
 GUESS_WEIGHT = 0.5
-"""What a word in a language that the question may be written in weighs, beside 1 in its language."""
+"""What a word weighs in a language that the question may be written in, or in a spelling that may be another word."""
 
 # Thai, Lao, Burmese, Khmer, kana and Han have no spaces between words; Korean words end in particles.
 _GRAMS = (
@@ -62,6 +62,9 @@ _TURKISH = re.compile("[\u0131\u0130\u011e\u011f\u015e\u015f]")  # dotless i, do
 
 _UNDECOMPOSED = (("ł", "l"), ("ø", "o"), ("ø", "oe"), ("đ", "d"), ("ð", "d"), ("þ", "th"), ("æ", "ae"), ("œ", "oe"))
 """Letters that Unicode does not take apart, and what who lacks them writes. A chunk's words keep them."""
+_WITH_PAIRS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "å": "aa"})
+_PAIRS = re.compile("(?<![aeiouq])([aou])e|(a)a")
+"""What stands for such a letter, which without its accent is the pair's first; not ue in neue, bauen and quelle."""
 _MIN_RESPELLED = 4
 
 SparseVector = tuple[NDArray[np.uint32], NDArray[np.float32]]
@@ -176,7 +179,7 @@ def query_vector(text: str) -> SparseVector:
     if languages.get(Script.LATIN) == "turkish" or _TURKISH.search(text):
         turkish_forms += words(normalised("NFC", text).replace("I", _DOTLESS).replace("İ", "i"))
     respelled = (form for word in text_words if len(word) >= _MIN_RESPELLED for form in _respelled(word))
-    weights |= dict.fromkeys(map(stem, respelled), 1.0)
+    weights |= {stem(form): weight for form, weight in respelled}
     for word in dict.fromkeys((*text_words, *turkish_forms)):
         if is_run(word):
             weights |= dict.fromkeys(_grams(word), GRAM_WEIGHT)
@@ -191,15 +194,18 @@ def query_vector(text: str) -> SparseVector:
     return _ascending({term_id(term): weight for term, weight in weights.items()})
 
 
-def _respelled(word: str) -> Iterator[str]:
+def _respelled(word: str) -> Iterator[tuple[str, float]]:
     """A word of a question as names have it that are often written without their letters, and the other way round:
-    lodz and łódź, odegard and ødegård. Each form has another letter replaced; stop words have none."""
+    lodz and łódź, odegard and ødegård, mueller and müller. Each form has another letter replaced, or all pairs, which
+    weighs less: poet becomes pot. Stop words have none."""
     if any(word in stop_words for stop_words in STOP_WORDS.values()):
         return
+    forms = {word.translate(_WITH_PAIRS): 1.0, _PAIRS.sub(r"\1\2", word): GUESS_WEIGHT}
+    yield from ((form, weight) for form, weight in forms.items() if form != word)
     for letter, plain in _UNDECOMPOSED:
         if letter in word:
-            yield word.replace(letter, plain)
-        yield from (f"{word[: m.start()]}{letter}{word[m.end() :]}" for m in re.finditer(plain, word))
+            yield word.replace(letter, plain), 1.0
+        yield from ((f"{word[: m.start()]}{letter}{word[m.end() :]}", 1.0) for m in re.finditer(plain, word))
 
 
 def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]:

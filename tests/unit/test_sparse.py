@@ -56,10 +56,11 @@ def test_capitals_of_other_languages_have_no_turkish_forms():
     ("written", "typed"),
     [
         ("Łódź", "Lodz"), ("Wrocław", "wroclaw"), ("Søren Ødegård", "SOREN ODEGARD"), ("København", "Koebenhavn"),
-        ("Đồng", "Dong"), ("Æsir", "Aesir"), ("Þingvellir", "Thingvellir"),
+        ("Đồng", "Dong"), ("Æsir", "Aesir"), ("Þingvellir", "Thingvellir"), ("Jürgen Müller", "Juergen Mueller"),
+        ("Århus", "aarhus"), ("Wärmerückgewinnung", "Waermerueckgewinnung"), ("Größe", "GROESSE"),
     ],
 )  # fmt: skip
-def test_names_are_found_without_the_letters_that_unicode_does_not_take_apart(written: str, typed: str):
+def test_names_are_found_without_their_letters(written: str, typed: str):
     words = len(written.split())
     assert shared(typed, written) >= words
     assert shared(written, typed) >= words
@@ -67,6 +68,15 @@ def test_names_are_found_without_the_letters_that_unicode_does_not_take_apart(wr
 
 def test_stop_words_and_short_words_have_no_other_spellings():
     assert shared("for old", "før øld") == 0
+    assert shared("neue Quelle", "neu qulle") == 0
+
+
+def test_a_spelling_that_may_be_another_word_weighs_less():
+    def weight(question: str, term: str) -> float:
+        return dict(zip(*map(list, sparse.query_vector(question)), strict=True)).get(sparse.term_id(term), 0.0)
+
+    assert (weight("guest", "guest"), weight("guest", "gust")) == (1.0, sparse.GUESS_WEIGHT)
+    assert (weight("Müller", "muller"), weight("Müller", "mueller")) == (1.0, 1.0)
 
 
 def test_marks_of_indic_scripts_belong_to_their_words():

@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple, Protocol
 
+from ragkv.retrieve.languages import DEFAULT, STOP_WORDS
 from ragkv.retrieve.sparse import without_accents
 from ragkv.threads import RecentlyUsed
 
@@ -19,6 +20,7 @@ MIN_LETTERS = 3
 _WORD = re.compile(r"\w+")
 _JOINTS, _HYPHENS, _IN_NUMBERS = frozenset(".&@+"), frozenset("-\u2010\u2011"), frozenset(",:")
 _SHORT = 2
+_FUNCTION_WORDS = STOP_WORDS[DEFAULT]
 _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)\s*$")
 
 Name = tuple[str, ...]
@@ -80,8 +82,9 @@ class TitleLinks:
         """For each title that the text names, in order of appearance, the ids of the chunks under it.
 
         The longest title at a place wins. A name must be written like one: with a capital or a digit in it, and a
-        single word with a capital of its own (or in a script without capitals). A part of a longer name, as Version 2
-        is of Version 2.1 and Bergen of Bergen-Sund, names nothing.
+        single word with a capital of its own (or in a script without capitals), which a function word has in capitals
+        alone: the WHO, but not Who. A part of a longer name, as Version 2 is of Version 2.1 and Bergen of Bergen-Sund,
+        names nothing.
         """
         plain = without_accents(text)
         matches = list(_WORD.finditer(plain))
@@ -96,7 +99,8 @@ class TitleLinks:
         while at < len(words):
             names = (tuple(folded[at : at + length]) for length, _ in self._lengths.get(folded[at], ()))
             links = (n for n in names if _is_link(self._groups.get(n, ())) and not (joined[at] or joined[at + len(n)]))
-            written = (n for n in links if any(upper[at : at + len(n)]) and (len(n) > 1 or words[at][0].isalpha()))
+            is_name = words[at][0].isalpha() and (words[at].isupper() or folded[at] not in _FUNCTION_WORDS)
+            written = (n for n in links if any(upper[at : at + len(n)]) and (len(n) > 1 or is_name))
             name = next(written, None)
             if name is not None:
                 mentions[name] = None

@@ -96,6 +96,18 @@ def test_a_common_word_is_not_a_title(links):
     assert links.mentioned("It took a long time and the wild life was gone.") == []
 
 
+@pytest.mark.parametrize(
+    ("title", "text"), [("WHO", "Who wrote it?"), ("How? (song)", "How old is it?"), ("Will", "Will it rain?")]
+)
+def test_the_first_word_of_a_question_is_not_a_title(title: str, text: str):
+    assert links_of({title: ["part"]}).mentioned(text) == []
+
+
+def test_a_name_that_looks_like_a_common_word_is_a_link_in_capitals_or_with_others():
+    assert links_of({"WHO": ["who"]}).mentioned("Who leads the WHO?") == [("who",)]
+    assert links_of({"The Who": ["band"]}).mentioned("When did The Who play in Leeds?") == [("band",)]
+
+
 def test_a_number_alone_is_not_a_title(links):
     assert links.mentioned("It was built in 1984.") == []
 

@@ -81,7 +81,7 @@ def test_logging_out_ends_it(logged_in: Page):
     assert "/admin/login?next=" in logged_in.url
 
 
-def test_a_session_that_ended_meanwhile_leads_to_the_login_at_the_next_action(
+def test_a_session_that_ended_meanwhile_leads_to_the_login_but_not_before_what_was_typed_is_copied(
     visit: Visit, logged_in: Page, parts: Parts
 ):
     logged_in.goto("/admin/collections")
@@ -89,7 +89,13 @@ def test_a_session_that_ended_meanwhile_leads_to_the_login_at_the_next_action(
     logged_in.get_by_role("button", name="New collection").click()
     logged_in.get_by_label("Name").fill("papers")
     logged_in.get_by_role("button", name="Create collection").click()
+    logged_in.locator("#confirm").get_by_role("button", name="Cancel").click()
+    expect(logged_in.locator("#make .error")).to_have_text("Your session has ended.")
+    expect(logged_in.get_by_label("Name")).to_have_value("papers")
+    visit.expect_fault("401")
 
+    logged_in.get_by_role("button", name="Create collection").click()
+    logged_in.locator("#confirm").get_by_role("button", name="Log in").click()
     logged_in.get_by_label("API key").wait_for()
     assert "next=%2Fadmin%2Fcollections" in logged_in.url
     visit.expect_fault("401")

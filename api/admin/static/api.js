@@ -1,6 +1,9 @@
 // Requests to the service. The browser sends the session's cookie; every request carries the CSRF token.
 
+import { confirmed } from "./confirm.js";
+
 const LOGIN = "/admin/login";
+const ENDED = "Your session has ended.";
 
 export class Problem extends Error {
   constructor(status, detail) {
@@ -13,12 +16,16 @@ export function csrfToken(page = document) {
   return page.querySelector('meta[name="csrf-token"]').content;
 }
 
-/** Fetch; returns a successful response. Throws Problem with a reason to show; goes to the login if the session has ended. */
+/** Fetch; returns a successful response. Throws Problem with a reason to show. Goes to the login if the session has ended, but
+ * asks before what was typed is lost. */
 export async function call(url, options = {}) {
   const headers = new Headers(options.headers);
   headers.set("X-CSRF-Token", csrfToken());
   const response = await reach(url, { ...options, headers });
-  if (response.status === 401) toLogin();
+  if (response.status === 401) {
+    if (!options.body || (await confirmed(`${ENDED} Logging in leaves this page: copy what you typed here and still need.`, "Log in"))) toLogin();
+    throw new Problem(response.status, ENDED);
+  }
   if (!response.ok) throw new Problem(response.status, await reasonOf(response));
   return response;
 }

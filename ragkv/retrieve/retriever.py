@@ -136,7 +136,12 @@ class Retriever:
             rankings = passages, self._retrieve(scope, question, limit, hops)
             passage_of = {passage.chunk.id: passage for ranking in rankings for passage in ranking}
             scored = fused([passage.chunk.id for passage in ranking] for ranking in rankings)
-            passages = [replace(passage_of[chunk_id], score=score) for chunk_id, score in scored[:limit]]
+            # On the scale of one search: a threshold for scores holds in each turn of a conversation.
+            best = max((passage.score for ranking in rankings for passage in ranking), default=0.0)
+            passages = [
+                replace(passage_of[chunk_id], score=score / scored[0][1] * max(best, 0.0))
+                for chunk_id, score in scored[:limit]
+            ]
         if self._reranker is not None:
             passages = self._reranker.reordered(question, passages)
         return passages[:top_k]

@@ -120,6 +120,15 @@ def test_a_conversation_neither_hides_a_new_subject_nor_loses_the_earlier_one(re
     assert "Swapan Saha" in titles(retriever.search("t", "c", referring, 2, hops=2, earlier=earlier))
 
 
+def test_the_best_passage_of_a_later_turn_scores_as_in_a_search_for_it_alone(retriever: Retriever):
+    """What is above a threshold for scores in the first turn is so in the second."""
+    alone = retriever.search("t", "c", DIRECTOR, 3, hops=2)
+    again = retriever.search("t", "c", DIRECTOR, 3, hops=2, earlier=DIRECTOR)
+    assert titles(again) == titles(alone)
+    assert again[0].score == pytest.approx(alone[0].score)
+    assert [passage.score for passage in again] == sorted((passage.score for passage in again), reverse=True)
+
+
 def test_passages_come_best_first_and_each_once(retriever):
     passages = retriever.search("t", "c", MOTHER, 10, hops=3)
     scores = [p.score for p in passages]

@@ -124,15 +124,17 @@ def work_on(
 def _attempt(lease: Lease, ingest: IngestParts, progress: StageProgress, turn: Turn) -> IngestOutcome:
     try:
         document = lease.document()
-        _carry_on(lease, document, ingest, Reporter(lease, progress), turn)
-    except TurnOver:
-        lease.end_turn()
-        return IngestOutcome.YIELDED
+        try:
+            _carry_on(lease, document, ingest, Reporter(lease, progress), turn)
+        except TurnOver:
+            lease.end_turn()
+            return IngestOutcome.YIELDED
     except Conflict as lost:
         log.info("stopped: %s", lost)
         return IngestOutcome.SKIPPED
     except Interrupted:
-        lease.give_back(None)
+        with suppress(Conflict):  # deleted or replaced meanwhile
+            lease.give_back(None)
         raise
     except Exception as error:
         if is_outage(error):

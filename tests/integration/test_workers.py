@@ -14,7 +14,7 @@ from sqlalchemy import func, select, update
 
 from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
-from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document
+from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document, work_on
 from ingest.turn import Interrupted
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
@@ -23,6 +23,7 @@ from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.status import REREAD, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.service.base.tenants import ensure_collection
+from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import (
     DocumentView,
     accept_document,
@@ -31,6 +32,7 @@ from ragkv.service.documents.documents import (
     document_view,
     store_document,
 )
+from ragkv.service.documents.job_statements import Others
 from ragkv.service.documents.lease import LEASE, Lease
 from ragkv.service.documents.requeue import requeue_stuck
 from ragkv.service.kv_admin.entry_statements import KVOwner, keys_of_documents
@@ -195,6 +197,27 @@ class TestIngesting:
             ingest_document(document_id, ingest, stop)
         assert _row(parts, document_id).attempts == 0
         assert ingest_document(document_id, ingest) is IngestOutcome.READY
+
+    def test_a_document_that_is_deleted_or_replaced_as_its_turn_ends_is_no_failure(
+        self, parts: Parts, ingest: IngestParts
+    ):
+        """Nor as the worker stops."""
+        tenant_id = parts.default_collection.tenant_id
+        replaced, deleted = stored(parts), stored(parts, LONG)
+
+        def replace_it() -> Others:
+            replace_document(tenant_id, replaced, "new.md", io.BytesIO(b"New."), parts.intake, parts.removal)
+            return Others.UNREAD
+
+        def stop(*_: object) -> None:
+            delete_document(tenant_id, deleted, parts.removal)
+            raise Interrupted
+
+        lease = Lease.take(parts.database, replaced, "worker")
+        assert work_on(lease, ingest, others_wait=replace_it) is IngestOutcome.SKIPPED
+        with pytest.raises(Interrupted):
+            ingest_document(deleted, ingest, stop)
+        assert ingest_document(replaced, ingest) is IngestOutcome.READY
 
     def test_documents_with_equal_chunks_share_their_kv(self, parts: Parts, ingest: IngestParts):
         one, two = stored(parts), stored(parts, ADA + b"\n\n")

@@ -116,6 +116,15 @@ def test_nor_does_one_from_before_a_change(
     assert not serves(cache_of(ring, rule, basis), cached[1])
 
 
+def test_nor_does_one_whose_collection_changes_during_the_look(
+    ring: AnswerRing, cached: tuple[AnswerCache, Question]
+):
+    """Its citations are of the text before, its passages would have the present one."""
+    rules = iter([RULE, replace(RULE, generation=2)])
+    cache = AnswerCache(ring, lambda tenant, collection: next(rules), no_chunks, embed, "f", "b")
+    assert not serves(cache, cached[1])
+
+
 @pytest.mark.parametrize(
     ("answer", "may_keep"),
     [(replace(ANSWER, text=""), True), (replace(ANSWER, finish_reason="abort"), True), (ANSWER, False)],

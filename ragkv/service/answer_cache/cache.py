@@ -218,8 +218,10 @@ class AnswerCache:
             body = None if packed is None else msgspec.msgpack.decode(packed, type=_AnswerBody)
             if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
                 chunks = {c.id: c for c in self._chunks_of(question.tenant_id, [p.chunk_id for p in body.passages])}
-                if any(p.chunk_id not in chunks for p in body.passages):
-                    return None  # a passage is gone
+                # A document that was replaced since has chunks of the same ids, and other text.
+                is_changed = self._rule_of(question.tenant_id, question.collection_id) != look.rule
+                if is_changed or any(p.chunk_id not in chunks for p in body.passages):
+                    return None
                 passages = tuple(Passage(chunks[p.chunk_id], p.score, p.hop) for p in body.passages)
                 return KeptAnswer(body, similarity, passages)
         return None

@@ -1,17 +1,21 @@
 """Files of clients: multipart forms, whose files are streamed to disk and whose other fields are bounded while they are
 read; and downloads, in which browsers execute nothing."""
 
+import os
 from collections import defaultdict
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from litestar import Request
 from litestar.datastructures import FormMultiDict, UploadFile
 from litestar.enums import RequestEncodingType
 from litestar.exceptions import ClientException
+from litestar.file_system import BaseLocalFileSystem, FileSystemAdapter
 from litestar.response import File
+from litestar.types import PathType
+from litestar.types.file_types import FileInfo
 from multipart import MultipartError, MultipartSegment, ParserLimitReached, PushMultipartParser
 
+from api.http.observe import hold
 from ragkv.errors import TooLarge, Unsupported
 from ragkv.service.base.file_store import FileStore
 
@@ -33,9 +37,30 @@ SANDBOXED = {"X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sa
 Part = UploadFile | bytearray
 
 
-def attachment(path: Path, name: str) -> File:
-    """An uploaded file, byte for byte, to be saved under a name."""
-    return File(path, filename=name, media_type="application/octet-stream", headers=SANDBOXED)
+class _OpenFile(BaseLocalFileSystem):
+    """One open file, whatever its path names by now."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    async def info(self, path: PathType, **_: Any) -> FileInfo:
+        return await FileSystemAdapter.parse_stat_result(path, os.fstat(self._file.fileno()))
+
+    def open(self, *_: Any, **__: Any) -> BinaryIO:  # type: ignore[override]
+        return self._file
+
+
+def attachment(request: Request[Any, Any, Any], file: BinaryIO, name: str) -> File:
+    """An uploaded file, byte for byte, to be saved under a name. It is sent whole though it is deleted meanwhile, and
+    closed with the request."""
+    hold(request, file)
+    return File(
+        file.name,
+        filename=name,
+        media_type="application/octet-stream",
+        headers=SANDBOXED,
+        file_system=_OpenFile(file),
+    )
 
 
 class BoundedFormRequest(Request[Any, Any, Any]):

@@ -151,13 +151,14 @@ def show(file_id: FromPath[str], caller: NamedDependency[Caller], database: Name
 )
 def content(
     file_id: FromPath[str],
+    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
     file_store: NamedDependency[FileStore],
 ) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
     path, name = uploaded_file(caller.tenant_id, file_id, database, file_store)
-    return attachment(path, name)
+    return attachment(request, file_store.open(caller.tenant_id, path.name), name)
 
 
 @delete(

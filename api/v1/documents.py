@@ -318,6 +318,7 @@ def retry(
 )
 def download(
     document_id: FromPath[str],
+    request: Request[Any, Any, Any],
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
     file_store: NamedDependency[FileStore],
@@ -327,7 +328,7 @@ def download(
     If the document's text is `outdated`, it is the earlier file that the text is from.
     """
     path, name = document_file(caller.tenant_id, document_id, database, file_store)
-    return attachment(path, name)
+    return attachment(request, file_store.open(caller.tenant_id, path.name), name)
 
 
 @get(

@@ -8,9 +8,11 @@ from typing import Any
 import httpx
 import msgspec
 import pytest
+from litestar.response import File
 from sqlalchemy import update
 
 from api.admin.collections import chosen_collection, collections_of
+from api.http.files import attachment
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.file_types import READ, READ_KINDS
@@ -18,6 +20,7 @@ from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import find_collection_ref
+from ragkv.service.documents.documents import delete_document
 from ragkv.service.documents.metadata import MAX_DEPTH
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
@@ -201,6 +204,21 @@ class TestUploads:
                 assert download.headers["x-content-type-options"] == "nosniff"
         kept = [path.name for path in parts.settings.files_dir.rglob("*") if path.is_file()]
         assert [name.isalnum() and len(name) for name in kept] == [64] * len(names)
+
+    def test_a_file_is_sent_whole_though_it_is_deleted_meanwhile(
+        self, client: Client, parts: Parts, monkeypatch: pytest.MonkeyPatch
+    ):
+        document_id = upload(client).json()["id"]
+
+        def deleted_meanwhile(*args: Any) -> File:
+            response = attachment(*args)
+            delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
+            return response
+
+        monkeypatch.setattr("api.v1.documents.attachment", deleted_meanwhile)
+        path = f"/v1/documents/{document_id}/file"
+        assert client.get(path).content == ADA
+        assert client.get(path).status_code == 404
 
     def test_bad_metadata_is_refused(self, client: Client):
         bad = ["[]", "1", "{", '{"": 1}', '{"a\\u0000": 1}', '{"a": "' + "x" * 20_000 + '"}', "\x00"]

@@ -116,9 +116,7 @@ def test_nor_does_one_from_before_a_change(
     assert not serves(cache_of(ring, rule, basis), cached[1])
 
 
-def test_nor_does_one_whose_collection_changes_during_the_look(
-    ring: AnswerRing, cached: tuple[AnswerCache, Question]
-):
+def test_nor_does_one_whose_collection_changes_during_the_look(ring: AnswerRing, cached: tuple[AnswerCache, Question]):
     """Its citations are of the text before, its passages would have the present one."""
     rules = iter([RULE, replace(RULE, generation=2)])
     cache = AnswerCache(ring, lambda tenant, collection: next(rules), no_chunks, embed, "f", "b")

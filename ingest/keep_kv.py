@@ -19,6 +19,7 @@ from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
 from ragkv.service.kv_admin.eviction import NewKV, evict_entries, make_room_for
 from ragkv.service.kv_admin.upload import has_room_on_disk
+from ragkv.service.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +44,17 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
         raise
 
 
+def keys_by(rule: KVRule, document: DocumentRow, parts: Parts) -> KeyMaker:
+    """The KV keys of a document's chunks, as a rule has their KV made."""
+    return replace(parts.keys_of(document.tenant_id), kv_format=rule.format, compression=rule.compression)
+
+
 def _keep_kv_by(
     rule: KVRule, lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn
 ) -> bool:
     """`keep_kv` by a rule. False if the document's rule is another by now."""
     parts = ingest.parts
-    keys = replace(parts.keys_of(document.tenant_id), kv_format=rule.format, compression=rule.compression)
+    keys = keys_by(rule, document, parts)
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
     began = 0.0
@@ -103,7 +109,7 @@ def _keep_kv_by(
             named.kept(done.entries), parts.kv_fingerprint(rule), rule, parts.settings.kv_rule, is_whole=is_whole
         )
     except Conflict:
-        parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks]))
+        parts.kv_store.delete(lease.unused([keys.chunk(chunk.token_ids) for chunk in chunks], document.sha256))
         raise
     ingest.counters.tokens(reused=_tokens([entry for entry in done.entries if entry.key not in counted]))
     # Evicted since the last look at the files, as while this worker waited for the database: it stays so.

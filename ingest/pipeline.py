@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import DecodeError
 
-from ingest.keep_kv import keep_kv
+from ingest.keep_kv import keep_kv, keys_by
 from ingest.parse import Parsed
 from ingest.parts import IngestParts
 from ingest.sandbox.messages import KeptPages, decode_kept, encode
@@ -192,23 +192,21 @@ def _record_failure(lease: Lease, error: Exception, ingest: IngestParts) -> Inge
 
 
 def _carry_on(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
-    """Run the steps that are left. If the turn ends before the KV is kept, the sweep removes KV that only previous
-    chunks used."""
+    """Run the steps that are left."""
     deaths = document.attempts - 1
     # Every attempt crashed its worker, unless workers have been dying on other documents too.
     if deaths >= MAX_DEATHS or (deaths >= MAX_ATTEMPTS and lease.others_lost_workers() < SEVERAL):
         raise Rejected(f"the worker died {deaths} times while reading this document")
-    parts, superseded = ingest.parts, list[str]()
+    parts = ingest.parts
     if _needs_reading(document, parts.index_fingerprint):
         share = ingest.kv_share
         with share.spending() if document.status is Status.SEARCHABLE else share.earning():
-            superseded = _make_searchable(lease, document, ingest, reporter, turn)
+            _make_searchable(lease, document, ingest, reporter, turn)
         if document.earlier_sha256 is not None:
             discard_unnamed(document.tenant_id, [document.earlier_sha256], parts.database, parts.files)
         turn.made_searchable()
     with ingest.kv_share.spending():
         keep_kv(lease, document, ingest, reporter, turn)
-    delete_forgotten(forget_unused(superseded, parts.database), parts.database, parts.kv_store)
 
 
 def _needs_reading(document: DocumentRow, index_fingerprint: str) -> bool:
@@ -220,10 +218,8 @@ def _is_reread(document: DocumentRow, index_fingerprint: str) -> bool:
     return document.status is Status.SEARCHABLE and document.index_fingerprint != index_fingerprint
 
 
-def _make_searchable(
-    lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn
-) -> list[str]:
-    """Store and index the chunks. Returns the KV keys that only the document's previous chunks used.
+def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> None:
+    """Store and index the chunks. KV that only the document's previous chunks used goes; KV of text that stays is kept.
 
     A document that is read again stays searchable by its previous chunks until then.
     """
@@ -246,22 +242,28 @@ def _make_searchable(
             parts.encoder, texts, lambda done, total: embedded(tokens * done // max(total, 1), tokens)
         )
     parsed_as = {"title": parsed.title, "media_type": parsed.media_type, **asdict(parsed.left_out)}
-    made_with = parts.source.present._asdict()
+    indexed = {"attempts": 1, **parts.source.present._asdict()}
+    # Until the last of its points is on a server the document counts as unread, or outdated.
+    is_indexed = parts.server_index is None
+    status = Status.SEARCHABLE if is_indexed or is_reread else Status.INDEXING
+    kv_keys = dict[str, str]()
+    if document.num_chunks:
+        keys = keys_by(lease.kv_rule(parts.settings.kv_rule), document, parts)
+        kv_keys = {chunk.id: keys.chunk(chunk.token_ids) for chunk in chunks}
+    changes = parsed_as | (indexed if is_indexed else {})
+    superseded = lease.store_chunks(chunks, vectors, status, kv_keys, **changes)
+    delete_forgotten(forget_unused(superseded, parts.database), parts.database, parts.kv_store)
     if parts.server_index is None:
-        return lease.store_chunks(chunks, vectors, Status.SEARCHABLE, attempts=1, **parsed_as, **made_with)
-    indexing = Status.SEARCHABLE if is_reread else Status.INDEXING
-    superseded = lease.store_chunks(chunks, vectors, indexing, **parsed_as)
+        return
     with ingest.stage("index"):
-        # Until the last of its points is there the document counts as unread, or outdated.
         points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
         parts.server_index.replace(document.tenant_id, document.collection_id, [document.id], points)
         try:
-            lease.enter(Status.SEARCHABLE, attempts=1, **made_with)
+            lease.enter(Status.SEARCHABLE, **indexed)
         except Conflict:  # deleted or replaced meanwhile: what was just written must not stay
             held = Held(document.tenant_id, document.collection_id, document.id)
             write_points([held], parts.server_index, parts.source)
             raise
-    return superseded
 
 
 def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn: Turn) -> Parsed:

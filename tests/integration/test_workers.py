@@ -16,6 +16,7 @@ from api.worker_process import WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document, work_on
 from ingest.turn import Interrupted
+from ragkv.engine.protocol import Prefill
 from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
 from ragkv.kv.format import KVFormat
@@ -402,6 +403,35 @@ class TestDeleting:
                 delete_document(parts.default_collection.tenant_id, document_id, parts.removal)
 
         assert ingest_document(document_id, ingest, delete) is IngestOutcome.SKIPPED
+        assert kv_files(parts) == set()
+
+    def test_nothing_of_a_replaced_file_stays_once_the_present_one_is_searchable(
+        self, parts: Parts, ingest: IngestParts
+    ):
+        """Also where the turn ends then. KV of text that stays is not computed again, and goes with the document."""
+        document_id = stored(parts, LONG)
+        ingest_document(document_id, ingest)
+        of_earlier, changed = kv_files(parts), LONG.replace(b"number 59", b"number 60")
+        tenant_id = parts.default_collection.tenant_id
+        replace_document(tenant_id, document_id, "b.md", io.BytesIO(changed), parts.intake, parts.removal)
+        lease = Lease.take(parts.database, document_id, "worker")
+        assert work_on(lease, ingest, others_wait=lambda: Others.UNREAD) is IngestOutcome.YIELDED
+
+        assert len(of_earlier - kv_files(parts)) == 1
+        assert _kv_keys(parts, document_id) == kv_files(parts) != set()
+        delete_document(tenant_id, document_id, parts.removal)
+        assert kv_files(parts) == set()
+
+    def test_replacing_while_kv_is_computed_leaves_none_of_it(self, parts: Parts, ingest: IngestParts):
+        document_id, tenant_id = stored(parts), parts.default_collection.tenant_id
+
+        class Replacing(EchoEngine):
+            async def prefill(self, prefill: Prefill) -> None:
+                await super().prefill(prefill)
+                replace_document(tenant_id, document_id, "b.md", io.BytesIO(LONG), parts.intake, parts.removal)
+
+        ingest.engine = Replacing(parts.settings)
+        assert ingest_document(document_id, ingest) is IngestOutcome.SKIPPED
         assert kv_files(parts) == set()
 
     def test_a_strangers_document_is_not_found(self, parts: Parts):

@@ -114,7 +114,7 @@ def renew_points(database: Database, server_index: "QdrantIndex | None", source:
 
 
 def collect_garbage(parts: Parts) -> Freed:
-    """Remove KV that no chunk uses, and files and objects that nothing names: left by replaced documents and killed
+    """Remove KV that no chunk uses, and files and objects that nothing names: left by changed instructions and killed
     processes."""
     unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
     candidates = {

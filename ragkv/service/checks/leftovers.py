@@ -147,7 +147,7 @@ def unrecorded_copies(database: Database, kv_store: "KVStore", kv_remote: "Objec
 
 
 def unused_kv(before: datetime, database: Database) -> Sequence[str]:
-    """Keys of KV entries that no chunk uses: replaced documents, other instructions."""
+    """Keys of KV entries that no chunk uses: other instructions, killed workers."""
     with database.reading() as session:
         return session.scalars(orphans(before)).all()
 

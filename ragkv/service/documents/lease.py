@@ -1,6 +1,6 @@
 """A worker's lease on one document, and everything it may write while it holds it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -48,6 +48,7 @@ from ragkv.service.kv_admin.entry_statements import (
     keep_entries,
     keys_in_use,
     keys_of_documents,
+    keys_with_entries,
     recall_uses,
     unshared_keys,
 )
@@ -124,10 +125,12 @@ class Lease:
         with self.database.reading() as session:
             return self._row(session)
 
-    def unused(self, keys: Sequence[str]) -> set[str]:
-        """The keys that no chunk uses any longer, if the document is gone; none while it is there."""
+    def unused(self, keys: Sequence[str], sha256: str) -> set[str]:
+        """The keys that no chunk uses any longer, if the document is gone or has another file than this; none while it
+        has this file."""
         with self.database.reading() as session:
-            if session.get(DocumentRow, self.document_id) is not None:
+            document = session.get(DocumentRow, self.document_id)
+            if document is not None and document.sha256 == sha256:
                 return set()
             used = {key for batch in batched(keys) for key in session.scalars(keys_in_use(batch))}
             return set(keys) - used
@@ -149,9 +152,17 @@ class Lease:
                 session.execute(mark_changed_document(self.document_id))  # their encoder is known from now on
 
     def store_chunks(
-        self, chunks: Sequence[Chunk], vectors: Sequence[Vectors], status: Status, **changes: Any
+        self,
+        chunks: Sequence[Chunk],
+        vectors: Sequence[Vectors],
+        status: Status,
+        kv_keys: Mapping[str, str] = {},
+        **changes: Any,
     ) -> list[str]:
-        """Write all chunks in place of those there were. Returns the KV keys that only those used."""
+        """Write all chunks in place of those there were. Returns the KV keys that only those used.
+
+        kv_keys: the KV key of each chunk, by its id: KV that those had of the same text stays in use.
+        """
         tokens = sum(chunk.num_tokens for chunk in chunks)
         with self.database.writing() as session:
             self._change(
@@ -165,12 +176,17 @@ class Lease:
             )
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             superseded = [key for key in session.scalars(unshared_keys(self.document_id)) if key]
+            stored = {key for batch in batched(superseded) for key in session.scalars(keys_with_entries(batch))}
             session.execute(forget_chunks_of(self.document_id))
-            session.add_all(chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True))
+            rows = [chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True)]
+            for row in rows:
+                row.kv_key = key if (key := kv_keys.get(row.id)) in stored else None
+            in_use = {row.kv_key for row in rows}
+            session.add_all(rows)
             session.flush()
             session.execute(collection_of_document_changed(self.document_id))
             session.execute(mark_changed_document(self.document_id))
-            return superseded
+            return [key for key in superseded if key not in in_use]
 
     def kv_rule(self, default: KVRule) -> KVRule:
         """The rule for the document's KV: what its collection has in place of the default."""

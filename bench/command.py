@@ -48,7 +48,7 @@ def bench() -> None:
 
 @bench.command()
 @json_option("Write the rows as JSON.")
-@click.option("--runs", type=click.IntRange(min=1), default=5, show_default=True, help="Measured runs of each method.")
+@click.option("--runs", type=click.IntRange(min=1), default=5, help="Measured runs of each method.")
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
 def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
@@ -73,16 +73,14 @@ def table_of(report: TtftReport) -> Table:
 
 
 @bench.command()
-@click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="URL of the running service.")
+@click.option("--url", default="http://127.0.0.1:8000", help="URL of the running service.")
 @click.option("--key", help="An API key with the scope read, if the service requires one.")
 @click.option(
     "--question", "questions", multiple=True, help="Question to ask; may be repeated.  [default: a generic one]"
 )
-@click.option("--asks", type=click.IntRange(min=0), default=50, show_default=True, help="Questions asked; 0: none.")
-@click.option(
-    "--clients", type=click.IntRange(min=0), default=200, show_default=True, help="Concurrent clients; 0: none."
-)
-@click.option("--rounds", type=click.IntRange(min=1), default=10, show_default=True, help="Requests of each client.")
+@click.option("--asks", type=click.IntRange(min=0), default=50, help="Questions asked; 0: none.")
+@click.option("--clients", type=click.IntRange(min=0), default=200, help="Concurrent clients; 0: none.")
+@click.option("--rounds", type=click.IntRange(min=1), default=10, help="Requests of each client.")
 @json_option("Write the figures as JSON.")
 def api(
     url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int, json_file: Path | None

@@ -122,13 +122,9 @@ def _show(report: RetrievalReport, console: Console) -> None:
 
 
 @evaluate.command()
-@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant whose collection it is.")
-@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
-@click.option(
-    "--output",
-    type=OUTPUT,
-    help="Write to this file.  [default: standard output]",
-)
+@click.option("--tenant", default=DEFAULT_TENANT, help="Tenant whose collection it is.")
+@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
+@click.option("--output", type=OUTPUT, help="Write to this file.  [default: standard output]")
 def export(tenant: str, collection: str, output: Path | None) -> None:
     """Write the rated questions of a collection as JSON lines, for `ragkv eval fidelity --data`.
 

@@ -41,57 +41,27 @@ _CAPTION = (
 @click.option(
     "--model", help="Folder of a model, its config.json, or a name such as Llama-3.1-8B.  [default: the served model]"
 )
+@click.option("--documents", type=click.IntRange(1), default=_LOAD.documents, help="Number of documents.")
+@click.option("--tokens", type=click.IntRange(1), default=_LOAD.tokens, help="Average tokens per document.")
 @click.option(
-    "--documents", type=click.IntRange(1), default=_LOAD.documents, show_default=True, help="Number of documents."
+    "--questions-per-day", type=click.FloatRange(0), default=_LOAD.questions_per_day, help="Questions per day."
 )
-@click.option(
-    "--tokens", type=click.IntRange(1), default=_LOAD.tokens, show_default=True, help="Average tokens per document."
-)
-@click.option(
-    "--questions-per-day",
-    type=click.FloatRange(0),
-    default=_LOAD.questions_per_day,
-    show_default=True,
-    help="Questions per day.",
-)
-@click.option(
-    "--context",
-    type=click.IntRange(1),
-    default=_LOAD.context,
-    show_default=True,
-    help="Context tokens per question.",
-)
+@click.option("--context", type=click.IntRange(1), default=_LOAD.context, help="Context tokens per question.")
 @click.option(
     "--recomputed",
     type=click.FloatRange(0, 0.99),
     default=_LOAD.recomputed,
-    show_default=True,
     help="Share of the context that is recomputed.",
 )
-@click.option(
-    "--tflops",
-    type=float,
-    default=_DEVICE.tflops,
-    show_default=True,
-    help="Dense bfloat16 TFLOPS of one GPU: an H100's.",
-)
-@click.option(
-    "--utilisation",
-    type=float,
-    default=_DEVICE.utilisation,
-    show_default=True,
-    help="Share of --tflops that prefill reaches.",
-)
+@click.option("--tflops", type=float, default=_DEVICE.tflops, help="Dense bfloat16 TFLOPS of one GPU: an H100's.")
+@click.option("--utilisation", type=float, default=_DEVICE.utilisation, help="Share of --tflops that prefill reaches.")
 @click.option(
     "--gpus",
     type=click.Choice([str(n) for n in SCALING]),
     default=str(_DEVICE.count),
-    show_default=True,
     help="GPUs that share the model (tensor parallelism).",
 )
-@click.option(
-    "--gpu-price", type=click.FloatRange(0), default=_DEVICE.price, show_default=True, help="Dollars per GPU-hour."
-)
+@click.option("--gpu-price", type=click.FloatRange(0), default=_DEVICE.price, help="Dollars per GPU-hour.")
 @click.option(
     "--bandwidth",
     "bandwidths",

@@ -189,29 +189,15 @@ class RemoteBench:
 
 
 @click.command()
-@click.option("--context", type=click.IntRange(64), default=2048, show_default=True, help="Tokens of a context.")
-@click.option(
-    "--questions",
-    type=click.IntRange(1),
-    default=40,
-    show_default=True,
-    help="Contexts, asked about once in each mode.",
-)
-@click.option(
-    "--at-once", type=click.IntRange(1), default=32, show_default=True, help="Questions about one context at the end."
-)
-@click.option("--answer", type=click.IntRange(2), default=16, show_default=True, help="Tokens of an answer.")
+@click.option("--context", type=click.IntRange(64), default=2048, help="Tokens of a context.")
+@click.option("--questions", type=click.IntRange(1), default=40, help="Contexts, asked about once in each mode.")
+@click.option("--at-once", type=click.IntRange(1), default=32, help="Questions about one context at the end.")
+@click.option("--answer", type=click.IntRange(2), default=16, help="Tokens of an answer.")
 @click.option("--latency-ms", type=click.FloatRange(0), default=0.0, help="Delay of each request to the object store.")
 @click.option("--errors", type=click.FloatRange(0, 1), default=0.0, help="Share of these requests that fail.")
 @json_option("Write the rows as JSON.")
 def remote(
-    context: int,
-    questions: int,
-    at_once: int,
-    answer: int,
-    latency_ms: float,
-    errors: float,
-    json_file: Path | None,
+    context: int, questions: int, at_once: int, answer: int, latency_ms: float, errors: float, json_file: Path | None
 ) -> None:
     """Measure KV that is only in the object store (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
 

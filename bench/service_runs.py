@@ -34,14 +34,14 @@ T = TypeVar("T")
 def of_service(command: Any) -> Any:
     """The options that name a service and a key for it."""
     key = click.option("--key", envvar=CLIENT_KEY, help=f"An API key with the scope admin.  [env: {CLIENT_KEY}]")
-    url = click.option("--url", default="http://127.0.0.1:8000", show_default=True, help="URL of the service.")
+    url = click.option("--url", default="http://127.0.0.1:8000", help="URL of the service.")
     return url(key(command))
 
 
 @click.command("run")
 @of_service
-@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
-@click.option("--kind", type=click.Choice(get_args(Kind)), default="fidelity", show_default=True)
+@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), default="fidelity")
 @click.option("--logged", is_flag=True, help="Ask all logged questions, not only those that were rated.")
 @click.option(
     "--data",
@@ -54,7 +54,6 @@ def of_service(command: Any) -> Any:
     "--limit",
     type=click.IntRange(min=1),
     default=100,
-    show_default=True,
     help="Maximum number of questions; the newest are asked, of --data the first.",
 )
 @click.option(
@@ -95,7 +94,7 @@ def run_evaluation(
 @click.command("runs")
 @of_service
 @click.option("--collection", help="Id or name of the collection.  [default: all]")
-@click.option("--limit", type=click.IntRange(1, 200), default=20, show_default=True)
+@click.option("--limit", type=click.IntRange(1, 200), default=20)
 def list_evaluations(url: str, key: str | None, collection: str | None, limit: int) -> None:
     """List the evaluations of a running service, newest first."""
     params: dict[str, Any] = {"limit": limit} | ({"collection": collection} if collection else {})

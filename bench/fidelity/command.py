@@ -26,7 +26,7 @@ from ragkv.stitch.policies import SETTING, Choice
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Maximum number of questions; the first are asked.")
 @click.option("--methods", help="Comma-separated names.  [default: all]")
-@click.option("--ratios", default="0.05,0.1,0.2", show_default=True, help="Shares of the context to recompute.")
+@click.option("--ratios", default="0.05,0.1,0.2", help="Shares of the context to recompute.")
 @click.option(
     "--passages", type=click.IntRange(min=1), help="Pad contexts to this many passages, with those of other questions."
 )
@@ -43,15 +43,13 @@ from ragkv.stitch.policies import SETTING, Choice
     help=f"Comma-separated methods that leave out tokens of each chunk ({', '.join(COMPRESSING)}): measure each stitching "
     "method over what they keep as well, of the writer's KV if there is a --writer.",
 )
-@click.option(
-    "--keep", default="0.5,0.3,0.15", show_default=True, help="Shares of each chunk's tokens that --compress keeps."
-)
+@click.option("--keep", default="0.5,0.3,0.15", help="Shares of each chunk's tokens that --compress keeps.")
 @click.option(
     "--layers",
     multiple=True,
     help=f"Layers that select, written as in {SETTING}: measure each method that selects by the question with them as well. May be given several times.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the padding and the intervals.")
+@click.option("--seed", type=int, default=0, help="Seed of the padding and the intervals.")
 @json_option("Write the rows as JSON. Intermediate results are kept beside the file.")
 @click.option("--plot", "plot_file", type=OUTPUT, help="Draw quality against time, as PNG.")
 def fidelity(

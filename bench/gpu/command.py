@@ -31,14 +31,12 @@ _WIDTH = 150
     "json_file",
     type=OUTPUT,
     default="bench-gpu.json",
-    show_default=True,
     help="The report, written after each part and continued by the next call; a picture goes beside it if matplotlib is installed.",
 )
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
     default=".bench-gpu",
-    show_default=True,
     help="Folder for KV: some 15 GB, removed once all parts have been measured.",
 )
 @click.option("--size", "sizes", type=click.IntRange(min=512), multiple=True, help="Context tokens; may be repeated.")

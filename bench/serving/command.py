@@ -25,25 +25,17 @@ from ragkv.service.parts import Parts
 
 @click.command()
 @click.option(
-    "--clients",
-    type=click.IntRange(1),
-    default=16,
-    show_default=True,
-    help="Number of clients; each asks one question after another.",
+    "--clients", type=click.IntRange(1), default=16, help="Number of clients; each asks one question after another."
 )
 @click.option(
     "--rate",
     type=click.FloatRange(0, min_open=True),
     help="Questions per second, arriving at random, instead of --clients.",
 )
-@click.option(
-    "--context", type=click.IntRange(64), default=4096, show_default=True, help="Tokens of an engine's context."
-)
-@click.option("--answer", type=click.IntRange(2), default=32, show_default=True, help="Tokens of an answer.")
-@click.option(
-    "--questions", type=click.IntRange(1), default=32, show_default=True, help="Questions of each mode in each round."
-)
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--context", type=click.IntRange(64), default=4096, help="Tokens of an engine's context.")
+@click.option("--answer", type=click.IntRange(2), default=32, help="Tokens of an answer.")
+@click.option("--questions", type=click.IntRange(1), default=32, help="Questions of each mode in each round.")
+@click.option("--rounds", type=click.IntRange(1), default=3)
 @click.option(
     "--mode", "modes", type=click.Choice(MODES), multiple=True, help="Mode to measure; may be repeated.  [default: all]"
 )

@@ -64,18 +64,14 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
     multiple=True,
     help="Name or id of a collection whose logged questions to replay; may be repeated.",
 )
-@click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the questions.")
-@click.option(
-    "--chunks", type=click.IntRange(2), default=20_000, show_default=True, help="Chunks of the synthetic corpus."
-)
-@click.option("--requests", type=click.IntRange(2), default=40_000, show_default=True, help="Synthetic requests.")
-@click.option("--top-k", type=click.IntRange(1), default=16, show_default=True, help="Chunks of a synthetic request.")
+@click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the questions.")
+@click.option("--chunks", type=click.IntRange(2), default=20_000, help="Chunks of the synthetic corpus.")
+@click.option("--requests", type=click.IntRange(2), default=40_000, help="Synthetic requests.")
+@click.option("--top-k", type=click.IntRange(1), default=16, help="Chunks of a synthetic request.")
 @click.option("--policy", "policies", multiple=True, help="Name of a policy; may be repeated.  [default: all]")
-@click.option(
-    "--budget", type=_SHARE, default=0.25, show_default=True, help="Host and disk together, as a share of the corpus."
-)
-@click.option("--host", type=click.FloatRange(0, 1), default=0.2, show_default=True, help="The host's share of that.")
-@click.option("--int4", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of chunks in int4.")
+@click.option("--budget", type=_SHARE, default=0.25, help="Host and disk together, as a share of the corpus.")
+@click.option("--host", type=click.FloatRange(0, 1), default=0.2, help="The host's share of that.")
+@click.option("--int4", type=click.FloatRange(0, 1), default=0.0, help="Share of chunks in int4.")
 @click.option(
     "--half-life",
     type=click.FloatRange(0, min_open=True),

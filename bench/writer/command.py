@@ -29,15 +29,10 @@ DOCUMENTS = click.option(
     help="File or folder whose text to use; it need not be ingested. May be given several times.",
 )
 COLLECTION = click.option(
-    "--collection",
-    default=DEFAULT_COLLECTION,
-    show_default=True,
-    help="Collection whose chunks to use, if no --documents are given.",
+    "--collection", default=DEFAULT_COLLECTION, help="Collection whose chunks to use, if no --documents are given."
 )
 FLOAT32 = click.option(
-    "--float32",
-    is_flag=True,
-    help="Compute in float32. Faster on processors without AMX, in twice the memory.",
+    "--float32", is_flag=True, help="Compute in float32. Faster on processors without AMX, in twice the memory."
 )
 
 
@@ -53,22 +48,15 @@ def writer() -> None:
 @FOLDER
 @DOCUMENTS
 @COLLECTION
+@click.option("--samples", type=click.IntRange(0), default=600, help="Maximum number of contexts to train on.")
 @click.option(
-    "--samples", type=click.IntRange(0), default=600, show_default=True, help="Maximum number of contexts to train on."
-)
-@click.option(
-    "--minutes",
-    type=click.FloatRange(0, min_open=True),
-    default=60,
-    show_default=True,
-    help="Maximum duration of the training.",
+    "--minutes", type=click.FloatRange(0, min_open=True), default=60, help="Maximum duration of the training."
 )
 @click.option(
     "--learning-rate",
     "rate",
     type=click.FloatRange(0, min_open=True),
     default=1e-3,
-    show_default=True,
     help="Peak learning rate; use a lower one for a larger model.",
 )
 @click.option(
@@ -81,19 +69,12 @@ def writer() -> None:
     "unanswered",
     type=click.FloatRange(0, 1),
     default=0,
-    show_default=True,
     help="Share of the training questions made from documents for which the model writes the answer.",
 )
-@click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Contexts for the evaluation.")
-@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--held-out", type=click.IntRange(8), default=32, help="Contexts for the evaluation.")
+@click.option("--seed", type=int, default=0)
 @FLOAT32
-def train(
-    folder: Path,
-    documents: tuple[Path, ...],
-    collection: str,
-    questions: Path | None,
-    **options: Any,
-) -> None:
+def train(folder: Path, documents: tuple[Path, ...], collection: str, questions: Path | None, **options: Any) -> None:
     """Train a writer on documents or on a collection's chunks, and write it to FOLDER.
 
     No questions or labels are needed. An interrupted run resumes where it stopped.
@@ -117,7 +98,7 @@ def train(
 @FOLDER
 @DOCUMENTS
 @COLLECTION
-@click.option("--held-out", type=click.IntRange(8), default=32, show_default=True, help="Number of contexts.")
+@click.option("--held-out", type=click.IntRange(8), default=32, help="Number of contexts.")
 @click.option(
     "--data",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -234,7 +215,7 @@ def _show(card: Card, console: Console) -> None:
         rows |= _figures(card.gate) | {
             "by default": "nothing is recomputed"
             if card.suffices
-            else f"a tenth is recomputed: the KL is not below {SUFFICIENT_KL}",
+            else f"a tenth is recomputed: the KL is not below {SUFFICIENT_KL}"
         }
     _print(rows, console)
 

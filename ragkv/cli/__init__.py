@@ -57,7 +57,7 @@ class Commands(Group):
             context.exit(1)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
 @click.version_option(package_name="ragkv")
 def main() -> None:
     """Answer questions from documents whose KV is computed in advance.

@@ -25,7 +25,7 @@ from ragkv.service.data_sources.statements import FileStatus
 from ragkv.service.data_sources.syncing import SyncTally, sync_now
 from ragkv.service.parts import Parts
 
-TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the data source.")
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the data source.")
 ID = click.argument("data_source_id", metavar="ID")
 
 
@@ -40,9 +40,9 @@ def data_sources() -> None:
 @data_sources.command()
 @click.argument("location")
 @TENANT
-@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
 @click.option(
-    "--every", "minutes", type=int, default=DEFAULT_INTERVAL_MINUTES, show_default=True,
+    "--every", "minutes", type=int, default=DEFAULT_INTERVAL_MINUTES,
     help="Minutes between syncs; 0: only on request.",
 )  # fmt: skip
 @click.option(

@@ -16,7 +16,7 @@ from ragkv.service.documents.listing import DocumentFilter, list_documents
 from ragkv.service.parts import Parts
 from ragkv.text import plural
 
-TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the document.")
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the document.")
 ID = click.argument("document_id", metavar="ID")
 
 
@@ -32,9 +32,7 @@ def documents() -> None:
 @click.option(
     "--status", type=click.Choice([status.value for status in Status]), help="Only documents with this status."
 )
-@click.option(
-    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="Maximum number of documents."
-)
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=50, help="Maximum number of documents.")
 @click.option("--cursor", help="Cursor of the next page, printed below a page.")
 def show(
     tenant: str, collection: str | None, name: str | None, status: str | None, limit: int, cursor: str | None

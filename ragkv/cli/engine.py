@@ -16,8 +16,8 @@ from ragkv.settings import Settings
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True, help="Port to listen on.")
+@click.option("--host", default="127.0.0.1", help="Address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8001, help="Port to listen on.")
 def engine(host: str, port: int) -> None:
     """Run `vllm serve` with KV stitching. It needs access to the service's RAGKV_DATA_DIR.
 
@@ -34,9 +34,9 @@ def engine(host: str, port: int) -> None:
 
 
 @click.command("ray-config")
-@click.option("--engines", type=click.IntRange(1), default=2, show_default=True, help="Number of replicas.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address that Ray Serve listens on.")
-@click.option("--port", type=click.IntRange(1, 65535), default=8001, show_default=True, help="Port of Ray Serve.")
+@click.option("--engines", type=click.IntRange(1), default=2, help="Number of replicas.")
+@click.option("--host", default="127.0.0.1", help="Address that Ray Serve listens on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8001, help="Port of Ray Serve.")
 def ray_config(engines: int, host: str, port: int) -> None:
     """Print the configuration of engines under Ray Serve LLM, behind a router that keeps questions about the same
     passages together: JSON, which `serve run FILE` takes.

@@ -24,11 +24,9 @@ def keys() -> None:
 
 @keys.command()
 @click.option("--name", required=True, help="Name of the key, shown in lists.")
+@click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the key, created if it does not exist.")
 @click.option(
-    "--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant of the key, created if it does not exist."
-)
-@click.option(
-    "--scope", "scopes", type=click.Choice(KEY_SCOPES), multiple=True, default=("read",), show_default=True,
+    "--scope", "scopes", type=click.Choice(KEY_SCOPES), multiple=True, default=("read",),
     help="Scope of the key. Each scope includes those before it.",
 )  # fmt: skip
 @click.option("--days", type=int, help="Lifetime in days.  [default: no expiry]")

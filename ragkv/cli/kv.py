@@ -24,7 +24,7 @@ from ragkv.service.kv_admin.warm import warm as warm_kv
 from ragkv.service.parts import Parts
 from ragkv.service.statistics.views import HitRate, TierLoads
 
-TENANT = click.option("--tenant", default=DEFAULT_TENANT, show_default=True, help="Tenant that owns the KV.")
+TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant that owns the KV.")
 
 
 def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -148,7 +148,7 @@ def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
 
 @kv.command()
 @TENANT
-@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
 @click.option("--to", "kv_format", type=click.Choice(get_args(Format)), required=True, help="The format.")
 def convert(tenant: str, collection: str, kv_format: Format) -> None:
     """Keep the KV of a collection in another format. Workers convert the existing KV, which is used until then.
@@ -163,7 +163,7 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 
 @kv.command()
 @TENANT
-@click.option("--collection", default=DEFAULT_COLLECTION, show_default=True, help="Id or name of the collection.")
+@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
 @click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
 @click.option(
     "--uses", type=click.IntRange(0, MAX_USES), help="Uses of a chunk before its KV is computed, for nth_use."

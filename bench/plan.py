@@ -37,6 +37,18 @@ _CAPTION = (
 )
 
 
+bandwidth_option = click.option(
+    "--bandwidth",
+    "bandwidths",
+    multiple=True,
+    metavar="TIER=GB/S",
+    help="Bandwidth of a tier, such as disk=3.5. May be given several times.",
+)
+measure_option = click.option(
+    "--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine."
+)
+
+
 @click.command()
 @click.option(
     "--model", help="Folder of a model, its config.json, or a name such as Llama-3.1-8B.  [default: the served model]"
@@ -62,13 +74,7 @@ _CAPTION = (
     help="GPUs that share the model (tensor parallelism).",
 )
 @click.option("--gpu-price", type=click.FloatRange(0), default=_DEVICE.price, help="Dollars per GPU-hour.")
-@click.option(
-    "--bandwidth",
-    "bandwidths",
-    multiple=True,
-    metavar="TIER=GB/S",
-    help="Bandwidth of a tier, such as disk=3.5. May be given several times.",
-)
+@bandwidth_option
 @click.option(
     "--price",
     "prices",
@@ -76,11 +82,13 @@ _CAPTION = (
     metavar="TIER=DOLLARS",
     help="Price of a tier per GB and month, such as disk=0.08.",
 )
-@click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
+@measure_option
 @json_option("Write the plan as JSON.")
 def plan(
     *,
     model: str | None,
+    gpus: str,
+    gpu_price: float,
     bandwidths: Sequence[str],
     prices: Sequence[str],
     measure: bool,
@@ -93,21 +101,10 @@ def plan(
     over the share that is not recomputed. Figures that are neither given nor measured are typical ones.
     """
     model, bandwidth, rate = served(model, figures("--bandwidth", bandwidths), None, measure=measure)
-    device = Device(
-        tflops=options["tflops"],
-        utilisation=options["utilisation"],
-        count=int(options["gpus"]),
-        price=options["gpu_price"],
-        rate=rate,
-    )
-    load = Load(
-        documents=options["documents"],
-        tokens=options["tokens"],
-        questions_per_day=options["questions_per_day"],
-        context=options["context"],
-        recomputed=options["recomputed"],
-    )
-    result = plan_for(shape_of(model), load, device, by_name(TIERS, bandwidth, figures("--price", prices)))
+    speed = {name: options.pop(name) for name in ("tflops", "utilisation")}
+    device = Device(**speed, count=int(gpus), price=gpu_price, rate=rate)
+    tiers = by_name(TIERS, bandwidth, figures("--price", prices))
+    result = plan_for(shape_of(model), Load(**options), device, tiers)
     write_report(result, json_file)
     _show(result, Console())
 

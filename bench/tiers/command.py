@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.measuring import json_option, write_report
-from bench.plan import figures, served
+from bench.plan import bandwidth_option, figures, measure_option, served
 from bench.tiers.replay import Bandwidths, Costs
 from bench.tiers.run import Report, Trial
 from bench.tiers.workload import Workload, exported_log, logged, read_trace, retrieved, zipf
@@ -81,14 +81,8 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 @click.option(
     "--rate", type=click.FloatRange(0, min_open=True), help="Prefill rate, tokens a second.  [default: an H100's]"
 )
-@click.option(
-    "--bandwidth",
-    "bandwidths",
-    multiple=True,
-    metavar="TIER=GB/S",
-    help="Bandwidth of a tier, such as disk=3.5; may be repeated.",
-)
-@click.option("--measure", is_flag=True, help="Measure memory, disk and the served model's prefill on this machine.")
+@bandwidth_option
+@measure_option
 @json_option("Write the figures as JSON.")
 def tiers(
     *,

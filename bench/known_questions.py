@@ -3,14 +3,11 @@
 Each line of the file is one question, `{"question", "answers", "passages": [{"title", "text"}]}`. `answers` are ways to
 say the same, the first is the one whose probability is measured. Other fields are ignored, `id` is kept. A passage that
 a question has twice is read once.
-
-The frozen sets of KVShareArena (github.com/xishi404/KVShareArena) are read as well: `{"_id", "input", "answers",
-"chunks"}`, where chunks are texts.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -37,16 +34,6 @@ class _Line(msgspec.Struct, frozen=True):
     id: int | str = ""
 
 
-class _FrozenLine(msgspec.Struct, frozen=True, rename={"id": "_id"}):
-    input: _Text
-    answers: Annotated[list[_Text], msgspec.Meta(min_length=1)]
-    chunks: Annotated[list[_Text], msgspec.Meta(min_length=1)]
-    id: str = ""
-
-    def line(self) -> _Line:
-        return _Line(self.input, self.answers, [Source(text) for text in self.chunks], self.id)
-
-
 @dataclass(frozen=True, slots=True)
 class KnownQuestion:
     """A question with its context in the file's order. `line` counts from 1 and names it: ids may repeat."""
@@ -68,16 +55,13 @@ class KnownQuestion:
 
 def read_questions(path: Path) -> list[KnownQuestion]:
     """Every question of the file. Raises Rejected, naming file and line, for what is none."""
-    head = next(read_lines(path, dict[str, Any], hint=_HINT), None)
-    if head is None:
+    questions = []
+    for number, line in read_lines(path, _Line, hint=_HINT):
+        unique: dict[str, Source] = {}
+        for passage in line.passages:
+            unique.setdefault(passage.text, passage)
+        answers, passages = tuple(line.answers), tuple(unique.values())
+        questions.append(KnownQuestion(number, str(line.id), line.question, answers, passages))
+    if not questions:
         raise Rejected(f"{path}: no questions in it")
-    if "chunks" in head[1]:
-        return [_question(number, frozen.line()) for number, frozen in read_lines(path, _FrozenLine)]
-    return [_question(number, line) for number, line in read_lines(path, _Line)]
-
-
-def _question(number: int, line: _Line) -> KnownQuestion:
-    unique: dict[str, Source] = {}
-    for passage in line.passages:
-        unique.setdefault(passage.text, passage)
-    return KnownQuestion(number, str(line.id), line.question, tuple(line.answers), tuple(unique.values()))
+    return questions

@@ -1,8 +1,6 @@
-"""The service's overhead per question, and its behaviour with many clients, measured over HTTP."""
+"""The service's overhead per question, measured over HTTP."""
 
-import asyncio
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from statistics import median
 from typing import Any
@@ -39,28 +37,12 @@ class Overhead(msgspec.Struct, frozen=True, kw_only=True):
     overhead_p95: float
 
 
-class LoadResult(msgspec.Struct, frozen=True, kw_only=True):
-    """One request after the other by each of so many clients at once. `errors`: everything but 200, by what it was.
-    `per_second` and times are of the requests that were answered; times are null if none was."""
-
-    path: str
-    clients: int
-    requests: int
-    errors: dict[str, int]
-    seconds: float
-    per_second: float
-    p50_ms: float | None
-    p95_ms: float | None
-    slowest_ms: float | None
-
-
 class ApiReport(msgspec.Struct, frozen=True, kw_only=True):
     """The report of `ragkv bench api`."""
 
     url: str
     machine: str
-    ask: Overhead | None
-    documents: LoadResult | None
+    ask: Overhead
 
 
 async def measure_asks(
@@ -92,43 +74,6 @@ async def measure_asks(
         plan_p50=median(plans),
         overhead_p50=median(overheads),
         overhead_p95=percentile(overheads, 95),
-    )
-
-
-async def measure_load(
-    client: httpx.AsyncClient, path: str, clients: int, rounds: int, progress: RequestProgress
-) -> LoadResult:
-    """`clients` at once, each asking for `path` `rounds` times."""
-    times: list[float] = []
-    errors: Counter[str] = Counter()
-
-    async def visit() -> None:
-        for _ in range(rounds):
-            began = time.perf_counter()
-            try:
-                status = (await client.get(path)).status_code
-            except httpx.HTTPError as error:
-                errors[type(error).__name__] += 1
-            else:
-                if status == OK:
-                    times.append((time.perf_counter() - began) * 1e3)
-                else:
-                    errors[str(status)] += 1
-            progress()
-
-    began = time.perf_counter()
-    await asyncio.gather(*(visit() for _ in range(clients)))
-    seconds = time.perf_counter() - began
-    return LoadResult(
-        path=path,
-        clients=clients,
-        requests=clients * rounds,
-        errors=dict(errors),
-        seconds=seconds,
-        per_second=len(times) / seconds,
-        p50_ms=median(times) if times else None,
-        p95_ms=percentile(times, 95) if times else None,
-        slowest_ms=max(times, default=None),
     )
 
 

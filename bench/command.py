@@ -10,7 +10,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.api import ApiReport, client_of, measure_asks, measure_load
+from bench.api import ApiReport, client_of, measure_asks
 from bench.measuring import check_policy, json_option, write_report
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.cli.opened import opened_parts, running_engine
@@ -78,36 +78,28 @@ def table_of(report: TtftReport) -> Table:
 @click.option(
     "--question", "questions", multiple=True, help="Question to ask; may be repeated.  [default: a generic one]"
 )
-@click.option("--asks", type=click.IntRange(min=0), default=50, help="Questions asked; 0: none.")
-@click.option("--clients", type=click.IntRange(min=0), default=200, help="Concurrent clients; 0: none.")
-@click.option("--rounds", type=click.IntRange(min=1), default=10, help="Requests of each client.")
+@click.option("--asks", type=click.IntRange(min=1), default=50, help="Questions asked.")
 @json_option("Write the figures as JSON.")
-def api(
-    url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int, json_file: Path | None
-) -> None:
-    """Measure a running service: its overhead over retrieval and engine, and its behaviour under many clients.
+def api(url: str, key: str | None, questions: tuple[str, ...], asks: int, json_file: Path | None) -> None:
+    """Measure a running service: its overhead over retrieval and engine.
 
     Requests are limited by key: if the service requires keys, set RAGKV_REQUESTS_PER_MINUTE and
     RAGKV_TENANT_REQUESTS_PER_MINUTE to 0, or most will be refused.
     """
-    report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, clients, rounds))
+    report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks))
     Console().print_json(msgspec.json.encode(report).decode())
     write_report(report, json_file)
 
 
-async def _measure_api(
-    url: str, key: str | None, questions: tuple[str, ...], asks: int, clients: int, rounds: int
-) -> ApiReport:
-    asking = {"max_tokens": 4}
-    async with client_of(url, key, max(clients, 1)) as client:
+async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], asks: int) -> ApiReport:
+    async with client_of(url, key, 1) as client:
         with progress_bars(Console(stderr=True)) as progress:
-            task = progress.add_task("measuring", total=asks + clients * rounds)
+            task = progress.add_task("measuring", total=asks)
             advance = partial(progress.advance, task)
             return ApiReport(
                 url=url,
                 machine=machine(),
-                ask=await measure_asks(client, questions, asks, asking, advance) if asks else None,
-                documents=await measure_load(client, "/v1/documents", clients, rounds, advance) if clients else None,
+                ask=await measure_asks(client, questions, asks, {"max_tokens": 4}, advance),
             )
 
 

@@ -6,7 +6,7 @@ import io
 import httpx
 import pytest
 
-from bench.api import client_of, measure_asks, measure_load
+from bench.api import client_of, measure_asks
 from bench.serving.command import Asking
 from bench.serving.load import Plan
 from ingest.parts import IngestParts
@@ -43,39 +43,6 @@ def test_what_the_service_adds_is_the_rest_of_the_time_to_the_first_delta(url: s
     assert 0 < seen.overhead_p50 <= seen.overhead_p95
     assert seen.first_delta_p50 > seen.retrieve_p50 > 0
     assert 0 <= seen.plan_p50 < seen.overhead_p50
-
-
-def test_two_hundred_clients_at_once_see_no_error(url: str):
-    async def measure():
-        async with client_of(url, None, 200) as client:
-            return await measure_load(client, "/v1/documents", 200, 2, lambda: None)
-
-    seen = asyncio.run(measure())
-
-    assert (seen.clients, seen.requests, seen.errors) == (200, 400, {})
-    assert 0 < seen.p50_ms <= seen.p95_ms <= seen.slowest_ms
-    assert seen.per_second == pytest.approx(400 / seen.seconds)
-
-
-def test_errors_are_counted_by_what_they_were(url: str):
-    async def measure(path):
-        async with client_of(url, None, 2) as client:
-            return await measure_load(client, path, 2, 1, lambda: None)
-
-    assert asyncio.run(measure("/v1/documents/0123")).errors == {"404": 2}
-
-
-def test_requests_that_fail_are_in_no_figure_but_their_number(url: str):
-    """A refusal takes no time: a rate of refusals says nothing about the service."""
-
-    async def measure():
-        async with client_of(url, None, 2) as client:
-            return await measure_load(client, "/v1/documents/0123", 2, 3, lambda: None)
-
-    seen = asyncio.run(measure())
-
-    assert (seen.requests, seen.per_second) == (6, 0.0)
-    assert (seen.p50_ms, seen.p95_ms, seen.slowest_ms) == (None, None, None)
 
 
 def test_no_answer_that_is_measured_comes_from_the_answer_cache(url: str):

@@ -52,16 +52,13 @@ def main() -> None:
     attacks = "200 clients of every kind, 10 hostile questions a second, or 100 streams"
     parser.add_argument("--attack", choices=ATTACKS, default="everything", help=attacks)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--database", help="PostgreSQL's URL; without one, SQLite")
     parser.add_argument("--json", help="Write the report to this file")
     options = parser.parse_args()
     if options.seconds <= RAMP_S + EVERY_S:
         parser.error(f"--seconds {options.seconds:g}: measuring begins {RAMP_S:g} s after the attack")
     with tempfile.TemporaryDirectory(prefix="ragkv-load-") as folder:
         service = subprocess.Popen(
-            [sys.executable, "-m", "bench.load.service", folder, *([options.database] if options.database else [])],
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, "-m", "bench.load.service", folder], stdout=subprocess.PIPE, text=True
         )
         try:
             assert service.stdout is not None

@@ -33,13 +33,13 @@ QUEUED = 4000
 HOSTILE_TENANTS = 10
 
 
-def main(folder: str, database_url: str | None = None) -> None:
+def main(folder: str) -> None:
     """Print the World as one line of JSON, then serve until the process is told to stop."""
     logs.configure("json", "warning", "serve")
     raise_descriptor_limit()
     share_interpreter()
     model = str(model_folder(Settings(data_dir=CACHE)))
-    settings = Settings(data_dir=Path(folder), database_url=database_url or None, model=model)
+    settings = Settings(data_dir=Path(folder), model=model)
     parts = Parts(settings, EchoEngine(settings, piece_s=0.02), encoder_apart=True)
     parts.prepare()
     redis = EmbeddedRedis(settings)
@@ -83,4 +83,4 @@ def _tenant(ingest: IngestParts, name: str, documents: int, queued: int) -> str:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main(sys.argv[1])

@@ -5,10 +5,8 @@ restart.
 index has a process of its own, and each question goes to one after the other, so that a machine that slows down slows
 all of them.
 
-Chunks are made up: terms as frequent as in English (Zipf and Mandelbrot), and unit vectors in clusters; with `--vectors
-FILE.npz` (`dense` of passages, `q` of questions) those vectors, then others around them that are spread alike, and
-these questions. Recall is counted against an exact search of the same vectors, which keeps one batch in memory at a
-time.
+Chunks are made up: terms as frequent as in English (Zipf and Mandelbrot), and unit vectors in clusters. Recall is
+counted against an exact search of the same vectors, which keeps one batch in memory at a time.
 """
 
 import argparse
@@ -21,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -48,21 +45,12 @@ _CUMULATIVE = np.cumsum(_FREQUENCY / _FREQUENCY.sum())
 class Corpus:
     """Chunks and questions, the same in every process."""
 
-    def __init__(self, num_points: int, num_queries: int, real: Path | None) -> None:
+    def __init__(self, num_points: int, num_queries: int) -> None:
         self.num_points = num_points
-        self._real = np.load(real)["dense"] if real else np.zeros((0, DIM), np.float32)
         rng, asking = np.random.default_rng(1), np.random.default_rng(4)
-        if real:
-            self._centres, off = self._real, self._real - self._real.mean(axis=0)
-            covariance = off.T @ off / len(off) + 1e-7 * np.eye(DIM)
-            # A matrix that gives normal numbers the spread of these rows.
-            self._spread = np.linalg.cholesky(covariance).T.astype(np.float32)
-            questions = np.load(real)["q"][asking.permutation(100)[:num_queries]]
-        else:
-            self._centres = _unit(rng.standard_normal((max(1, num_points // CHUNKS_A_CLUSTER), DIM), dtype=np.float32))
-            self._spread = None
-            near = self._centres[asking.integers(len(self._centres), size=num_queries)]
-            questions = _unit(near + 0.8 * _unit(asking.standard_normal((num_queries, DIM), dtype=np.float32)))
+        self._centres = _unit(rng.standard_normal((max(1, num_points // CHUNKS_A_CLUSTER), DIM), dtype=np.float32))
+        near = self._centres[asking.integers(len(self._centres), size=num_queries)]
+        questions = _unit(near + 0.8 * _unit(asking.standard_normal((num_queries, DIM), dtype=np.float32)))
         self.queries = [
             Vectors(row, np.unique(t), np.ones(len(np.unique(t)), np.float32))
             for row, t in zip(questions, _terms(asking, num_queries, 8), strict=True)
@@ -78,10 +66,7 @@ class Corpus:
             count = min(BATCH, self.num_points - first)
             dense = self._centres[rng.integers(len(self._centres), size=count)]
             off = rng.standard_normal((count, DIM), dtype=np.float32)
-            dense = _unit(dense + 0.8 * (off / np.float32(DIM**0.5) if self._spread is None else off @ self._spread))
-            real = self._real[first : first + count]
-            dense[: len(real)] = real
-            yield first, dense
+            yield first, _unit(dense + 0.8 * (off / np.float32(DIM**0.5)))
 
     def points(self) -> Iterator[list[Point]]:
         for first, dense in self.batches():
@@ -215,9 +200,8 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=10_000)
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--vectors", type=Path)
     given = parser.parse_args()
-    rows = measure(given.index, Corpus(given.points, given.queries, given.vectors), given.rounds)
+    rows = measure(given.index, Corpus(given.points, given.queries), given.rounds)
     for row in rows:
         print(json.dumps({key: round(v, 3) if isinstance(v, float) else v for key, v in row.items()}))
 

@@ -5,19 +5,19 @@ A list goes on over paragraphs that are not part of it; converted to HTML, it wo
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 from lxml.etree import QName, SubElement, _Element
 
 from ingest.parse.numerals import OF_WORD
-from ingest.parse.word_markup import is_on
+from ingest.parse.word_markup import is_on, styles_of, with_bases
 
 _MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
 _AROUND_LIST = re.compile("<li>(?=<[ou]l>)")
 _PLACE = re.compile(r"%([1-9])")
-_MAX_LINKS = 10  # from lists by styles to other lists, and from styles to those that they are based on
+_MAX_LINKS = 10  # from lists by styles to other lists
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _NUM_LEVELS, _MAX_TEXT_CHARS = 9, 80
+_NUM_ID, _LEVEL = "numPr/{*}numId", "numPr/{*}ilvl"
 
 
 def mark_list_numbers(document: _Element, numbering: _Element, styles: _Element | None) -> None:
@@ -69,6 +69,13 @@ class _List:
         self.depths = {level.style: depth for depth, level in self.levels.items() if level.style is not None}
         self._numbers: dict[int, int] = {}
 
+    def depth_of(self, style: _Element) -> int | None:
+        """The level of a style's paragraphs."""
+        if (depth := self.depths.get(_attribute(style, "styleId") or "")) is not None:
+            return depth
+        level = _value(style, f"pPr/{{*}}{_LEVEL}")
+        return None if level is None else _number(level, 0)
+
     def count(self, depth: int, restart: int | None, levels: Mapping[int, _Level]) -> str | None:
         """The number of the next paragraph at a level, or None for a bullet. `restart`: the number to begin again
         with; `levels`: those of the list that refers to this."""
@@ -95,15 +102,6 @@ class _List:
         return f"{words}{level.gap}" if words else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Style:
-    """A style of paragraphs: its list, its level in that, and the style that it is based on."""
-
-    num_id: str | None
-    depth: int | None
-    base: str | None
-
-
 class _Lists:
     def __init__(self, numbering: _Element, styles: _Element | None) -> None:
         self._lists = {
@@ -122,24 +120,20 @@ class _Lists:
             _attribute(num, "numId"): dict(_levels(_find(override, "lvl") for override in _all(num, "lvlOverride")))
             for num in nums
         }
-        self._styles = {} if styles is None else dict(_styles(styles))
+        self._styles = styles_of(styles)
 
     def count(self, properties: _Element) -> str | None:
         """The number of the next paragraph, as it is shown, or None for one without."""
-        numbered, style = _find(properties, "numPr"), _value(properties, "pStyle")
-        num_id, depth = _value(numbered, "numId"), _number(_value(numbered, "ilvl"), -1)
-        chain: list[tuple[str, _Style]] = []  # the style and those that it is based on
-        key = style
-        while key is not None and key in self._styles and len(chain) < _MAX_LINKS:
-            chain.append((key, self._styles[key]))
-            key = self._styles[key].base
-        if num_id is None:
-            num_id = next((entry.num_id for _, entry in chain if entry.num_id is not None), None)
+        style = _value(properties, "pStyle")
+        chain = [] if style is None else with_bases(self._styles, style)
+        num_ids = (_value(properties, _NUM_ID), *map(_num_id, chain))
+        num_id = next((value for value in num_ids if value is not None), None)
         item_list = self._by_style.get(style) if num_id is None and style else self._list_of(num_id)
         if item_list is None:
             return None
+        depth = _number(_value(properties, _LEVEL), -1)
         if depth < 0:
-            depths = [item_list.depths.get(style or ""), *(item_list.depths.get(key, own.depth) for key, own in chain)]
+            depths = (item_list.depths.get(style or ""), *map(item_list.depth_of, chain))
             depth = next((place for place in depths if place is not None), 0)
         levels = {**item_list.levels, **self._replaced.get(num_id, {})}
         return item_list.count(depth, self._restarts.pop((num_id, depth), None), levels)
@@ -149,8 +143,7 @@ class _Lists:
             item_list = self._lists.get(self._of_id.get(num_id or "", ""))
             if item_list is None or item_list.style_link is None:
                 return item_list
-            style = self._styles.get(item_list.style_link)
-            num_id = style.num_id if style else None
+            num_id = _num_id(self._styles.get(item_list.style_link))
         return None
 
 
@@ -160,12 +153,8 @@ def _levels(levels: Iterable[_Element | None]) -> Iterator[tuple[int, _Level]]:
             yield _depth(level), _Level(level)
 
 
-def _styles(styles: _Element) -> Iterator[tuple[str, _Style]]:
-    for style in _all(styles, "style"):
-        numbered = _find(_find(style, "pPr"), "numPr")
-        level = _value(numbered, "ilvl")
-        depth = None if level is None else _number(level, 0)
-        yield _attribute(style, "styleId") or "", _Style(_value(numbered, "numId"), depth, _value(style, "basedOn"))
+def _num_id(style: _Element | None) -> str | None:
+    return _value(style, f"pPr/{{*}}{_NUM_ID}")
 
 
 def _depth(level: _Element) -> int:

@@ -114,13 +114,13 @@ def mark_headings(document: _Element, styles: _Element | None) -> None:
     """Give the style of a heading to paragraphs of text that have a level in the outline of their own or by a style
     which is based on a heading's: the converter knows those styles by their names alone. In tables it is left to
     these names, as styles of labels are based on headings, too."""
-    entries = _styles_of(styles)
+    entries = styles_of(styles)
     for paragraph in document.iter("{*}p"):
         properties = paragraph.find("{*}pPr")
         if properties is None or next(paragraph.iterancestors("{*}tbl"), None) is not None:
             continue
         style = properties.find("{*}pStyle")
-        level = _outline_level(properties, _with_bases(entries, "" if style is None else value_of(style)))
+        level = _outline_level(properties, with_bases(entries, "" if style is None else value_of(style)))
         if level is not None and len(line_of(paragraph)) <= _MAX_HEADING_CHARS:
             style = SubElement(properties, f"{{{W}}}pStyle") if style is None else style
             style.set(f"{{{QName(style).namespace}}}val", f"Heading{min(level + 1, 6)}")
@@ -282,7 +282,7 @@ class _Switches:
     """Properties of runs: those of the run itself, or else of its styles, of which a second one switches back."""
 
     def __init__(self, styles: _Element | None, *names: str) -> None:
-        self._styles = _styles_of(styles)
+        self._styles = styles_of(styles)
         self._names = names
         self._on: dict[str, frozenset[str]] = {}
         """By style, the properties that it switches on."""
@@ -304,7 +304,7 @@ class _Switches:
 
     def _of_style(self, key: str) -> frozenset[str]:
         if key not in self._on:
-            chain = _with_bases(self._styles, key)
+            chain = with_bases(self._styles, key)
             values = {
                 name: next(
                     (value for style in chain if (value := is_on(style.find(f"{{*}}rPr/{{*}}{name}"))) is not None),
@@ -316,13 +316,13 @@ class _Switches:
         return self._on[key]
 
 
-def _styles_of(styles: _Element | None) -> dict[str, _Element]:
+def styles_of(styles: _Element | None) -> dict[str, _Element]:
     """The styles by their ids."""
     entries = () if styles is None else styles.iterchildren("{*}style")
     return {value_of(style, "styleId"): style for style in entries}
 
 
-def _with_bases(styles: Mapping[str, _Element], key: str) -> list[_Element]:
+def with_bases(styles: Mapping[str, _Element], key: str) -> list[_Element]:
     """A style and those that it is based on."""
     chain: list[_Element] = []
     while key in styles and len(chain) < _MAX_LINKS:

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 
-from ingest.parse.delimited import read_delimited, read_tabs
+from ingest.parse.delimited import read_delimited
 from ingest.parse.docx import read_docx
 from ingest.parse.encoded import leave_out_encoded, noise_in
 from ingest.parse.epub import read_epub
@@ -37,7 +38,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.HTML: read_html,
     Format.DOCX: read_docx,
     Format.CSV: read_delimited,
-    Format.TSV: read_tabs,
+    Format.TSV: partial(read_delimited, format_=Format.TSV),
     Format.XLSX: read_workbook,
     Format.PPTX: read_slides,
     Format.ODT: read_opendocument,

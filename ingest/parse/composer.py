@@ -1,7 +1,7 @@
 """Compose a parsed document from blocks of text, headings, tables, pages, and page headers and footers."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from ingest.parse.parsed import MAX_PAGES, MAX_TEXT_CHARS, Page, Parsed, Section, one_line
@@ -46,7 +46,10 @@ class Composer:
     def table(self, rows: Iterable[Sequence[str]]) -> None:
         """A line for each row, with the labels of the header above it. Rows with cells that span others come from
         `spans.Columns`."""
-        lines = lines_of_table(join_headers(rows))
+        self.lines(lines_of_table(join_headers(rows)))
+
+    def lines(self, lines: Iterator[str]) -> None:
+        """The lines of a table, however many."""
         while batch := list(islice(lines, _LINES_AT_ONCE)):
             self.block("\n".join(batch))
 

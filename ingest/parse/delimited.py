@@ -25,7 +25,7 @@ from ragkv.text import scrub
 _DELIMITERS = ",;\t|^"
 _DECLARED = re.compile(r"sep=(.)\n", re.IGNORECASE)  # Excel's own first line
 _SCORED_CHARS, _SAMPLE_ROWS = 16 * 1024 * 1024, 1_000
-_MAX_CELL_LINES, _LINES_AT_ONCE = 1_000, 1_000
+_MAX_CELL_LINES = 1_000
 _HINT_WEIGHT, _LEAST_CLEAN = 2, 0.001
 _ONE_COLUMN = "\x1f"  # no text has this delimiter: it is scrubbed before
 _LEAST_ROWS, _LEAST_COLUMNS, _LEAST_NUMBERS, _MAX_DIGITS = 2, 2, 3, 10
@@ -45,17 +45,9 @@ class _Dialect:
     quoting: _Quoting = csv.QUOTE_MINIMAL
 
 
-def read_delimited(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """Each row with the labels of its header, if there is one."""
-    return _read(body, fallback_title, omissions, Format.CSV)
-
-
-def read_tabs(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
-    """The same, where the file's name tells that its delimiters may be tabs."""
-    return _read(body, fallback_title, omissions, Format.TSV)
-
-
-def _read(body: bytes, fallback_title: str, omissions: Omissions, format_: Format) -> Parsed:
+def read_delimited(body: bytes, fallback_title: str, omissions: Omissions, format_: Format = Format.CSV) -> Parsed:
+    """Each row with the labels of its header, if there is one. format_: TSV where the file's name tells that its
+    delimiters may be tabs."""
     text = without_encoded(scrub(decode(body)), omissions)
     if declared := _DECLARED.match(text):
         text = text[declared.end() :]
@@ -136,14 +128,11 @@ def _add_rows(composer: Composer, rows: Iterator[list[str]]) -> None:
     shapes = ({re.sub(r"[^\W\d]", "a", re.sub(r"\d", "9", cell)) for cell in column} for column in columns)
     is_code = (len(shape) == 1 and _CODE.search(cell) for shape, cell in zip(shapes, header, strict=False))
     if is_named and len(below) >= _LEAST_ROWS and any(is_code):  # like all below it, such as AB-12: no header
-        lines: Iterator[str] = map(line_of, chain(start, rows))
+        composer.lines(map(line_of, chain(start, rows)))
     elif is_named or not _labels(header, below):
         composer.table(chain(start, rows))
-        return
     else:
-        lines = chain(map(line_of, titles), table_lines(header, chain(below, rows)))
-    while batch := list(islice(lines, _LINES_AT_ONCE)):
-        composer.block("\n".join(batch))
+        composer.lines(chain(map(line_of, titles), table_lines(header, chain(below, rows))))
 
 
 def _labels(header: Sequence[str], below: Sequence[Sequence[str]]) -> bool:

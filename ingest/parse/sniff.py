@@ -45,36 +45,20 @@ class Format(Enum):
 
 
 SUPPORTED = f"upload {READ_KINDS}"
-_BY_SUFFIX = {
-    ".txt": Format.TEXT,
-    ".text": Format.TEXT,
-    ".log": Format.TEXT,
-    ".md": Format.MARKDOWN,
-    ".markdown": Format.MARKDOWN,
-    ".mdx": Format.MARKDOWN,
-    ".html": Format.HTML,
-    ".htm": Format.HTML,
-    ".xhtml": Format.HTML,
-    ".csv": Format.CSV,
-    ".tsv": Format.TSV,
-    ".tab": Format.TSV,
-    ".json": Format.JSON,
-    ".jsonl": Format.JSON,
-    ".ndjson": Format.JSON,
-    ".geojson": Format.JSON,
-    ".ipynb": Format.NOTEBOOK,
-    ".xml": Format.XML,
-    ".nxml": Format.XML,
-    ".rss": Format.XML,
-    ".atom": Format.XML,
-    ".dita": Format.XML,
-    ".rst": Format.RST,
-    ".org": Format.ORG,
-    ".eml": Format.EML,
-    ".mht": Format.EML,
-    ".mhtml": Format.EML,
+_SUFFIXES = {
+    Format.TEXT: (".txt", ".text", ".log"),
+    Format.MARKDOWN: (".md", ".markdown", ".mdx"),
+    Format.HTML: (".html", ".htm", ".xhtml"),
+    Format.CSV: (".csv",),
+    Format.TSV: (".tsv", ".tab"),
+    Format.JSON: (".json", ".jsonl", ".ndjson", ".geojson"),
+    Format.NOTEBOOK: (".ipynb",),
+    Format.XML: (".xml", ".nxml", ".rss", ".atom", ".dita"),
+    Format.RST: (".rst",),
+    Format.ORG: (".org",),
+    Format.EML: (".eml", ".mht", ".mhtml"),
 }
-_ONE_MAIL = (".eml", ".mht", ".mhtml")
+_BY_SUFFIX = {suffix: format_ for format_, suffixes in _SUFFIXES.items() for suffix in suffixes}
 _NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf", ".msg")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
 _IMAGES = (
@@ -109,7 +93,6 @@ _ZIP_FORMATS = (
     ("META-INF/container.xml", Format.EPUB),
     ("content.xml", Format.ODT),  # the reader tells which kind of OpenDocument it is
 )
-_ZIP_CONTENTS = (("xl/workbook.bin", "a binary Excel workbook: save it as XLSX"),)
 
 
 def sniff(name: str, body: bytes) -> Format:
@@ -156,8 +139,8 @@ def _format_of_zip(body: bytes) -> Format:
     for path, format_ in _ZIP_FORMATS:
         if path in entries:
             return format_
-    meaning = next((text for path, text in _ZIP_CONTENTS if path in entries), _ARCHIVE)
-    raise Unsupported(f"it is {meaning}")
+    is_binary_workbook = "xl/workbook.bin" in entries
+    raise Unsupported("it is " + ("a binary Excel workbook: save it as XLSX" if is_binary_workbook else _ARCHIVE))
 
 
 def _format_of_text(suffix: str, body: bytes) -> Format:
@@ -172,7 +155,7 @@ def _format_of_text(suffix: str, body: bytes) -> Format:
     start = body[:2048].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
     is_xml = start.startswith(b"<?xml")
     is_html = start.startswith((b"<!doctype html", b"<html")) or (is_xml and b"<html" in start)
-    if suffix not in _ONE_MAIL and MAIL_START.match(body):
-        return Format.MBOX
     by_name = _BY_SUFFIX.get(suffix, Format.XML if is_xml else Format.TEXT)
+    if by_name is not Format.EML and MAIL_START.match(body):
+        return Format.MBOX
     return Format.HTML if is_html and by_name is not Format.EML else by_name

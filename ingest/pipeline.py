@@ -27,7 +27,6 @@ from ingest.turn import (
     StageReport,
     Turn,
     TurnOver,
-    ignore,
     renewing,
 )
 from ragkv.chunk import Chunk
@@ -70,7 +69,9 @@ class IngestOutcome(StrEnum):
     YIELDED = "yielded"
 
 
-def ingest_document(document_id: str, ingest: IngestParts, progress: StageProgress = ignore) -> IngestOutcome:
+def ingest_document(
+    document_id: str, ingest: IngestParts, progress: StageProgress = lambda stage, done, total: None
+) -> IngestOutcome:
     """Ingest a document up to READY, from its current status on.
 
     A file that cannot be read fails at once; anything else that goes wrong is raised for the caller to try again, and
@@ -110,7 +111,7 @@ def lacks_only_kv(lease: Lease, ingest: IngestParts) -> bool:
 def work_on(
     lease: Lease,
     ingest: IngestParts,
-    progress: StageProgress = ignore,
+    progress: StageProgress = lambda stage, done, total: None,
     others_wait: Callable[[], Others] = lambda: Others.NONE,
 ) -> IngestOutcome:
     """`ingest_document` for a document whose lease is held. YIELDED if others are waiting and it has made progress."""

@@ -27,10 +27,6 @@ class Interrupted(Exception):
     """The process is stopping: the document returns to the queue without a counted attempt."""
 
 
-def ignore(stage: str, done: int, total: int) -> None:
-    """Watcher that ignores every report."""
-
-
 class Reporter:
     """Writes progress to the document about once a second, and reports every step to the watcher."""
 

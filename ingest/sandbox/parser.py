@@ -64,15 +64,6 @@ class ReadInPart(Exception):
         self.kept = pages
 
 
-def go_on() -> bool:
-    """Never pause."""
-    return False
-
-
-def ignore(done: int, total: int) -> None:
-    """Watcher that ignores every report."""
-
-
 class Parser:
     """Parses documents one at a time, each in a confined child of a fork server that is started when first needed.
 
@@ -103,8 +94,8 @@ class Parser:
         self,
         name: str,
         body: BinaryIO,
-        watch: PageReport = ignore,
-        is_over: Callable[[], bool] = go_on,
+        watch: PageReport = lambda done, total: None,
+        is_over: Callable[[], bool] = lambda: False,
         earlier: KeptPages = KeptPages(),  # noqa: B008 - immutable
     ) -> Parsed:
         """The text of a document. `watch` is called a few times a second with the pages that were read by OCR, and of
@@ -145,10 +136,10 @@ class Parser:
         self,
         request: Request,
         body: BinaryIO,
-        watch: PageReport = ignore,
+        watch: PageReport = lambda done, total: None,
         shared: bytes = parsing_memory(KeptPages()),
         with_ocr: bool = False,
-        is_over: Callable[[], bool] = go_on,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> Answered:
         with self._lock, os.fdopen(os.memfd_create("document"), "wb", buffering=0) as file:
             file.write(shared)

@@ -18,9 +18,8 @@ from rich.table import Table
 from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
-from bench.ttft import machine
+from bench.ttft import machine, timed
 from ragkv.answer.promote import Promoter
-from ragkv.answer.prompt import Prompt
 from ragkv.answer.recompute import Recompute
 from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
@@ -32,7 +31,6 @@ from ragkv.observe.metrics import OURS
 from ragkv.service.kv_admin.upload import Uploader
 from ragkv.service.parts import Parts
 from ragkv.stitch.located import LocatedKV
-from ragkv.stitch.plan import StitchPlan
 
 Mode = Literal["full", "disk", "remote"]
 MODES: tuple[Mode, ...] = get_args(Mode)
@@ -144,29 +142,20 @@ class RemoteBench:
                     promoted = await self.promoter.bring(located)
                     located = await asyncio.to_thread(located.with_arrived, promoted, frozenset(), self.parts.kv_store)
                 plan = await asyncio.to_thread(self.parts.planner.plan, prompt, located, self.recompute, None)
-            tokens, first_at = await self._generate(prompt, plan)
+            planned_s = time.perf_counter() - began
+            request = Generate(prompt.token_ids, uuid.uuid4().hex, plan, max_tokens=self.answer_tokens, ignore_eos=True)
+            answer = await timed(self.parts.engine, request)
         except RagKVError:
             seen.failed += 1
             return
-        seen.firsts.append(first_at - began)
-        seen.answers[number] = tokens
+        self.promoter.cost.answered(answer.report, answer.first_s)
+        seen.firsts.append(planned_s + answer.first_s)
+        seen.answers[number] = answer.token_ids
         seen.chunks += len(context.passages)
         seen.late += plan.num_missing if plan else 0
 
     async def _locate(self, context: Context) -> LocatedKV:
         return await asyncio.to_thread(self.parts.planner.locate, context.passages, self._keys)
-
-    async def _generate(self, prompt: Prompt, plan: StitchPlan | None) -> tuple[list[int], float]:
-        """Tokens of the answer, and when the first came."""
-        request = Generate(prompt.token_ids, uuid.uuid4().hex, plan, max_tokens=self.answer_tokens, ignore_eos=True)
-        tokens: list[int] = []
-        began, first_at = time.perf_counter(), 0.0
-        async for output in self.parts.engine.generate(request):
-            first_at = first_at or time.perf_counter()
-            tokens += output.token_ids
-            if output.report is not None:
-                self.promoter.cost.answered(output.report, first_at - began)
-        return tokens, first_at
 
     async def _fill_disk(self, number: int) -> None:
         """Have all of the context's KV on disk. Raises Unavailable if it does not come."""

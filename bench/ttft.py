@@ -69,9 +69,23 @@ class TtftReport(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class _Timed:
-    seconds: float
+class Timed:
+    """An answer: seconds to its first token, its tokens, and the engine's report."""
+
+    first_s: float
+    token_ids: list[int]
     report: Report
+
+
+async def timed(engine: Engine, request: Generate) -> Timed:
+    """Have a request answered."""
+    began, first_s, report, token_ids = time.perf_counter(), None, None, list[int]()
+    async for output in engine.generate(request):
+        first_s = first_s or time.perf_counter() - began
+        token_ids += output.token_ids
+        report = output.report
+    assert first_s is not None and report is not None, "an engine always gives an output, and a report with the last"
+    return Timed(first_s, token_ids, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,41 +114,41 @@ class Bench:
             passages = _passages(chunks, size)
             prompt = self.prompts.build([p.chunk for p in passages], QUESTION, _ANSWER_TOKENS)
             times = await self._interleaved(prompt, passages, runs, progress)
-            for (method, ratio), timed in times.items():
-                reports = [question.report for question in timed] if method == "stitched" else []
+            for (method, ratio), answers in times.items():
+                reports = [answer.report for answer in answers] if method == "stitched" else []
                 yield TtftRow(
                     context_tokens=prompt.question.start,
                     question_tokens=prompt.question.num_tokens,
                     method=method,
                     ratio=ratio,
                     policy=self.policy if reports else None,
-                    ttft_s=statistics.median(question.seconds for question in timed),
-                    runs=len(timed),
+                    ttft_s=statistics.median(answer.first_s for answer in answers),
+                    runs=len(answers),
                     kv_load_ms=statistics.median(report.kv_load_ms for report in reports) if reports else None,
                     recompute_ms=statistics.median(report.recompute_ms for report in reports) if reports else None,
                 )
 
     async def _interleaved(
         self, prompt: Prompt, passages: Sequence[Passage], runs: int, progress: Callable[[str], None]
-    ) -> dict[tuple[str, float | None], list[_Timed]]:
+    ) -> dict[tuple[str, float | None], list[Timed]]:
         """One warm-up round that is not counted, then `runs` rounds of every method. A separate salt keeps a run from
         hitting an earlier one's prefix cache; the floor is meant to hit it, and is asked for just before: the other
         methods' prompts may have taken its place."""
         floor_salt = uuid.uuid4().hex
         methods = [("full", None), ("floor", None), *(("stitched", ratio) for ratio in self.ratios)]
-        times: dict[tuple[str, float | None], list[_Timed]] = {method: [] for method in methods}
+        times: dict[tuple[str, float | None], list[Timed]] = {method: [] for method in methods}
         for run in range(runs + 1):
             for method, ratio in methods:
                 salt = floor_salt if method == "floor" else uuid.uuid4().hex
                 if method == "floor":
                     await self._timed(prompt, passages, ratio, salt)
-                timed = await self._timed(prompt, passages, ratio, salt)
+                answer = await self._timed(prompt, passages, ratio, salt)
                 progress(f"{prompt.question.start} tokens, {method}{'' if ratio is None else f' {ratio:.2f}'}")
                 if run:
-                    times[method, ratio].append(timed)
+                    times[method, ratio].append(answer)
         return times
 
-    async def _timed(self, prompt: Prompt, passages: Sequence[Passage], ratio: float | None, salt: str) -> _Timed:
+    async def _timed(self, prompt: Prompt, passages: Sequence[Passage], ratio: float | None, salt: str) -> Timed:
         """One request, stitched if there is a ratio. The time is without planning."""
         plan = None
         if ratio is not None:
@@ -143,14 +157,7 @@ class Bench:
             if plan is not None and plan.num_missing:
                 raise Rejected(f"{plan.num_missing} of the chunks have no KV: run `ragkv ingest` again, then measure")
         request = Generate(prompt.token_ids, salt, plan, max_tokens=_ANSWER_TOKENS, ignore_eos=True)
-        began, first_s, report = time.perf_counter(), None, None
-        async for output in self.engine.generate(request):
-            first_s = first_s or time.perf_counter() - began
-            report = output.report
-        assert first_s is not None and report is not None, (
-            "an engine always gives an output, and a report with the last"
-        )
-        return _Timed(first_s, report)
+        return await timed(self.engine, request)
 
 
 def num_requests(sizes: Sequence[int], runs: int) -> int:

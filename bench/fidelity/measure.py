@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from bench.fidelity.kit import ANSWER_TOKENS, Case, Kit, Prepared
 from bench.fidelity.methods import Method, context_of
+from bench.ttft import timed
 from ragkv.engine.protocol import WHOLE_VOCABULARY, Engine, Generate, Report, Sampling
 from ragkv.errors import Unavailable
 from ragkv.ids import batched
@@ -152,14 +153,11 @@ class Measure:
         """The first token, timed, with nothing else running. Raises Unavailable where that is no measure."""
         began = time.perf_counter()
         prepared = method.prepare(self.kit, case)
-        salt = uuid.uuid4().hex
-        ids = prepared.prompt.token_ids
+        prepared_s = time.perf_counter() - began
+        salt, ids = uuid.uuid4().hex, prepared.prompt.token_ids
         request = Generate(ids, salt, prepared.plan, max_tokens=_TIMED_TOKENS, ignore_eos=True)
-        first_s = report = None
-        async for output in self.engine.generate(request):
-            first_s = first_s or time.perf_counter() - began
-            report = output.report
-        assert first_s is not None and report is not None, "an engine's answer has a first output and a last"
+        answer = await timed(self.engine, request)
+        report = answer.report
         lost = len(report.failed_keys) + (prepared.plan.num_missing if prepared.plan else 0)
         if lost:
             raise Unavailable(f"{method.key}: the KV of {lost} chunks was evicted before it was used: run it again")
@@ -170,7 +168,7 @@ class Measure:
             )
         if report.cached:
             raise Unavailable(f"{method.key}: {report.cached} tokens were already cached, so its time is meaningless")
-        return _Begun(prepared, salt, first_s + case.vectors_s * method.needs_question, report)
+        return _Begun(prepared, salt, prepared_s + answer.first_s + case.vectors_s * method.needs_question, report)
 
     async def _finish(self, case: Case, begun: _Begun) -> _Answered:
         """The greedy answer and the distributions at the known one, of a prompt that is in the cache."""

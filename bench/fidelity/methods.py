@@ -19,6 +19,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.answer.question import Question
 from ragkv.answer.recompute import Recompute
 from ragkv.answer.service import in_prompt_order, within_share
+from ragkv.chunk import Passage
 from ragkv.errors import Rejected
 from ragkv.kv.format import QCACHE_BLOCK
 from ragkv.settings import Settings
@@ -30,6 +31,19 @@ from ragkv.stitch.select import blocks_of, take
 INFOFLOW, RANDOM = "infoflow", "random"
 INFOFLOW_CONNECTOR = "bench.fidelity.infoflow"
 """The module that an engine imports its connector from, so that it can select by `infoflow`."""
+
+
+Order = Callable[[Kit, Case], Sequence[Passage]]
+"""A case's passages in an order."""
+
+
+def in_file_order(kit: Kit, case: Case) -> Sequence[Passage]:
+    return case.in_file_order
+
+
+def best_first(kit: Kit, case: Case) -> Sequence[Passage]:
+    """As retrieval ranks them: the best one, behind the prefix, is exact for nothing."""
+    return case.best_first
 
 
 def select_random(spans: Iterable[Span], block_size: int, budget: int) -> tuple[Span, ...]:
@@ -101,19 +115,9 @@ class Method:
         return self.name if self.ratio is None else f"{self.name} @{self.ratio:g}"
 
 
-def full(kit: Kit, case: Case) -> Prepared:
-    """Full prefill, the passages in the file's order."""
-    return Prepared(kit.prompt(case.in_file_order, case), None)
-
-
-def full_default_order(kit: Kit, case: Case) -> Prepared:
-    """Full prefill, the passages in the order in which the service puts them into a prompt."""
-    return Prepared(kit.prompt(kit.in_prompt_order(case), case), None)
-
-
-def full_retrieval_order(kit: Kit, case: Case) -> Prepared:
-    """Full prefill, the passages as retrieval ranks them, best first."""
-    return Prepared(kit.prompt(case.best_first, case), None)
+def full(kit: Kit, case: Case, order: Order) -> Prepared:
+    """Full prefill."""
+    return Prepared(kit.prompt(order(kit, case), case), None)
 
 
 def none(kit: Kit, case: Case) -> Prepared:
@@ -130,25 +134,9 @@ def naive(kit: Kit, case: Case) -> Prepared:
     return Prepared(prompt, StitchPlan(tuple(placed)))
 
 
-def prefix(kit: Kit, case: Case) -> Prepared:
-    """Chunks prefilled behind the shared prefix and rotated, nothing recomputed."""
-    return kit.planned(case.in_file_order, kit.recompute("none", 0.0), case)
-
-
-def by_policy(kit: Kit, case: Case, policy: str, ratio: float) -> Prepared:
-    """As `prefix`, with a share of the context recomputed by a policy."""
-    return kit.planned(case.in_file_order, kit.recompute(policy, ratio), case)
-
-
-def default_order(kit: Kit, case: Case, ratio: float) -> Prepared:
-    """The service's order and policy, at another ratio than its own."""
-    return kit.planned(kit.in_prompt_order(case), kit.recompute(kit.settings.recompute_policy, ratio), case)
-
-
-def retrieval_order(kit: Kit, case: Case, ratio: float) -> Prepared:
-    """The service's policy, the passages as retrieval ranks them: the best one, behind the prefix, is exact for
-    nothing."""
-    return kit.planned(case.best_first, kit.recompute(kit.settings.recompute_policy, ratio), case)
+def by_policy(kit: Kit, case: Case, order: Order, policy: str, ratio: float) -> Prepared:
+    """Chunks prefilled behind the shared prefix and rotated, with a share of the context recomputed by a policy."""
+    return kit.planned(order(kit, case), kit.recompute(policy, ratio), case)
 
 
 def default(kit: Kit, case: Case) -> Prepared:
@@ -181,15 +169,17 @@ def by_layers(kit: Kit, case: Case, choice: Choice, prepare: Callable[[Kit, Case
 
 _SPARSE = "sparse"
 _SELECTING = "question"
-_FULL = Method(FULL, full)
+_FULL = Method(FULL, partial(full, order=in_file_order))
 _NONE = Method(NONE, none)
 _FULL_REORDERED = (
-    Method(FULL_DEFAULT_ORDER, full_default_order, None, FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER),
-    Method(FULL_RETRIEVAL_ORDER, full_retrieval_order, None, FULL_RETRIEVAL_ORDER, FULL_RETRIEVAL_ORDER),
+    Method(
+        FULL_DEFAULT_ORDER, partial(full, order=Kit.in_prompt_order), None, FULL_DEFAULT_ORDER, FULL_RETRIEVAL_ORDER
+    ),
+    Method(FULL_RETRIEVAL_ORDER, partial(full, order=best_first), None, FULL_RETRIEVAL_ORDER, FULL_RETRIEVAL_ORDER),
 )
 _IN_FILE_ORDER = (
     Method(NAIVE, naive, needs_alone=True),
-    Method("prefix", prefix),
+    Method("prefix", partial(by_policy, order=in_file_order, policy="none", ratio=0.0)),
 )
 WRITER = "writer"
 _VARIED = frozenset(("prefix", *POLICIES_MEASURED, _SPARSE, DEFAULT, DEFAULT_ORDER))
@@ -227,7 +217,7 @@ def methods_of(
         methods = [_FULL, _NONE]
     methods += [method for method in _IN_FILE_ORDER if method.name in selected]
     for policy in (name for name in POLICIES_MEASURED if name in selected):
-        prepare = RIVALS.get(policy) or partial(by_policy, policy=policy)
+        prepare = RIVALS.get(policy) or partial(by_policy, order=in_file_order, policy=policy)
         asks = policy in POLICIES and POLICIES[policy].needs_question_vectors
         selects = policy == _SELECTING
         methods += [
@@ -264,8 +254,8 @@ def _reordered(selected: Collection[str], ratios: Sequence[float], settings: Set
     named = partial(Method, gain_reference=ranked, needs_question=asks, selects=policy == _SELECTING)
     methods = []
     for name, prepare, reference in (
-        (DEFAULT_ORDER, default_order, FULL_DEFAULT_ORDER),
-        (RETRIEVAL_ORDER, retrieval_order, ranked),
+        (DEFAULT_ORDER, partial(by_policy, order=Kit.in_prompt_order, policy=policy), FULL_DEFAULT_ORDER),
+        (RETRIEVAL_ORDER, partial(by_policy, order=best_first, policy=policy), ranked),
         (_SPARSE, sparse, FULL_DEFAULT_ORDER),
     ):
         if name in selected:

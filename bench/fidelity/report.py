@@ -119,10 +119,8 @@ class Table:
     def _row(self, method: Method) -> FidelityRow:
         key, full_key = method.key, method.gain_reference
         outcomes, full = self._outcomes[key], self._outcomes[full_key]
-        f1, em, nll, kl, agree = (
-            self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")
-        )
-        failures = self._estimate(100.0 * (self._values(key, "kl") > FAILURE_KL))
+        estimates = {name: self._estimate(self._values(key, name)) for name in ("f1", "em", "nll", "kl", "agree")}
+        estimates["failures"] = self._estimate(100.0 * (self._values(key, "kl") > FAILURE_KL))
         gain_share, kept_interval = self._gain_kept(key, full_key)
         in_order, in_order_interval = self._gain_kept(key, method.reference)
         kl_to_plain, kl_of_plain, gain_less_plain = self._to_plain(method)
@@ -130,14 +128,9 @@ class Table:
             method=method.name,
             ratio=method.ratio,
             n=len(outcomes),
-            f1=f1.mean,
-            em=em.mean,
-            nll=nll.mean,
+            **{name: estimate.mean for name, estimate in estimates.items()},
             gain_kept=gain_share,
             gain_in_order=in_order,
-            kl=kl.mean,
-            agree=agree.mean,
-            failures=failures.mean,
             kl_to_random=self._kl_to_random(method),
             ttft_s=_rounded(statistics.median(o.ttft_s for o in outcomes)),
             recomputed_tokens=_rounded(statistics.fmean(o.recomputed_tokens for o in outcomes)),
@@ -146,14 +139,9 @@ class Table:
             reference=method.reference,
             gain_reference=method.gain_reference,
             intervals=Intervals(
-                f1=f1.interval,
-                em=em.interval,
-                nll=nll.interval,
+                **{name: estimate.interval for name, estimate in estimates.items()},
                 gain_kept=kept_interval,
                 gain_in_order=in_order_interval,
-                kl=kl.interval,
-                agree=agree.interval,
-                failures=failures.interval,
             ),
             to_full=self._difference(key, full_key),
             to_random=self._to_policy(method, RANDOM),
@@ -216,10 +204,8 @@ class Table:
         return control.key
 
     def _difference(self, key: str, other: str) -> Difference:
-        f1, nll, kl = (
-            self._estimate(self._values(key, name) - self._values(other, name)) for name in ("f1", "nll", "kl")
-        )
-        return Difference(other, f1, nll, kl)
+        names = ("f1", "nll", "kl")
+        return Difference(other, *(self._estimate(self._values(key, n) - self._values(other, n)) for n in names))
 
 
 def estimate_if(value: Floats, drawn: Floats) -> Estimate | None:

@@ -19,10 +19,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import httpx
-import msgspec
 import psutil
 from sqlalchemy import func, select
 
@@ -50,17 +49,6 @@ TRIES = 20
 NEWS_EVERY_S = 10.0
 ASKED = 20
 """Documents that are searched for by the one word that only they have."""
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """What is to be done."""
-
-    documents: int
-    clients: int
-    kills: Literal["worker", "engine"]
-    kill_every_s: float
-    most_kills: int
-    limit_s: float
 
 
 @dataclass
@@ -121,25 +109,25 @@ def main() -> None:
         model = str(model_folder(Settings(data_dir=CACHE)))
         settings = Settings(data_dir=Path(folder) / "data", model=model, requests_per_minute=0)
         began = time.monotonic()
-        engine = None if plan.kills == "engine" else EchoEngine(settings)
+        engine = None if plan.kill == "engine" else EchoEngine(settings)
         with ExitStack() as stack:
             parts, client, worker = stack.enter_context(running(settings, engine))
-            pid = _engine_pid if plan.kills == "engine" else lambda: worker.pid
-            killer = stack.enter_context(Killer(pid, plan.kill_every_s, plan.most_kills))
+            pid = _engine_pid if plan.kill == "engine" else lambda: worker.pid
+            killer = stack.enter_context(Killer(pid, plan.kill_every, plan.kills))
             uploaded = _upload(plan, client)
             _say(f"{len(uploaded.ids)} uploaded after {time.monotonic() - began:.0f} s: {dict(uploaded.answers)}")
             _wait(plan, parts.database, killer, began)
             faults = list(_faults(plan, uploaded, parts.database, parts.files, parts.kv_store, parts.prefixes, client))
             seconds = time.monotonic() - began
             _say(
-                f"{_statuses(parts.database).get('ready', 0)} of {plan.documents} ready, {killer.kills} {plan.kills}s killed, {seconds:.0f} s"
+                f"{_statuses(parts.database).get('ready', 0)} of {plan.documents} ready, {killer.kills} {plan.kill}s killed, {seconds:.0f} s"
             )
     for fault in faults:
         _say(f"FAULT: {fault}")
     sys.exit(bool(faults))
 
 
-def _plan() -> Plan:
+def _plan() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1000)
     parser.add_argument("--clients", type=int, default=8)
@@ -147,8 +135,7 @@ def _plan() -> Plan:
     parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
     parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
-    given = parser.parse_args()
-    return Plan(given.documents, given.clients, given.kill, given.kill_every, given.kills, given.limit)
+    return parser.parse_args()
 
 
 @contextmanager
@@ -174,7 +161,7 @@ def running(settings: Settings, engine: Engine | None) -> Iterator[tuple[Parts, 
         yield parts, client, worker
 
 
-def _upload(plan: Plan, client: httpx.Client) -> Uploaded:
+def _upload(plan: argparse.Namespace, client: httpx.Client) -> Uploaded:
     """Each client uploads its share, and the document again whenever it is not told that it was accepted."""
     uploaded, lock = Uploaded(), threading.Lock()
 
@@ -207,9 +194,9 @@ def _word(number: int) -> str:
     return "".join(chr(ord("a") + int(digit)) for digit in f"{number:06d}") + "quay"
 
 
-def _wait(plan: Plan, database: Database, killer: Killer, began: float) -> None:
+def _wait(plan: argparse.Namespace, database: Database, killer: Killer, began: float) -> None:
     """Until nothing is left to do, or the limit is reached."""
-    while time.monotonic() - began < plan.limit_s:
+    while time.monotonic() - began < plan.limit:
         counts = _statuses(database)
         seconds = time.monotonic() - began
         _say(f"{seconds:5.0f} s  {killer.kills:3d} killed  " + "  ".join(f"{n} {name}" for name, n in counts.items()))
@@ -219,7 +206,7 @@ def _wait(plan: Plan, database: Database, killer: Killer, began: float) -> None:
 
 
 def _faults(
-    plan: Plan,
+    plan: argparse.Namespace,
     uploaded: Uploaded,
     database: Database,
     files: FileStore,

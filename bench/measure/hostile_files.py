@@ -1,8 +1,7 @@
-"""Measures the sandbox, as Markdown tables: `python -m bench.measure.hostile_files [corpus | reported | twenty | sample
-| FOLDER | formats FOLDER]`."""
+"""Measures the sandbox, as Markdown tables: `python -m bench.measure.hostile_files sample`, `FOLDER` or `formats
+FOLDER`."""
 
 import sys
-import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
@@ -16,23 +15,10 @@ from ingest.sandbox.messages import Limits
 from ingest.sandbox.parser import Parser
 from ragkv.errors import RagKVError, Rejected
 from ragkv.settings import Settings
-from tests.support.hostile_files import Made, corpus, reported, twenty
 
 ROUNDS = 10
-HOSTILE = {"corpus": corpus, "reported": reported, "twenty": twenty}
-ENDINGS = {"read": (" characters",), "crashed": ("crashed on it", "failed on it"), "hung": (" s to read",)}
+ENDINGS = {"crashed": ("crashed on it", "failed on it"), "hung": (" s to read",)}
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
-
-
-def hostile(files: dict[str, Made], parser: Parser) -> None:
-    """Each file with the default limits, and how long the next, honest one took."""
-    print("| file | bytes | seconds | outcome | next file, s |\n|---|---|---|---|---|")
-    for name, make in files.items():
-        body = make()
-        seconds, outcome = _read(parser, name, body)
-        following, text = _read(parser, "next.txt", b"words")
-        assert text == "5 characters", text
-        print(f"| {name} | {len(body):,} | {seconds:.2f} | {outcome} | {following:.3f} |", flush=True)
 
 
 def overhead(paths: Iterable[Path], parser: Parser) -> None:
@@ -58,10 +44,15 @@ def formats(paths: Iterable[Path], parser: Parser) -> None:
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     refusals = []
     for path in paths:
-        _, outcome = _read(parser, path.name, path.read_bytes())
-        ending = next((end for end, words in ENDINGS.items() if any(word in outcome for word in words)), "refused")
+        ending = "read"
+        try:
+            with path.open("rb") as body:
+                parser.parse(path.name, body)
+        except RagKVError as error:
+            reason = str(error).removeprefix(f"{path.name}: ")
+            ending = next((end for end, words in ENDINGS.items() if any(word in reason for word in words)), "refused")
+            refusals.append(f"- {path.name}: {type(error).__name__}: {reason}")
         outcomes[path.suffix.lower()][ending] += 1
-        refusals += [f"- {path.name}: {outcome}"] if ending != "read" else []
     print("| format | tried | read | refused | crashed | hung |\n|---|---|---|---|---|---|")
     for suffix, counts in [*sorted(outcomes.items()), ("all", sum(outcomes.values(), Counter()))]:
         print(
@@ -70,18 +61,6 @@ def formats(paths: Iterable[Path], parser: Parser) -> None:
             "|",
         )
     print("", *refusals, sep="\n")
-
-
-def _read(parser: Parser, name: str, body: bytes) -> tuple[float, str]:
-    with tempfile.TemporaryFile() as file:
-        file.write(body)
-        file.seek(0)
-        began = time.perf_counter()
-        try:
-            outcome = f"{len(parser.parse(name, file).text):,} characters"
-        except RagKVError as error:
-            outcome = f"{type(error).__name__}: {str(error).removeprefix(name + ': ')}"
-        return time.perf_counter() - began, outcome
 
 
 def _outcome(read: Callable[[str, Any], object], name: str, body: object) -> object:
@@ -94,10 +73,8 @@ def _outcome(read: Callable[[str, Any], object], name: str, body: object) -> obj
 def main(wanted: str) -> None:
     settings = Settings()
     parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
-    _read(parser, "first.txt", b"words")
-    if wanted in HOSTILE:
-        hostile(HOSTILE[wanted](), parser)
-    elif wanted == "formats":
+    parser.start()
+    if wanted == "formats":
         formats(sorted(path for path in Path(sys.argv[2]).rglob("*") if path.is_file()), parser)
     else:
         folder = SAMPLE if wanted == "sample" else Path(wanted)
@@ -106,4 +83,4 @@ def main(wanted: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "reported")
+    main(sys.argv[1])

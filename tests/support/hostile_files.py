@@ -497,22 +497,6 @@ def corpus() -> dict[str, Made]:
     return text() | markdown() | html() | pdfs() | docxs() | tables() | office() | mails() | data()
 
 
-def reported() -> dict[str, Made]:
-    """Files that stopped ingestion before there were limits, at the sizes that an upload may have."""
-    return {
-        "forms in forms, 6 deep.pdf": partial(forms, 6),
-        "forms in forms, 8 deep.pdf": partial(forms, 8),
-        "front matter, 1 MB.md": markdown()["front matter.md"],
-        "heading of spaces, 1 MB.html": html()["heading of spaces.html"],
-        "hidden, 760 kB.html": html()["hidden.html"],
-        "hidden, 61 MB.html": html(80)["hidden.html"],
-        "empty paragraphs, 2 MB.docx": partial(empty_paragraphs, 340_000),
-        "empty paragraphs, 32 MiB.docx": partial(empty_paragraphs, 5_500_000),
-        "400 bookmarks, 200,000 characters.pdf": partial(bookmarked, 400, 10_000),
-        "5,000 bookmarks, 1.2 M characters.pdf": partial(bookmarked, 5_000, 60_000),
-    }
-
-
 def twenty() -> dict[str, Made]:
     """One of each kind of harm, at the sizes that an upload may have."""
     words = paragraph("words")

@@ -22,7 +22,7 @@ MAX_XML_BYTES = 32 * 1024 * 1024
 _PIECE = 1 << 16
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xfe\xff\0 \t\r\n"
 _CORE = "docProps/core.xml"
-_CORE_TITLE = "{http://purl.org/dc/elements/1.1/}title"
+_TITLE = ".//{http://purl.org/dc/elements/1.1/}title"
 
 
 class Check:
@@ -116,8 +116,13 @@ class Archive:
     def core_title(self) -> str:
         """The title among an Office document's properties, or nothing."""
         with suppress(Rejected, etree.XMLSyntaxError):
-            return one_line(scrub(self.xml(_CORE).findtext(_CORE_TITLE) or ""))
+            return title_in(self.xml(_CORE))
         return ""
+
+
+def title_in(properties: etree._Element) -> str:
+    """The title among properties in the terms of Dublin Core, or nothing."""
+    return one_line(scrub(properties.findtext(_TITLE) or ""))
 
 
 def parse_xml(source: bytes) -> etree._Element:

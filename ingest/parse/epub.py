@@ -5,20 +5,18 @@ from urllib.parse import unquote, urldefrag
 
 from lxml.etree import QName, XMLSyntaxError, _Element
 
-from ingest.parse.archive import Archive, CheckPages, joined, opened
+from ingest.parse.archive import Archive, CheckPages, joined, opened, title_in
 from ingest.parse.composer import Composer
 from ingest.parse.html import read_html
-from ingest.parse.parsed import Omissions, Parsed, one_line
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.sniff import Format
 from ingest.parse.styles import Sheet
 from ragkv.errors import Rejected
-from ragkv.text import scrub
 
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTED = "META-INF/encryption.xml"
 _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
 _STYLES = "text/css"
-_TITLE = "{http://purl.org/dc/elements/1.1/}title"
 
 
 def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -52,7 +50,7 @@ def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
                 if (name := names.get(chapter)) and not parsed.sections and parsed.text:
                     composer.heading(name, level=1)
                 composer.document(parsed)
-    return composer.parsed(one_line(scrub(book.findtext(f".//{_TITLE}") or "")) or fallback_title, Format.EPUB)
+    return composer.parsed(title_in(book) or fallback_title, Format.EPUB)
 
 
 def _path(folder: str, reference: str) -> str:

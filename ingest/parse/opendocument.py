@@ -6,16 +6,15 @@ from functools import cache
 
 from lxml.etree import QName, _Element
 
-from ingest.parse.archive import Archive, CheckPages, joined, opened
+from ingest.parse.archive import Archive, CheckPages, joined, opened, title_in
 from ingest.parse.composer import FIELD, Composer, without_fields
 from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import SIGNS, Run, text_of
-from ingest.parse.parsed import Omissions, Parsed, one_line
+from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.pictures import described
 from ingest.parse.sniff import Format
 from ingest.parse.spans import MAX_CELLS, Cell, Grid, span_of
 from ragkv.errors import Rejected, TooLarge
-from ragkv.text import scrub
 
 _URN = "urn:oasis:names:tc:opendocument:xmlns"
 _TABLE, _TEXT, _DRAW, _STYLE, _PRESENTATION = (
@@ -63,11 +62,7 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
         content = document.find("{*}body/*")
         if content is None:
             raise Rejected("it has no content: open it in the program that made it and save it again")
-        title_element = (
-            archive.xml("meta.xml").find(".//{http://purl.org/dc/elements/1.1/}title")
-            if "meta.xml" in archive.paths
-            else None
-        )
+        title = title_in(archive.xml("meta.xml")) if "meta.xml" in archive.paths else ""
         styles = archive.xml("styles.xml") if "styles.xml" in archive.paths else None
         for image in document.iter(f"{_DRAW}image"):
             frame = image.getparent()
@@ -77,7 +72,6 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
     reader = _Reader(composer, _Styles(parts), omissions)
     reader.add_all(content)
     reader.add_margins(parts)
-    title = one_line(scrub(title_element.text or "")) if title_element is not None else ""
     return composer.parsed(title or fallback_title, _FORMATS.get(QName(content).localname, Format.ODT))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Protocol
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ingest.parse.scan import Box, ScannedPage
 from ragkv.errors import NotFound, Rejected
@@ -25,8 +25,7 @@ MAX_PAGES_AT_ONCE = 20
 _GAP = 1.5  # heights of a line between two words of it
 
 
-@dataclass(frozen=True, slots=True)
-class Drawing:
+class Drawing(Struct, frozen=True, tag="draw"):
     """A request for the picture of page `number`, counted from 1, at most `width` pixels wide."""
 
     number: int
@@ -42,8 +41,7 @@ class Quote:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Locating:
+class Locating(Struct, frozen=True, tag="locate"):
     """A request for boxes on the pages from `first` to `last`. `quotes` are in the order of the text."""
 
     first: int
@@ -51,8 +49,7 @@ class Locating:
     quotes: tuple[Quote, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Picture:
+class Picture(Struct, frozen=True, tag="picture"):
     """Rows of red, green and blue bytes, from the top."""
 
     width: int
@@ -70,8 +67,7 @@ class BoxedPage:
     boxes: Annotated[tuple[Box, ...], Meta(max_length=MAX_BOXES)]
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(Struct, frozen=True, tag="located"):
     """The pages asked for, of `num_pages` in all. `complete`: every quote was found, word for word."""
 
     num_pages: int

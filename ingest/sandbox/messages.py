@@ -34,25 +34,13 @@ class Parsing(msgspec.Struct, frozen=True, tag="parse"):
     keeps_hidden: bool = False
 
 
-class DrawPage(msgspec.Struct, frozen=True, tag="draw"):
-    """A page is to be drawn."""
-
-    drawing: Drawing
-
-
-class LocateQuotes(msgspec.Struct, frozen=True, tag="locate"):
-    """Words are to be found on pages. The shared memory has the lines of those that were read by OCR."""
-
-    locating: Locating
-
-
 class Request(msgspec.Struct, frozen=True):
     """Work on one document. Three descriptors come with it: its body, the answer, and memory that both sides share, to
-    which parsing writes its progress."""
+    which parsing writes its progress. For `Locating` it has the lines of pages that were read by OCR."""
 
     name: str
     limits: Limits
-    work: Parsing | DrawPage | LocateQuotes = Parsing()
+    work: Parsing | Drawing | Locating = Parsing()
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -67,18 +55,6 @@ class Read(msgspec.Struct, frozen=True, tag="read"):
     """The document's text."""
 
     parsed: Parsed
-
-
-class Drawn(msgspec.Struct, frozen=True, tag="drawn"):
-    """The picture of a page."""
-
-    picture: Picture
-
-
-class Found(msgspec.Struct, frozen=True, tag="found"):
-    """Places of words on pages."""
-
-    located: Located
 
 
 class KeptPages(msgspec.Struct, frozen=True, tag="pages"):
@@ -111,7 +87,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     place: str
 
 
-Reply = Read | KeptPages | NeedsOCR | Drawn | Found | Refused | OutOfMemory | Failed
+Reply = Read | KeptPages | NeedsOCR | Picture | Located | Refused | OutOfMemory | Failed
 
 encode = msgspec.msgpack.encode
 decode_scans = msgspec.msgpack.Decoder(tuple[ScannedPage, ...]).decode

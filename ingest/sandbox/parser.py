@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import BinaryIO
 
 import msgspec
@@ -21,25 +22,23 @@ from ingest.parse.scan import WITHOUT_OCR, ScannedPage
 from ingest.sandbox.messages import (
     PAUSE,
     PROGRESS,
-    DrawPage,
     Ended,
     KeptPages,
     Limits,
-    LocateQuotes,
     OCRLimits,
     Parsing,
     Request,
     encode,
     parsing_memory,
 )
+from ingest.sandbox.validate import are_valid_boxes, is_valid_picture
 from ingest.sandbox.verdict import (
     MAX_ANSWER_BYTES,
     Answered,
     ParserStopped,
     pages_read,
     verdict,
-    verdict_on_boxes,
-    verdict_on_picture,
+    verdict_on_page,
     wants_ocr,
 )
 
@@ -119,14 +118,15 @@ class Parser:
 
     def draw(self, name: str, body: BinaryIO, drawing: Drawing) -> Picture:
         """The picture of a page. Raises as `parse` does, and NotFound for a page that does not exist."""
-        request = Request(name, self._limits, DrawPage(drawing))
-        return verdict_on_picture(one_line(name), self._limits, self._answered(request, body))
+        request = Request(name, self._limits, drawing)
+        return verdict_on_page(one_line(name), self._limits, self._answered(request, body), Picture, is_valid_picture)
 
     def locate(self, name: str, body: BinaryIO, locating: Locating, scans: tuple[ScannedPage, ...] = ()) -> Located:
         """The boxes of words on pages, of which `scans` were read by OCR. Raises as `draw` does."""
-        request = Request(name, self._limits, LocateQuotes(locating))
+        request = Request(name, self._limits, locating)
         answered = self._answered(request, body, shared=encode(scans))
-        return verdict_on_boxes(one_line(name), self._limits, answered, locating)
+        is_valid = partial(are_valid_boxes, locating=locating)
+        return verdict_on_page(one_line(name), self._limits, answered, Located, is_valid)
 
     def close(self) -> None:
         with self._lock:

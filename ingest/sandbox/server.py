@@ -19,18 +19,15 @@ from contextlib import suppress
 import msgspec
 
 from ingest.parse import draw, locate, parse
+from ingest.parse.quotes import Drawing, Locating
 from ingest.parse.scan import OCR, Paused, Recognise, WantsOCR
 from ingest.sandbox.confine import confine, die_with_parent
 from ingest.sandbox.messages import (
     PAUSE,
     PROGRESS,
-    Drawn,
-    DrawPage,
     Ended,
     Failed,
-    Found,
     KeptPages,
-    LocateQuotes,
     NeedsOCR,
     OutOfMemory,
     Parsing,
@@ -120,10 +117,10 @@ def _answer(request: Request, recognise: Recognise | None, shared: mmap.mmap) ->
 
 def _done(request: Request, body: bytes, recognise: Recognise | None, shared: mmap.mmap) -> Reply:
     match request.work:
-        case DrawPage(work):
-            return Drawn(draw(body, work))
-        case LocateQuotes(work):
-            return Found(locate(body, work, decode_scans(shared)))
+        case Drawing():
+            return draw(body, request.work)
+        case Locating():
+            return locate(body, request.work, decode_scans(shared))
         case Parsing(max_scans, no_ocr, keeps_hidden):
             ocr = OCR(
                 no_ocr, max_scans, recognise, lambda done, total: PROGRESS.pack_into(shared, 0, done, total),

@@ -4,15 +4,15 @@ import logging
 import math
 import os
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from ingest.parse import Parsed
-from ingest.parse.quotes import Located, Locating, Picture
+from ingest.parse.quotes import Located, Picture
 from ingest.sandbox.messages import (
-    Drawn,
     Ended,
     Failed,
-    Found,
     KeptPages,
     Limits,
     NeedsOCR,
@@ -22,7 +22,7 @@ from ingest.sandbox.messages import (
     Reply,
     decode_answer,
 )
-from ingest.sandbox.validate import are_valid_boxes, is_valid, is_valid_picture
+from ingest.sandbox.validate import is_valid
 from ragkv.errors import NotFound, RagKVError, Rejected, TooLarge, Unsupported
 
 log = logging.getLogger(__name__)
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 MAX_ANSWER_BYTES = 256 << 20
 _MAX_REASON_CHARS = 1_000
 _KINDS = {kind.__name__: kind for kind in (Rejected, TooLarge, Unsupported)}
+T = TypeVar("T", Picture, Located)
 _OTHERWISE = "split it, or convert it to plain text"
 
 
@@ -71,21 +72,11 @@ def verdict(name: str, limits: Limits, answered: Answered) -> Parsed:
     raise _failure(name, limits, answered)
 
 
-def verdict_on_picture(name: str, limits: Limits, answered: Answered) -> Picture:
-    """The picture of a page. Raises as `verdict` does, and NotFound."""
+def verdict_on_page(name: str, limits: Limits, answered: Answered, kind: type[T], is_valid: Callable[[T], bool]) -> T:
+    """The picture of a page, or boxes on pages. Raises as `verdict` does, and NotFound."""
     match _reply(name, limits, answered):
-        case Drawn(picture) if is_valid_picture(picture):
-            return picture
-        case Refused(message=no_page):
-            raise NotFound(_shown(no_page))
-    raise _failure(name, limits, answered)
-
-
-def verdict_on_boxes(name: str, limits: Limits, answered: Answered, locating: Locating) -> Located:
-    """The boxes of words. Raises as `verdict` does, and NotFound."""
-    match _reply(name, limits, answered):
-        case Found(located) if are_valid_boxes(located, locating):
-            return located
+        case kind() as result if is_valid(result):
+            return result
         case Refused(message=no_page):
             raise NotFound(_shown(no_page))
     raise _failure(name, limits, answered)

@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from ragkv.errors import Conflict, Unavailable
 from ragkv.prefill.precompute import BATCH_TOKENS
@@ -76,27 +76,24 @@ class KVShare:
         """Whether KV that waits comes next."""
         return self._owed_s >= LOOK_SECONDS
 
-    @contextmanager
-    def earning(self) -> Iterator[None]:
+    def earning(self) -> AbstractContextManager[None]:
         """The block reads a document that could not be searched. At most one turn of KV is owed: it may be that none
         waits."""
-        began = time.monotonic()
-        try:
-            yield
-        finally:
-            earned_s = (time.monotonic() - began) * KV_SHARE / (1 - KV_SHARE)
-            with self._lock:
-                self._owed_s = min(self._owed_s + earned_s, LOOK_SECONDS)
+        return self._owing(KV_SHARE / (1 - KV_SHARE))
+
+    def spending(self) -> AbstractContextManager[None]:
+        """The block works on a searchable document."""
+        return self._owing(-1.0)
 
     @contextmanager
-    def spending(self) -> Iterator[None]:
-        """The block works on a searchable document."""
+    def _owing(self, rate: float) -> Iterator[None]:
         began = time.monotonic()
         try:
             yield
         finally:
+            seconds = (time.monotonic() - began) * rate
             with self._lock:
-                self._owed_s = max(self._owed_s - (time.monotonic() - began), 0.0)
+                self._owed_s = min(max(self._owed_s + seconds, 0.0), LOOK_SECONDS)
 
 
 FIRST_TOKENS = 1024

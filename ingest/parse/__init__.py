@@ -24,7 +24,7 @@ from ingest.parse.quotes import Drawing, Located, Locating, Picture
 from ingest.parse.rtf import read_rtf
 from ingest.parse.scan import OCR, WITHOUT_OCR, ScannedPage
 from ingest.parse.slides import read_slides
-from ingest.parse.sniff import Format, image_format, sniff
+from ingest.parse.sniff import IMAGES, Format, image_format, sniff
 from ingest.parse.workbook import read_workbook
 from ingest.parse.xml import read_xml
 from ragkv.errors import Rejected, TooLarge
@@ -41,9 +41,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
     Format.TSV: partial(read_delimited, format_=Format.TSV),
     Format.XLSX: read_workbook,
     Format.PPTX: read_slides,
-    Format.ODT: read_opendocument,
-    Format.ODS: read_opendocument,
-    Format.ODP: read_opendocument,
+    **dict.fromkeys((Format.ODT, Format.ODS, Format.ODP), read_opendocument),
     Format.EPUB: read_epub,
     Format.RTF: read_rtf,
     Format.JSON: read_json,
@@ -57,12 +55,7 @@ _READERS: dict[Format, Callable[[bytes, str, Omissions], Parsed]] = {
 }
 _OCR_READERS: dict[Format, Callable[[bytes, str, OCR, Omissions], Parsed]] = {
     Format.PDF: read_pdf,
-    Format.PNG: read_image,
-    Format.JPEG: read_image,
-    Format.TIFF: read_image,
-    Format.WEBP: read_image,
-    Format.BMP: read_image,
-    Format.GIF: read_image,
+    **dict.fromkeys(IMAGES, read_image),
 }
 
 

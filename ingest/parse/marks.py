@@ -3,10 +3,9 @@ without it would join to one (`10^6`, `1010_2`), and `~~` around what is struck 
 read as valid."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Protocol
 
 from lxml.etree import Entity, _Element, iterwalk
 
@@ -48,15 +47,9 @@ def struck(words: str) -> str:
     return _LINE.sub(rf"{_STRUCK}\g<0>{_STRUCK}", words)
 
 
-class Names(Protocol):
-    """A collection of element names."""
-
-    def __contains__(self, name: object, /) -> bool: ...
-
-
-def sign_raised_numbers(tree: _Element, blocks: Names) -> None:
+def sign_raised_numbers(tree: _Element, blocks: Container[str]) -> None:
     """Write a sign before each superscript or subscript that begins with a number and follows a digit. `blocks`: the
-    elements that end a line."""
+    names of elements that end a line."""
     preceding, sign = "", ""
 
     def read(words: str | None) -> str | None:
@@ -83,7 +76,7 @@ def _would_join(preceding: str, words: str) -> bool:
     return preceding.isdecimal() and _STARTS_WITH_NUMBER.match(words) is not None
 
 
-def mark_struck(tree: _Element, elements: Collection[_Element], blocks: Names) -> None:
+def mark_struck(tree: _Element, elements: Collection[_Element], blocks: Container[str]) -> None:
     """Put marks around the words in these elements. `blocks`: the elements that end a line, and a mark with it."""
     places: list[tuple[_Element, str]] = []
     depth = 0

@@ -26,10 +26,7 @@ _VALUES = (pdfium_raw.FPDF_FORMFIELD_TEXTFIELD, pdfium_raw.FPDF_FORMFIELD_COMBOB
 class Field(NamedTuple):
     """A field's place. `mark` is that of a box or button, empty for a field whose value the page shows as text."""
 
-    left: float
-    bottom: float
-    right: float
-    top: float
+    box: Box
     mark: str
 
 
@@ -54,7 +51,7 @@ def _field(form: pdfium.PdfFormEnv | None, page: pdfium.PdfPage, number: int) ->
             return None
         is_ticked = kind in _BUTTONS and pdfium_raw.FPDFAnnot_IsChecked(form, annotation)
         mark = "" if kind in _VALUES else "[x]" if is_ticked else "[ ]"
-        return Field(rect.left, rect.bottom, rect.right, rect.top, mark)
+        return Field(Box(rect.left, rect.bottom, rect.right, rect.top), mark)
     finally:
         pdfium_raw.FPDFPage_CloseAnnot(annotation)
 
@@ -69,7 +66,7 @@ def with_fields(letters: Sequence[Letter], fields: Sequence[Field], turn: Turn) 
         if is_alone and (letter.character in _TICKS or not letter.character.isalnum()):
             ticks.add(id(letter))
     for field in fields:
-        box = turn.box(*field[:4])
+        box = turn.box(*field.box)
         letters = list(_marked(letters, box, field.mark, ticks)) if field.mark else _valued(letters, box)
     return letters
 

@@ -61,14 +61,15 @@ _SUFFIXES = {
 _BY_SUFFIX = {suffix: format_ for format_, suffixes in _SUFFIXES.items() for suffix in suffixes}
 _NEVER_TEXT = (".pdf", ".docx", ".xlsx", ".xlsm", ".pptx", ".odt", ".ods", ".odp", ".epub", ".rtf", ".msg")
 _ARCHIVE = "an archive: unpack it and upload the files in it"
-_IMAGES = (
-    (re.compile(rb"\x89PNG"), Format.PNG),
-    (re.compile(rb"\xff\xd8\xff"), Format.JPEG),
-    (re.compile(rb"GIF8"), Format.GIF),
-    (re.compile(rb"II[*+]\0|MM\0[*+]"), Format.TIFF),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), Format.WEBP),
-    (re.compile(rb"BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL), Format.BMP),
-)
+IMAGES = {
+    Format.PNG: re.compile(rb"\x89PNG"),
+    Format.JPEG: re.compile(rb"\xff\xd8\xff"),
+    Format.GIF: re.compile(rb"GIF8"),
+    Format.TIFF: re.compile(rb"II[*+]\0|MM\0[*+]"),
+    Format.WEBP: re.compile(rb"RIFF....WEBP", re.DOTALL),
+    Format.BMP: re.compile(rb"BM.{4}\0{4}.{4}[\x0c\x28\x34\x38\x40\x6c\x7c]\0{3}", re.DOTALL),
+}
+"""How a file of each format of images begins."""
 _SIGNATURES = (
     (b"\x1f\x8b", _ARCHIVE),
     (b"7z\xbc\xaf\x27\x1c", _ARCHIVE),
@@ -121,7 +122,7 @@ def sniff(name: str, body: bytes) -> Format:
 
 def image_format(body: bytes) -> Format | None:
     """The format of an image; None for other files."""
-    return next((format_ for signature, format_ in _IMAGES if signature.match(body)), None)
+    return next((format_ for format_, signature in IMAGES.items() if signature.match(body)), None)
 
 
 def _format_of_zip(body: bytes) -> Format:

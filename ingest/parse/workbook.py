@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain
-from typing import IO, Protocol
+from typing import IO
 from xml.parsers import expat
 from zipfile import ZipFile, ZipInfo
 
@@ -134,14 +134,7 @@ def _rows(
         sheet.rows.clear()
 
 
-class _Handler(Protocol):
-    def start(self, name: str, attributes: Mapping[str, str]) -> None: ...
-    def end(self, name: str) -> None: ...
-
-    text: list[str]
-
-
-def _read(part: IO[bytes], handler: _Handler) -> Iterator[None]:
+def _read(part: IO[bytes], handler: "_Strings | _Styles | _Sheet") -> Iterator[None]:
     """Read a part piece by piece: after each, the handler has what stands in it."""
     parser = expat.ParserCreate()
     parser.buffer_text = True

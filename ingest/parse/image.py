@@ -7,19 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from io import BytesIO
 
-from PIL import (
-    BmpImagePlugin,
-    GifImagePlugin,
-    Image,
-    ImageOps,
-    JpegImagePlugin,
-    MpoImagePlugin,
-    PngImagePlugin,
-    TiffImagePlugin,
-    WebPImagePlugin,
-)
+from PIL import Image, ImageOps
 
 from ingest.parse.composer import Composer
 from ingest.parse.parsed import MAX_PAGES, Omissions, Parsed
@@ -39,10 +30,8 @@ from ingest.parse.scan import OCR, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
 from ragkv.errors import Rejected, TooLarge, Unsupported
 
-# Imported here, as nothing can be when a document is read.
-_PLUGINS = (
-    BmpImagePlugin, GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin,
-)  # fmt: skip
+for _name in ("Bmp", "Gif", "Jpeg", "Mpo", "Png", "Tiff", "WebP"):  # now, as nothing can be when a document is read
+    import_module(f"PIL.{_name}ImagePlugin")
 _FORMATS = {
     "BMP": Format.BMP,
     "GIF": Format.GIF,

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import TaskID
 from rich.table import Table
 
 from bench.fidelity.command import draw, fidelity
@@ -66,8 +66,15 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     questions = read_questions(data_file, corpus, limit)
     folder = reranker_folder(settings)
     encoder, reranker = Encoder.load(encoder_folder(settings)), None if folder is None else Reranker.load(folder)
+    tasks: dict[str, TaskID] = {}  # a bar for each thing that is done, from when it is first heard of
     with progress_bars(Console(stderr=True)) as progress:
-        rows, differences = evaluate_retrieval(corpus, questions, encoder, Stages(progress).show, reranker)
+
+        def show(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = progress.add_task(stage)
+            progress.update(tasks[stage], completed=done, total=total)
+
+        rows, differences = evaluate_retrieval(corpus, questions, encoder, show, reranker)
     report = RetrievalReport(
         corpus=corpus_file.name,
         data=data_file.name,
@@ -80,19 +87,6 @@ def retrieval(corpus_file: Path, data_file: Path, limit: int | None, json_file: 
     )
     _show(report, Console())
     write_report(report, json_file)
-
-
-class Stages:
-    """A bar for each thing that is done, from when it is first heard of."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def show(self, stage: str, done: int, total: int) -> None:
-        if stage not in self._tasks:
-            self._tasks[stage] = self._progress.add_task(stage)
-        self._progress.update(self._tasks[stage], completed=done, total=total)
 
 
 def _show(report: RetrievalReport, console: Console) -> None:

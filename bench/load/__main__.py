@@ -7,7 +7,6 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import psutil
@@ -52,7 +51,6 @@ def main() -> None:
     attacks = "200 clients of every kind, 10 hostile questions a second, or 100 streams"
     parser.add_argument("--attack", choices=ATTACKS, default="everything", help=attacks)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--json", help="Write the report to this file")
     options = parser.parse_args()
     if options.seconds <= RAMP_S + EVERY_S:
         parser.error(f"--seconds {options.seconds:g}: measuring begins {RAMP_S:g} s after the attack")
@@ -68,8 +66,6 @@ def main() -> None:
             service.terminate()
             service.wait(timeout=60)
     _print(report)
-    if options.json:
-        Path(options.json).write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=2))
 
 
 async def _measure(world: World, pid: int, attack: str, seconds: float) -> Report:

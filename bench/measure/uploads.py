@@ -104,7 +104,14 @@ def _engine_pid() -> int | None:
 
 
 def main() -> None:
-    plan = _plan()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=1000)
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--kill", choices=("worker", "engine"), default="worker")
+    parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
+    parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
+    parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
+    plan = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="ragkv-soak-") as folder:
         model = str(model_folder(Settings(data_dir=CACHE)))
         settings = Settings(data_dir=Path(folder) / "data", model=model, requests_per_minute=0)
@@ -125,17 +132,6 @@ def main() -> None:
     for fault in faults:
         _say(f"FAULT: {fault}")
     sys.exit(bool(faults))
-
-
-def _plan() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=1000)
-    parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--kill", choices=("worker", "engine"), default="worker")
-    parser.add_argument("--kill-every", type=float, default=20.0, help="seconds")
-    parser.add_argument("--kills", type=int, default=1_000_000, help="at most")
-    parser.add_argument("--limit", type=float, default=3600.0, help="seconds until all must be ready")
-    return parser.parse_args()
 
 
 @contextmanager

@@ -97,9 +97,7 @@ async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], as
             task = progress.add_task("measuring", total=asks)
             advance = partial(progress.advance, task)
             return ApiReport(
-                url=url,
-                machine=machine(),
-                ask=await measure_asks(client, questions, asks, {"max_tokens": 4}, advance),
+                url=url, machine=machine(), ask=await measure_asks(client, questions, asks, {"max_tokens": 4}, advance)
             )
 
 

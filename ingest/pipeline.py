@@ -19,16 +19,7 @@ from ingest.parts import IngestParts
 from ingest.sandbox.messages import KeptPages, decode_kept, encode
 from ingest.sandbox.parser import ReadInPart
 from ingest.split import split
-from ingest.turn import (
-    READING_PAGES,
-    Interrupted,
-    Reporter,
-    StageProgress,
-    StageReport,
-    Turn,
-    TurnOver,
-    renewing,
-)
+from ingest.turn import READING_PAGES, Interrupted, Reporter, StageProgress, StageReport, Turn, TurnOver, renewing
 from ragkv.chunk import Chunk
 from ragkv.errors import Conflict, Rejected, TooLarge, Unavailable
 from ragkv.retrieve.encoder import embed_chunks

@@ -184,13 +184,7 @@ _IN_FILE_ORDER = (
 WRITER = "writer"
 _VARIED = frozenset(("prefix", *POLICIES_MEASURED, _SPARSE, DEFAULT, DEFAULT_ORDER))
 _REORDERED = (_SPARSE, DEFAULT, DEFAULT_ORDER, RETRIEVAL_ORDER)
-NAMES = (
-    FULL,
-    NONE,
-    *(method.name for method in _IN_FILE_ORDER),
-    *POLICIES_MEASURED,
-    *_REORDERED,
-)
+NAMES = (FULL, NONE, *(method.name for method in _IN_FILE_ORDER), *POLICIES_MEASURED, *_REORDERED)
 
 
 def methods_of(

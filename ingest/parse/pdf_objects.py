@@ -13,11 +13,7 @@ MAX_OBJECTS = 20_000
 _MAX_DEPTH = 5
 _WHITE = 245
 """Least red, green and blue of what is taken for white."""
-TEXT, PATH, _FORM = (
-    pdfium_raw.FPDF_PAGEOBJ_TEXT,
-    pdfium_raw.FPDF_PAGEOBJ_PATH,
-    pdfium_raw.FPDF_PAGEOBJ_FORM,
-)
+TEXT, PATH, _FORM = (pdfium_raw.FPDF_PAGEOBJ_TEXT, pdfium_raw.FPDF_PAGEOBJ_PATH, pdfium_raw.FPDF_PAGEOBJ_FORM)
 
 
 class Drawn(NamedTuple):

@@ -165,11 +165,11 @@ RENEWAL_S = LEASE.total_seconds() / 4
 
 
 @contextmanager
-def renewing(lease: Lease, interval_s: float = RENEWAL_S) -> Iterator[None]:
+def renewing(lease: Lease) -> Iterator[None]:
     """Renew the lease from a thread until the block ends. Renewal stops once the lease is lost; the next write
     notices."""
     stop = threading.Event()
-    thread = threading.Thread(target=_renew, args=(lease, interval_s, stop), name="lease", daemon=True)
+    thread = threading.Thread(target=_renew, args=(lease, stop), name="lease", daemon=True)
     thread.start()
     try:
         yield
@@ -178,8 +178,8 @@ def renewing(lease: Lease, interval_s: float = RENEWAL_S) -> Iterator[None]:
         thread.join()
 
 
-def _renew(lease: Lease, interval_s: float, stop: threading.Event) -> None:
-    while not stop.wait(interval_s):
+def _renew(lease: Lease, stop: threading.Event) -> None:
+    while not stop.wait(RENEWAL_S):
         try:
             lease.renew()
         except Conflict:

@@ -61,10 +61,10 @@ class Composer:
             text = "".join(self._pieces)
             self.block("\n".join(line for line in new if line not in text))
 
-    def document(self, parsed: Parsed, below: int = 0) -> None:
-        """The text of another document, its headings `below` levels deeper. Its pages are left out."""
+    def document(self, parsed: Parsed) -> None:
+        """The text of another document, with its headings. Its pages are left out."""
         start = self._append(parsed.text)
-        self._sections += (Section(start + s.start, start + s.body, s.title, s.level + below) for s in parsed.sections)
+        self._sections += (Section(start + s.start, start + s.body, s.title, s.level) for s in parsed.sections)
 
     def page(self) -> None:
         """Begin the next page. What stands before the first is part of it."""

@@ -98,13 +98,12 @@ class Omissions:
 
     def __init__(self, *, keeps_hidden: bool = False) -> None:
         self.keeps_hidden = keeps_hidden
-        self._hidden_words = 0
-        self._encoded_chars = 0
+        self.left_out = LeftOut()
 
     def leaves_out(self, text: str) -> bool:
         """Whether a text that the author hid is not read. Its words are counted then."""
         if not self.keeps_hidden:
-            self._hidden_words += len(text.split())
+            self.include(LeftOut(hidden_words=len(text.split())))
         return not self.keeps_hidden
 
     def hidden(self, text: str) -> str:
@@ -113,13 +112,9 @@ class Omissions:
 
     def encoded(self, num_chars: int) -> None:
         """Count characters that are no text but an encoded file."""
-        self._encoded_chars += num_chars
+        self.include(LeftOut(encoded_chars=num_chars))
 
     def include(self, left_out: LeftOut) -> None:
         """Count what was left out of a part of the document that was read separately."""
-        self._hidden_words += left_out.hidden_words
-        self._encoded_chars += left_out.encoded_chars
-
-    @property
-    def left_out(self) -> LeftOut:
-        return LeftOut(self._hidden_words, self._encoded_chars)
+        hidden_words = self.left_out.hidden_words + left_out.hidden_words
+        self.left_out = LeftOut(hidden_words, self.left_out.encoded_chars + left_out.encoded_chars)

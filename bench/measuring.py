@@ -23,6 +23,8 @@ class _Output(click.Path):
         return file
 
 
+INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
+"""A file that a command reads."""
 OUTPUT = _Output(dir_okay=False, writable=True, path_type=Path)
 """A file that a command writes, in a folder that is there."""
 

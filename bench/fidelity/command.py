@@ -8,7 +8,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench.measuring import OUTPUT, json_option
+from bench.measuring import INPUT, OUTPUT, json_option
 from ragkv.errors import Rejected
 from ragkv.files_io import read_json
 from ragkv.kv.format import KVFormat
@@ -89,7 +89,7 @@ def fidelity(
 
 
 @click.command("plot")
-@click.argument("reports", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("reports", nargs=-1, required=True, type=INPUT)
 @click.argument("picture", type=OUTPUT)
 def draw(reports: tuple[Path, ...], picture: Path) -> None:
     """Draw REPORTS of `ragkv eval fidelity --json` about the same questions as one PICTURE, a PNG.

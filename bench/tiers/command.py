@@ -12,7 +12,7 @@ from rich import filesize
 from rich.console import Console
 from rich.table import Table
 
-from bench.measuring import json_option, write_report
+from bench.measuring import INPUT, json_option, write_report
 from bench.plan import bandwidth_option, figures, measure_option, served
 from bench.tiers.replay import Bandwidths, Costs
 from bench.tiers.run import Report, Trial
@@ -41,20 +41,14 @@ class TiersReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @click.command()
-@click.option(
-    "--trace",
-    "traces",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    help="Requests in Mooncake's format; may be repeated.",
-)
+@click.option("--trace", "traces", type=INPUT, multiple=True, help="Requests in Mooncake's format; may be repeated.")
 @click.option(
     "--zipf", "exponents", type=click.FloatRange(0, 5), multiple=True, help="Zipf exponent of synthetic requests; may be repeated."
 )  # fmt: skip
 @click.option(
     "--questions",
     "exports",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=INPUT,
     multiple=True,
     help="Export of this service's log of questions, each searched again; may be repeated.",
 )

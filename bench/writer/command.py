@@ -10,6 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from bench.measuring import INPUT
 from ragkv.cli import Group
 from ragkv.cli.opened import opened_parts
 from ragkv.cli.progress import progress_bars
@@ -61,7 +62,7 @@ def writer() -> None:
 )
 @click.option(
     "--questions",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=INPUT,
     help="Known questions to train on as well, in every second context: a file as for `ragkv eval fidelity --data`.",
 )
 @click.option(
@@ -101,7 +102,7 @@ def train(folder: Path, documents: tuple[Path, ...], collection: str, questions:
 @click.option("--held-out", type=click.IntRange(8), default=32, help="Number of contexts.")
 @click.option(
     "--data",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=INPUT,
     help="Known questions to compare with full prefill on instead, the first --held-out of a file as for `ragkv eval fidelity --data`; the writer's evaluation is unchanged.",
 )
 @FLOAT32

@@ -45,6 +45,16 @@ def test_what_the_service_adds_is_the_rest_of_the_time_to_the_first_delta(url: s
     assert 0 <= seen.plan_p50 < seen.overhead_p50
 
 
+def test_two_hundred_clients_at_once_see_no_error(url: str):
+    async def ask() -> set[int]:
+        async with client_of(url, None, 200) as client:
+            return {
+                reply.status_code for reply in await asyncio.gather(*(client.get("/v1/documents") for _ in range(400)))
+            }
+
+    assert asyncio.run(ask()) == {200}
+
+
 def test_no_answer_that_is_measured_comes_from_the_answer_cache(url: str):
     async def measure():
         async with client_of(url, None, 1) as client:

@@ -1,6 +1,8 @@
 """A connection whose statement broke is never used again, and a list is one parameter however long it is."""
 
 import asyncio
+import os
+import signal
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +14,8 @@ from sqlalchemy import String, TypeDecorator, literal_column, select, text
 from sqlalchemy.orm import Session
 
 from ragkv.errors import NotFound, Unavailable
-from ragkv.service.base.database import Database
+from ragkv.service.base import postgres as postgres_module
+from ragkv.service.base.database import Database, lift_time_limits
 from ragkv.service.base.lists import one_of
 
 pytestmark = pytest.mark.timeout(60)  # a connection that is out of step may wait for replies for ever
@@ -146,6 +149,28 @@ class TestPostgres:
 
         with pytest.raises(Unavailable), postgres.reading() as session:
             session.scalar(ROW, {"owner": "ada"})
+
+    def test_a_connection_whose_server_hangs_is_replaced(self, postgres: Database, monkeypatch: Patch):
+        monkeypatch.setattr(postgres_module, "CONNECT_TIMEOUT_S", 0.2)
+        before = connection_of(postgres)
+        backend = before.execute_simple("SELECT pg_backend_pid()").rows[0][0]
+        os.kill(int(backend), signal.SIGSTOP)
+        try:
+            assert_rows_are_right(postgres)
+            assert connection_of(postgres) is not before
+        finally:
+            os.kill(int(backend), signal.SIGCONT)
+
+    def test_a_statement_waits_for_a_silent_server_only_so_long_unless_its_limits_are_lifted(
+        self, postgres: Database, monkeypatch: Patch
+    ):
+        monkeypatch.setattr(postgres_module, "SILENCE_S", 0.1)
+        with pytest.raises(Unavailable), postgres.reading() as session:
+            session.execute(text("SELECT pg_sleep(5)"))
+
+        with postgres.reading() as session:
+            lift_time_limits(session)
+            assert session.scalar(text("SELECT 1 FROM pg_sleep(0.3)")) == 1
 
 
 class TestBoth:

@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from ragkv.errors import Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.failures import discarding, translated
-from ragkv.service.base.postgres import READS, open_postgres
+from ragkv.service.base.postgres import READS, open_postgres, wait_in_silence
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 
 Session = orm.Session
@@ -85,6 +85,7 @@ def lift_time_limits(session: Session) -> None:
     if session.get_bind().dialect.name == "postgresql":
         for limit in ("statement_timeout", "idle_in_transaction_session_timeout"):
             session.execute(text(f"SET LOCAL {limit} = 0"))
+        wait_in_silence(session.connection())
 
 
 def open_engine(url: str) -> Engine:

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from ragkv.errors import Rejected, Unavailable
 from ragkv.service.base.database import open_engine
 from ragkv.service.base.failures import may_pass, reason
+from ragkv.service.base.postgres import wait_in_silence
 
 VERSION_TABLE = "alembic_version"
 _LOCK_ID = 0x7261676B76  # "ragkv"
@@ -87,6 +88,7 @@ def _migrating(url: str) -> Iterator[Config]:
         lock = _lock_file(engine) if engine.dialect.name == "sqlite" else _advisory_lock(engine)
         with lock, engine.begin() as connection:
             if connection.dialect.name == "postgresql":
+                wait_in_silence(connection)
                 for statement in _POSTGRES_LIMITS:
                     connection.execute(text(statement))
             check_known(revision_of(connection), "the database")
@@ -120,6 +122,7 @@ def _lock_file(engine: Engine) -> Iterator[None]:
 @contextmanager
 def _advisory_lock(engine: Engine) -> Iterator[None]:
     with engine.connect() as connection:
+        wait_in_silence(connection)
         connection.execute(text(_WAITING))
         connection.execute(text("SELECT pg_advisory_lock(:id)"), {"id": _LOCK_ID})
         connection.commit()  # the lock belongs to the session, not to this transaction

@@ -14,6 +14,10 @@ from ragkv.errors import Rejected
 from ragkv.service.base.failures import discard_broken
 
 CONNECT_TIMEOUT_S = 10
+"""For connecting, and for the check of a connection before each use."""
+SILENCE_S = 90
+"""How long a statement waits for the server's next word: longer than the server's own limits, of which a server that
+hangs, or whose machine is gone, says nothing."""
 LIMITS = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transaction_session_timeout": "5min"}
 """Enforced by the server, whatever becomes of this process. Migrations have their own."""
 DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
@@ -49,12 +53,11 @@ def open_postgres(url: URL) -> Engine:
 
 
 def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: dict[str, Any]) -> Any:
-    """A connection with the limits and DURABLE. Its own timeout is for connecting: a statement may take longer."""
+    """A connection with the limits and DURABLE."""
     assert dialect.loaded_dbapi is not None
     try:
         connection: Any = dialect.connect(*args, **options)
         sock: socket.socket = connection._usock  # noqa: SLF001 - pg8000 hands its socket out no other way
-        sock.settimeout(None)
         supported = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
         for name in supported if sock.family != socket.AF_UNIX else ():
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
@@ -62,6 +65,12 @@ def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: 
     except OSError as error:
         raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
     return connection
+
+
+def wait_in_silence(connection: Connection) -> None:
+    """Lift SILENCE_S, until the connection is used for something else."""
+    driver: Any = connection.connection.driver_connection
+    driver._usock.settimeout(None)  # noqa: SLF001 - as above
 
 
 def _begin(connection: Connection) -> None:
@@ -74,7 +83,9 @@ def _refuse_out_of_step(connection: Any, record: ConnectionPoolEntry, proxy: obj
     """Before each use: the answer must be that to this question, not the rest of an earlier one."""
     nonce = secrets.token_hex(8)
     try:
+        connection._usock.settimeout(CONNECT_TIMEOUT_S)  # noqa: SLF001 - as above
         answered = connection.execute_simple(f"SELECT '{nonce}'").rows
+        connection._usock.settimeout(SILENCE_S)  # noqa: SLF001
     except Exception as error:
         raise DisconnectionError("the connection broke while it was idle") from error
     if answered != [[nonce]]:

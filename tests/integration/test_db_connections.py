@@ -5,12 +5,12 @@ import os
 import signal
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import pg8000.core
 import pytest
-from sqlalchemy import String, TypeDecorator, literal_column, select, text
+from sqlalchemy import Connection, String, TypeDecorator, literal_column, make_url, select, text
 from sqlalchemy.orm import Session
 
 from ragkv.errors import NotFound, Unavailable
@@ -21,6 +21,7 @@ from ragkv.service.base.lists import one_of
 pytestmark = pytest.mark.timeout(60)  # a connection that is out of step may wait for replies for ever
 
 OWNERS = ("ada", "bob")
+CREATE = text("CREATE TABLE secrets (owner VARCHAR(100) PRIMARY KEY, secret TEXT)")
 ROW = text("SELECT secret FROM secrets WHERE owner = :owner")
 BREAKS = [
     struct.error("ushort format requires 0 <= number <= 65535"),
@@ -57,7 +58,7 @@ def database(request: pytest.FixtureRequest) -> Database:
 def filled(url: str) -> Iterator[Database]:
     database = Database(url)
     with database.writing() as session:
-        session.execute(text("CREATE TABLE secrets (owner VARCHAR(100) PRIMARY KEY, secret TEXT)"))
+        session.execute(CREATE)
         for owner in OWNERS:
             session.execute(text("INSERT INTO secrets VALUES (:owner, :secret)"), {"owner": owner, "secret": owner * 3})
     yield database
@@ -171,6 +172,23 @@ class TestPostgres:
         with postgres.reading() as session:
             lift_time_limits(session)
             assert session.scalar(text("SELECT 1 FROM pg_sleep(0.3)")) == 1
+
+    def test_connections_to_a_server_that_takes_no_changes_are_replaced(
+        self, postgres_url: str, postgres_admin: Connection
+    ):
+        """As those that were opened to a standby, before another server took over."""
+        name = make_url(postgres_url).database
+        postgres_admin.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'))
+        with closing(Database(postgres_url)) as database:
+            with pytest.raises(Unavailable, match="no changes"), database.writing() as session:
+                session.execute(CREATE)
+            with pytest.raises(Unavailable, match="no changes"):
+                database.ping()
+
+            postgres_admin.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = off'))
+            database.ping()
+            with database.writing() as session:
+                session.execute(CREATE)
 
 
 class TestBoth:

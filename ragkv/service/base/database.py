@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, orm, 
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import InstrumentedAttribute
 
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, Unavailable
 from ragkv.ids import new_id, utc_now
-from ragkv.service.base.failures import discarding, translated
+from ragkv.service.base.failures import READ_ONLY, discarding, translated
 from ragkv.service.base.postgres import READS, open_postgres, wait_in_silence
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 
@@ -59,9 +59,12 @@ class Database:
             yield session
 
     def ping(self) -> None:
-        """Check the connection. Raises Unavailable unless the database answers."""
+        """Check the connection. Raises Unavailable unless the database answers, and takes changes."""
+        is_postgres = self.engine.dialect.name == "postgresql"
         with self.reading() as session:
-            session.execute(text("SELECT 1"))
+            if session.scalar(text("SHOW transaction_read_only" if is_postgres else "SELECT 'off'")) == "on":
+                session.invalidate()  # as after a statement that this ended
+                raise Unavailable(READ_ONLY)
 
     def empty_write_ahead_log(self) -> None:
         """Empty that of SQLite; that of PostgreSQL is the server's. Raises Unavailable."""

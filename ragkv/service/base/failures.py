@@ -20,14 +20,15 @@ from ragkv.errors import RagKVError, Unavailable
 
 AWAY = "the database does not answer: try again, or see the service's log"
 TOO_SLOW = "the database took too long for this: try again, or ask for less at once"
+READ_ONLY = "the database takes no changes at the moment: try again, or see the service's log"
 BUSY = "the database is busy with another change: try again"
 
 _SQL_ERROR, _SQLITE_BUSY = 1, (5, 6)
 """SQLite's codes for a statement that is wrong, which does not get better with time, and for locks."""
 _OF_CODE = {_SQL_ERROR: None} | dict.fromkeys(_SQLITE_BUSY, BUSY)
-_CANCELLED, _LOCK_TIMEOUT = "57014", "55P03"
+_CANCELLED, _LOCK_TIMEOUT, _READ_ONLY = "57014", "55P03", "25006"
 _BUSY = ("40001", "40P01", _LOCK_TIMEOUT)
-_OF_STATE = {_CANCELLED: TOO_SLOW} | dict.fromkeys(_BUSY, BUSY)
+_OF_STATE = {_CANCELLED: TOO_SLOW, _READ_ONLY: READ_ONLY} | dict.fromkeys(_BUSY, BUSY)
 _AWAY = ("08", "28", "3D", "53", "57", "58")
 """Classes of SQLSTATE: connection, authorization, database name, resources, operator intervention, system."""
 
@@ -94,6 +95,8 @@ def _discard_broken(context: ExceptionContext) -> None:
         log.warning("the connection to the database broke: %s", error)
         raise Unavailable(AWAY)
     raised, fields = context.sqlalchemy_exception, _fields_of(error)
+    if fields.get("C") == _READ_ONLY:  # it may lead to a standby: the next one may lead to the server that took over
+        context.is_disconnect = True
     if raised is not None and fields:  # leave out the values of the row or the parameter that PostgreSQL names
         shown = ("S", "C") if str(fields.get("C")).startswith(_DATA) else ("S", "C", "M")
         safe = {field: fields[field] for field in shown if field in fields}

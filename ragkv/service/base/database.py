@@ -14,9 +14,9 @@ from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, orm, 
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import InstrumentedAttribute
 
-from ragkv.errors import Rejected, Unavailable
+from ragkv.errors import Rejected
 from ragkv.ids import new_id, utc_now
-from ragkv.service.base.failures import READ_ONLY, discarding, translated
+from ragkv.service.base.failures import discarding, translated
 from ragkv.service.base.postgres import READS, open_postgres, wait_in_silence
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 
@@ -59,12 +59,19 @@ class Database:
             yield session
 
     def ping(self) -> None:
-        """Check the connection. Raises Unavailable unless the database answers, and takes changes."""
-        is_postgres = self.engine.dialect.name == "postgresql"
+        """Check the connection. Raises Unavailable unless the database answers."""
         with self.reading() as session:
-            if session.scalar(text("SHOW transaction_read_only" if is_postgres else "SELECT 'off'")) == "on":
-                session.invalidate()  # as after a statement that this ended
-                raise Unavailable(READ_ONLY)
+            session.execute(text("SELECT 1"))
+
+    def takes_changes(self) -> bool:
+        """Whether rows can be written: not to a standby. Raises Unavailable."""
+        if self.engine.dialect.name != "postgresql":
+            return True
+        with self.reading() as session:
+            is_read_only = session.scalar(text("SHOW transaction_read_only")) == "on"
+            if is_read_only:  # as after a statement that failed for it
+                session.invalidate()
+        return not is_read_only
 
     def empty_write_ahead_log(self) -> None:
         """Empty that of SQLite; that of PostgreSQL is the server's. Raises Unavailable."""

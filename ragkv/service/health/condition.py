@@ -72,9 +72,11 @@ def worker(parts: Parts) -> str:
 def queue(parts: Parts) -> str:
     """Whether documents are read within half an hour of their upload, and workers are woken for them."""
     try:
-        waiting = parts.backlog.read()
+        waiting, takes_changes = parts.backlog.read(), parts.database.takes_changes()
     except RagKVError:
         return "not known while the database cannot be reached"
+    if not takes_changes:
+        return "the database takes no changes: uploads are refused until it does"
     if waiting.oldest_s >= OLD_BACKLOG_S:
         return f"{waiting.jobs:,} documents wait to be read, the oldest for {_duration(waiting.oldest_s)}"
     try:

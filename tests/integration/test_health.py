@@ -10,7 +10,7 @@ from io import BytesIO
 import msgspec
 import pytest
 from litestar.testing import TestClient
-from sqlalchemy import update
+from sqlalchemy import Connection, make_url, text, update
 
 from api.app import create_app
 from api.v1 import health
@@ -19,6 +19,7 @@ from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.base.migrate import migrate
+from ragkv.service.base.redis import redis_url
 from ragkv.service.base.status import JobStatus
 from ragkv.service.base.tables import DocumentRow, JobRow
 from ragkv.service.base.tenants import ensure_collection
@@ -149,6 +150,29 @@ class TestQueue:
         assert seen.queue in page
         assert "ragkv_queue_depth " not in figures
         assert readiness(client)[1].queue == "ok" and "ragkv_queue_depth 0.0" in client.get("/metrics").text
+
+    def test_a_full_redis_that_has_to_count_requests_is_as_good_as_away(
+        self, parts: Parts, redis_server: EmbeddedRedis
+    ):
+        """Requests get 503 where the limit of a configured server cannot be kept."""
+        parts.settings = msgspec.structs.replace(parts.settings, redis_url=redis_url(parts.settings))
+        assert condition.redis(parts) == "ok"
+        parts.redis.config_set("maxmemory", 1)
+
+        assert condition.redis(parts) == condition.AWAY
+        parts.settings = msgspec.structs.replace(parts.settings, requests_per_minute=0, tenant_requests_per_minute=0)
+        assert condition.redis(parts) == "ok"
+
+    def test_a_database_that_takes_no_changes_degrades(
+        self, parts: Parts, migrated_postgres_url: str, postgres_admin: Connection
+    ):
+        name = make_url(migrated_postgres_url).database
+        postgres_admin.execute(text(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on'))
+        with closing(Database(migrated_postgres_url)) as parts.database:
+            parts.backlog = Backlog(parts.database)
+
+            assert condition.database(parts) == "ok"
+            assert condition.queue(parts).startswith("the database takes no changes")
 
     def test_however_often_it_is_asked_it_is_counted_now_and_then(self, parts: Parts):
         assert parts.backlog.read() is parts.backlog.read()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import Unavailable
+from ragkv.service.base import queue as queue_module
 from ragkv.service.base.embedded_redis import LOOK_S, EmbeddedRedis
 from ragkv.service.base.queue import Queue, celery_url, make_celery
 from ragkv.service.base.redis import connect, is_there, ping, redis_url, socket_path
@@ -166,6 +167,22 @@ class TestQueue:
         with pytest.raises(Unavailable):
             queue.depth()
         assert time.monotonic() - began < 5
+
+    def test_a_queue_that_hangs_says_so_too(
+        self, settings: Settings, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(queue_module, "SILENCE_S", 0.2)
+        queue, pid = queue_of(settings), int(connect(settings).info("server")["process_id"])
+        queue.enqueue_ingest("a")
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(Unavailable):
+                queue.enqueue_ingest("b")
+            with pytest.raises(Unavailable):
+                queue.depth()
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        queue.enqueue_ingest("c")
 
     def test_how_deep_a_full_queue_is_is_not_known(self, settings: Settings, redis_server: EmbeddedRedis):
         queue = queue_of(settings)

@@ -6,6 +6,7 @@ import celery
 from kombu.exceptions import OperationalError
 
 from ragkv.errors import Unavailable
+from ragkv.service.base.redis import SILENCE_S
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +26,11 @@ def make_celery(redis_url: str) -> celery.Celery:
         worker_hijack_root_logger=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
-        broker_transport_options={"visibility_timeout": 6 * 3600, "socket_connect_timeout": 5},
+        broker_transport_options={
+            "visibility_timeout": 6 * 3600,
+            "socket_connect_timeout": SILENCE_S,
+            "socket_timeout": SILENCE_S,
+        },
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0.1},
     )
     return app

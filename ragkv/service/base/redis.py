@@ -19,6 +19,9 @@ Redis = redis.Redis
 
 log = logging.getLogger(__name__)
 
+SILENCE_S = 5.0
+"""How long a connection waits for the server, which answers everything within milliseconds: one that hangs keeps
+requests waiting so long, and perhaps twice."""
 MAX_SOCKET_PATH = 100
 """Bytes. The kernel takes 107."""
 
@@ -39,7 +42,7 @@ def socket_path(settings: Settings) -> Path:
 
 def connect(settings: Settings) -> Redis:
     """A client. Connects when first used."""
-    return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=5, socket_timeout=30)
+    return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=SILENCE_S, socket_timeout=SILENCE_S)
 
 
 @contextlib.contextmanager

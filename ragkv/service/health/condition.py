@@ -38,7 +38,10 @@ def database(parts: Parts) -> str:
 
 
 def redis(parts: Parts) -> str:
-    return _answering("Redis", lambda: ping(parts.redis))
+    """Whether Redis answers, and takes data where requests are refused that it cannot count."""
+    settings = parts.settings
+    must_count = settings.redis_url and (settings.requests_per_minute or settings.tenant_requests_per_minute)
+    return _answering("Redis", lambda: (check_takes if must_count else ping)(parts.redis))
 
 
 def index(parts: Parts) -> str:

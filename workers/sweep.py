@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from ragkv.service.checks.cleaning import clean, collect_garbage
+from ragkv.service.checks.cleaning import clean, collect_garbage, restore_points
 from ragkv.service.checks.pruning import prune
 from ragkv.service.documents.removal import forget_stale_answers, forget_stale_recent_answers
 from ragkv.service.documents.requeue import requeue_stuck
@@ -71,6 +71,7 @@ HOURLY: tuple[Step, ...] = (
         "the KV of %d tenants' prefixes is lost, and will be computed again",
         request_lost_prefixes(parts.database, parts.kv_store, parts.kv_remote, parts.keys_of),
     ),
+    lambda parts: _log("wrote %d vectors that the Qdrant server lacked", restore_points(parts)),
     lambda parts: _log(
         "removed %d unfinished uploads, %d files that no document names, points of %d deleted documents, "
         "%d attachments of deleted mails",

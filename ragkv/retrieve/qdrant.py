@@ -37,6 +37,10 @@ MOST_NAMED = 2000
 WIDER = (4, 40)
 """Searches that name none ask for so many times the hits that are wanted, one after the other."""
 _SCOPED_IDF_SINCE = (1, 19)
+_HINTS = dict.fromkeys((401, 403), "check RAGKV_QDRANT_API_KEY") | {
+    404: f"check RAGKV_QDRANT_URL; where its collection {COLLECTION} is gone, `ragkv fsck --repair` writes it anew, and "
+    "so does a worker within the hour"
+}
 
 Search = Callable[[int, DocumentIds | None], list[Hit]]
 """The best hits of one kind of search, up to a limit, of these documents or of all."""
@@ -88,9 +92,9 @@ class QdrantIndex:
             )
 
     def ping(self) -> None:
-        """Check the connection. Raises Unavailable unless Qdrant answers."""
+        """Check the connection. Raises Unavailable unless Qdrant answers and has the collection."""
         with self._reporting():
-            self._client.get_collections()
+            self._client.get_collection(COLLECTION)
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
         with self._reporting():
@@ -156,12 +160,7 @@ class QdrantIndex:
             # IDF is counted over the scope alone, where the server can.
             idf = models.SearchParams(idf=models.IdfCorpusParams(corpus=scope)) if self._server_scopes_idf else None
             request = _request(vectors, limit, mode, _within(scope, document_ids), idf)
-            try:
-                (response,) = self._client.query_batch_points(COLLECTION, [request])
-            except UnexpectedResponse as error:
-                if error.status_code == HTTPStatus.NOT_FOUND:
-                    return []
-                raise
+            (response,) = self._client.query_batch_points(COLLECTION, [request])
         scored = ((point.payload or {}, point.score) for point in response.points)
         return [Hit(payload["chunk_id"], payload["document_id"], score) for payload, score in scored]
 
@@ -212,7 +211,7 @@ class QdrantIndex:
             yield
         except UnexpectedResponse as error:
             log.warning("%s refused a request: %s", self._shown, error)
-            hint = "check RAGKV_QDRANT_API_KEY" if error.status_code in (401, 403) else "its answer is in the log"
+            hint = _HINTS.get(error.status_code or 0, "its answer is in the log")
             raise Unavailable(f"the Qdrant server refused the request ({error.status_code}): {hint}") from error
         except (ApiException, QdrantException, OSError) as error:
             log.warning("%s does not answer: %s", self._shown, error)

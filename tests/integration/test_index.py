@@ -295,6 +295,22 @@ def test_indexes_that_a_killed_process_did_not_make_are_made_by_the_next():
     server.stop()
 
 
+def test_a_server_that_lost_its_collection_finds_nothing_which_is_no_answer():
+    server = QdrantServer()
+    server.start()
+    index = QdrantIndex.connect(server.url)
+    index.ensure(DIM)
+    QdrantClient(url=server.url, check_compatibility=False).delete_collection(COLLECTION)
+    for call in (
+        lambda: index.search("t", "c", query("river", dense(1)), 1),
+        lambda: index.upsert("t", "c", THREE),
+        index.ping,
+    ):
+        with pytest.raises(Unavailable, match="fsck --repair"):
+            call()
+    server.stop()
+
+
 def test_a_server_tells_how_many_points_there_are_of_each_document(qdrant_url, tenant):
     """More documents than one page of its answer holds."""
     index = QdrantIndex.connect(qdrant_url)

@@ -18,10 +18,10 @@ from ingest.pipeline import IngestOutcome, ingest_document
 from ragkv.ids import utc_now
 from ragkv.retrieve.encoder import embed_question
 from ragkv.retrieve.index import Held, Point
-from ragkv.retrieve.qdrant import QdrantIndex
+from ragkv.retrieve.qdrant import COLLECTION, QdrantIndex
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.checks import leftovers
-from ragkv.service.checks.cleaning import Cleaned, clean, collect_garbage, renew_points, write_points
+from ragkv.service.checks.cleaning import Cleaned, clean, collect_garbage, renew_points, restore_points, write_points
 from ragkv.service.checks.leftovers import missing_points
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import delete_document, document_file, store_document
@@ -246,6 +246,17 @@ class TestPoints:
             missing_points(parts.database, parts.server_index), parts.server_index, parts.source
         ) == sum(before.values())
         assert server_index.held() == before
+
+    def test_a_server_that_lost_its_data_gets_it_again(
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
+    ):
+        ingest_document(document_id, ingest)
+        before = server_index.held()
+        server_index._client.delete_collection(COLLECTION)
+
+        assert restore_points(parts) == sum(before.values())
+        assert server_index.held() == before
+        assert restore_points(parts) == 0
 
     def test_those_that_a_worker_is_about_to_write_are_not_missing(
         self,

@@ -15,6 +15,7 @@ from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.checks.leftovers import (
     abandoned_uploads,
+    missing_points,
     partial_kv,
     stray_points,
     unnamed,
@@ -98,6 +99,14 @@ def write_points(places: Iterable[Held], server_index: "QdrantIndex | None", sou
             is_settled = source.indexed_documents(tenant_id, collection_id).get(document_id) == version
         num_points += len(points)
     return num_points
+
+
+def restore_points(parts: Parts) -> int:
+    """Write the points that the index server lacks: it was switched on later, or lost its data. Returns how many."""
+    if parts.server_index is None:
+        return 0
+    parts.server_index.ensure(parts.question_encoder.dim)
+    return write_points(missing_points(parts.database, parts.server_index), parts.server_index, parts.source)
 
 
 def renew_points(database: Database, server_index: "QdrantIndex | None", source: DatabaseSource) -> int | None:

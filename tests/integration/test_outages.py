@@ -236,6 +236,13 @@ class TestClocks:
         with clock_ahead(ahead):
             assert stuck_ids(on_postgres.database) == ids[:1]
 
+    def test_a_document_postponed_by_a_clock_that_ran_ahead_is_due_once_it_is_right(
+        self, parts: Parts, document_id: str
+    ):
+        _wait_until(utc_now() + HOUR, document_id, parts)
+
+        assert Lease.take_next(parts.database, "worker") is not None
+
     @pytest.mark.parametrize("ahead", [HOUR, -HOUR])
     def test_a_repair_by_a_machine_whose_clock_is_wrong_takes_no_lease_from_a_worker(
         self, on_postgres: Parts, ahead: timedelta

@@ -184,6 +184,15 @@ def test_a_receiver_is_told_why_a_document_failed(
     assert all(event["data"]["error"] for event in events)
 
 
+def test_a_wait_that_a_clock_which_ran_ahead_began_is_over_once_it_is_right(database: Database, receiver: Receiver):
+    announced(database, receiver.url)
+    courier = Courier(database, HERE)
+    with database.writing() as session:
+        session.execute(update(WebhookDeliveryRow).values(next_at=utc_now() + timedelta(days=365)))
+
+    assert courier.deliver_due() == 1
+
+
 def test_a_receiver_that_fails_is_tried_again_later(database: Database, receiver: Receiver):
     announced(database, receiver.url)
     receiver.codes = [500, 302, 404, 200]

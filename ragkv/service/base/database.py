@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, orm, select, text
@@ -128,6 +128,16 @@ def new_owner() -> str:
 def is_free(until: InstrumentedAttribute[datetime | None], moment: datetime) -> ColumnElement[bool]:
     """Whether the row is not held. until: when its lease ends."""
     return or_(until.is_(None), until < moment)
+
+
+def has_come(
+    at: InstrumentedAttribute[datetime] | InstrumentedAttribute[datetime | None],
+    moment: datetime,
+    longest_wait: timedelta,
+) -> ColumnElement[bool]:
+    """Whether the time for another try has come. One that is further away than any wait was set by a clock that ran
+    ahead and was put right since."""
+    return or_(at.is_(None), at <= moment, at > moment + longest_wait)
 
 
 def num_changed(session: Session, statement: Update) -> int:

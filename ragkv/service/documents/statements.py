@@ -1,7 +1,7 @@
 """Statements about documents: finding, claiming, releasing; and which stored files rows name."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -23,8 +23,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm.attributes import flag_modified
 
-from ragkv.service.base.database import RELEASED, is_free
+from ragkv.service.base.database import RELEASED, has_come, is_free
 from ragkv.service.base.lists import one_of
+from ragkv.service.base.long_work import LONGEST_DELAY_S
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import FINISHED, REREAD, UNFINISHED, Status
 from ragkv.service.base.tables import DocumentLabelRow, DocumentRow, FileRow
@@ -276,8 +277,9 @@ def precompute_again(*document_ids: str) -> Update:
 
 def waiting(moment: datetime) -> ColumnElement[bool]:
     """Whether a document is unfinished and due, and no worker holds it."""
-    due = or_(DocumentRow.retry_at.is_(None), DocumentRow.retry_at <= moment)
-    return and_(unfinished(), is_free(DocumentRow.lease_until, moment), due)
+    longest_wait = timedelta(seconds=LONGEST_DELAY_S)
+    is_due = has_come(DocumentRow.retry_at, moment, longest_wait)
+    return and_(unfinished(), is_free(DocumentRow.lease_until, moment), is_due)
 
 
 def unfinished() -> ColumnElement[bool]:

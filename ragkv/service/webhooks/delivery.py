@@ -65,7 +65,8 @@ class Courier:
         """Send what is due, several messages at a time. Returns how many were tried. Raises Unavailable."""
         with self._database.writing() as session:
             moment = now_of(session)
-            due = session.execute(due_deliveries(moment, OF_TENANT, AT_ONCE)).all()
+            longest_wait = timedelta(seconds=max(DELAYS_S))
+            due = session.execute(due_deliveries(moment, longest_wait, OF_TENANT, AT_ONCE)).all()
             mine = [
                 (delivery, webhook)
                 for delivery, webhook in due

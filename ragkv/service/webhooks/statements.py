@@ -2,7 +2,7 @@
 reports."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ from sqlalchemy import Delete, Select, Update, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from ragkv.ids import new_id, utc_now
+from ragkv.service.base.database import has_come
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import outdated
@@ -62,13 +63,15 @@ def deliveries_of(webhook_id: str) -> Select[WebhookDeliveryRow]:
     return select(WebhookDeliveryRow).where(WebhookDeliveryRow.webhook_id == webhook_id)
 
 
-def due_deliveries(moment: datetime, of_tenant: int, limit: int) -> Select[WebhookDeliveryRow, WebhookRow]:
+def due_deliveries(
+    moment: datetime, longest_wait: timedelta, of_tenant: int, limit: int
+) -> Select[WebhookDeliveryRow, WebhookRow]:
     """(delivery, its webhook) of messages to be sent now, some of each tenant: all tenants' longest due first, then
     their second."""
     place = func.row_number().over(
         partition_by=WebhookDeliveryRow.tenant_id, order_by=(WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
     )
-    is_due = (WebhookDeliveryRow.status == PENDING, WebhookDeliveryRow.next_at <= moment)
+    is_due = (WebhookDeliveryRow.status == PENDING, has_come(WebhookDeliveryRow.next_at, moment, longest_wait))
     ranked = select(WebhookDeliveryRow.id, place.label("place")).where(*is_due).subquery()
     return (
         select(WebhookDeliveryRow, WebhookRow)

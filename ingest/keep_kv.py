@@ -19,7 +19,6 @@ from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
 from ragkv.service.kv_admin.eviction import NewKV, evict_entries, make_room_for
 from ragkv.service.kv_admin.upload import has_room_on_disk
-from ragkv.service.parts import Parts
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +43,9 @@ def keep_kv(lease: Lease, document: DocumentRow, ingest: IngestParts, reporter: 
         raise
 
 
-def keys_by(rule: KVRule, document: DocumentRow, parts: Parts) -> KeyMaker:
-    """The KV keys of a document's chunks, as a rule has their KV made."""
-    return replace(parts.keys_of(document.tenant_id), kv_format=rule.format, compression=rule.compression)
+def keys_by(rule: KVRule, keys: KeyMaker) -> KeyMaker:
+    """A tenant's keys of KV, as a rule has it made."""
+    return replace(keys, kv_format=rule.format, compression=rule.compression)
 
 
 def _keep_kv_by(
@@ -54,7 +53,7 @@ def _keep_kv_by(
 ) -> bool:
     """`keep_kv` by a rule. False if the document's rule is another by now."""
     parts = ingest.parts
-    keys = keys_by(rule, document, parts)
+    keys = keys_by(rule, parts.keys_of(document.tenant_id))
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
     began = 0.0

@@ -240,7 +240,7 @@ def _make_searchable(lease: Lease, document: DocumentRow, ingest: IngestParts, r
     status = Status.SEARCHABLE if is_indexed or is_reread else Status.INDEXING
     kv_keys = dict[str, str]()
     if document.num_chunks:
-        keys = keys_by(lease.kv_rule(parts.settings.kv_rule), document, parts)
+        keys = keys_by(lease.kv_rule(parts.settings.kv_rule), parts.keys_of(document.tenant_id))
         kv_keys = {chunk.id: keys.chunk(chunk.token_ids) for chunk in chunks}
     changes = parsed_as | (indexed if is_indexed else {})
     superseded = lease.store_chunks(chunks, vectors, status, kv_keys, **changes)

@@ -56,6 +56,7 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _IS_RUN = re.compile(f"[{_GRAMS}{_HANGUL}]")
 _CODE = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:://|[._\-/:@+&=?%#~]|(?<=\d),(?=\d))[^\W_]++)++")
 _IS_CODE = re.compile(r"[\d@_]|://|^www\.")
+_LETTERS_OR_DIGITS = re.compile(r"[^\W\d_]+|\d+")
 
 _DOTLESS = "\u0131"
 _TURKISH = re.compile("[\u0131\u0130\u011e\u011f\u015e\u015f]")  # dotless i, dotted I, G with breve, S with cedilla
@@ -101,13 +102,22 @@ def codes(text: str) -> list[str]:
     return [code for code in candidates if len(code) <= _WORD_CHARACTERS and _IS_CODE.search(code)]
 
 
+def _respelled_codes(text: str) -> Iterator[str]:
+    """Codes of letters and digits without hyphens, and with one between letters and digits: e17 and e-17, sk20931c and
+    sk-20931-c."""
+    for code in (*codes(text), *words(text)):
+        parts = _LETTERS_OR_DIGITS.findall(code)
+        if len(parts) > 1 and code[0].isalpha() and "".join(parts) == code.replace("-", ""):
+            yield from (stem("".join(parts)), "-".join(parts))
+
+
 def identifiers(text: str) -> list[int]:
-    """Ids of the terms that may name one thing among many alike, each once: codes, and words with a digit except for
-    numbers below 100, which count."""
+    """Ids of the terms that may name one thing among many alike, each once: codes, also as others spell them, and words
+    with a digit except for numbers below 100, which count."""
     numbered = [word for word in words(text) if any(map(str.isdigit, word))]
     names = [stem(word) for word in numbered if not (word.isdigit() and len(word) <= _COUNT_DIGITS)]
     other_forms = (form for day in dates_in(text) for form in date_numbers(day))
-    return list(dict.fromkeys(map(term_id, (*codes(text), *names, *other_forms))))
+    return list(dict.fromkeys(map(term_id, (*codes(text), *names, *other_forms, *_respelled_codes(text)))))
 
 
 def without_accents(text: str) -> str:
@@ -168,11 +178,12 @@ def document_vectors(chunks: Sequence[str]) -> list[SparseVector]:
 
 def query_vector(text: str) -> SparseVector:
     """The weight of each distinct term of a question, ascending by id: 1, less for pairs and guessed languages. A date
-    has the terms of its other forms, a name those of its other spellings."""
+    has the terms of its other forms, a name or a code those of its other spellings."""
     text_words = words(text)
     languages = languages_of(text_words)
     dates = list(dates_in(text))
-    weights = dict.fromkeys((*codes(text), *(form for day in dates for form in date_numbers(day))), 1.0)
+    weights = dict.fromkeys(_respelled_codes(text), GUESS_WEIGHT)
+    weights |= dict.fromkeys((*codes(text), *(form for day in dates for form in date_numbers(day))), 1.0)
     weights |= dict.fromkeys((stem(word) for day in dates for word in date_words(day)), 1.0)
     # In Turkish the capital I is that of a letter without a dot. A chunk's words are made lower-case as in English.
     turkish_forms = [word.replace(_DOTLESS, "i") for word in text_words if _DOTLESS in word]

@@ -125,6 +125,8 @@ def letters(names: Sequence[str]) -> dict[str, Text]:
         ("invoice INV-28188", "sum 28188"),
         ("invoice no. 28188", "What is the sum of invoice INV-28188?"),
         ("order E12", "What is the sum of order E12?"),
+        ("order E-12", "What is the sum of order E12?"),
+        ("part SK20931C", "sum SK-20931-C"),
         ("release 2.1", "What is the sum of release 2.1?"),
         ("the part AB/7-C", "What is the sum of the part AB/7-C?"),
         ("room 101", "What is the sum of room 101?"),

@@ -152,6 +152,21 @@ def test_a_code_is_a_term_and_so_are_its_parts(code: str):
     assert shared(sparse.words(code)[0], text) == 1
 
 
+@pytest.mark.parametrize(
+    ("asked", "written"), [("E17", "E-17"), ("e-17", "E17"), ("SK20931C", "SK-20931-C"), ("covid19", "COVID-19")]
+)
+def test_a_code_is_found_however_its_hyphens_are_written(asked: str, written: str):
+    terms = terms_of(document_vector(f"It was {written}."))
+    assert terms & terms_of(sparse.query_vector(asked))
+    assert terms & set(sparse.identifiers(asked))
+
+
+@pytest.mark.parametrize("text", ["10km", "2nd", "well-known", "3.14"])
+def test_amounts_and_words_have_no_other_hyphens(text: str):
+    codes_and_words = {*sparse.codes(text), *map(sparse.stem, sparse.words(text))}
+    assert set(sparse.identifiers(text)) <= set(map(sparse.term_id, codes_and_words))
+
+
 def test_plain_compounds_and_ends_of_sentences_are_no_codes():
     assert sparse.codes("A well-known end.Next one, e.g. this and/or that.") == []
 

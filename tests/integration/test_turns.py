@@ -155,10 +155,19 @@ class TestOrder:
         assert [sum(one in taken[start : start + 2] for one in mine) for start in (0, 2)] == [1, 1]
         assert set(taken) == {*mine, *other}
 
-    def test_a_turn_of_kv_ends_for_what_cannot_be_searched_and_for_another_tenants_kv(self, database: Database):
+    def test_a_turn_of_kv_ends_for_what_cannot_be_searched_another_tenants_kv_and_kv_that_answers_lacked(
+        self, database: Database
+    ):
         (mine,) = add(database, "a", status=Status.SEARCHABLE)
         lease = Lease.take(database, mine, "worker")
-        add(database, "a", status=Status.SEARCHABLE)
+        (own,) = add(database, "a", status=Status.SEARCHABLE)
+        assert lease.others_wait() is Others.NONE
+
+        answers = KVUse(database)
+        answers.note([add_chunk(database, own)])
+        answers.write()
+        assert lease.others_wait() is Others.LACK_KV
+        Lease.take(database, own, "another worker")
         assert lease.others_wait() is Others.NONE
 
         (other,) = add(database, "b", status=Status.SEARCHABLE)

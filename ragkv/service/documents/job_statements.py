@@ -58,12 +58,14 @@ def next_waiting(session: Session, moment: datetime, kinds: Kinds) -> tuple[str,
 
 
 def others_wait(session: Session, tenant_id: str, status: Status, moment: datetime) -> Others:
-    """Documents that come before more of this tenant's document with that status: those of the other kind, and of its
-    kind those of other tenants."""
+    """Documents that come before more of this tenant's document with that status: those of the other kind, of its kind
+    those of other tenants, and those whose KV answers lacked."""
     for kind, answer in ((BEGUN_FIRST, Others.UNREAD), (LACKS_KV, Others.LACK_KV)):
         tenants = session.scalars(tenants_by_turn(moment, kind).limit(2)).all()
         if any(status not in kind or waiting_id != tenant_id for waiting_id in tenants):
             return answer
+    if status in LACKS_KV and session.scalar(most_used_waiting(tenant_id, status, moment)) is not None:
+        return Others.LACK_KV
     return Others.NONE
 
 

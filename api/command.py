@@ -61,8 +61,7 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         stack.callback(redis.stop)
         redis.start()
         redis.keep_running()
-    if outdated := parts.refresh_outdated():
-        log.info("%d documents were read with other models or settings and will be read again", outdated)
+    parts.refresh_outdated()
     children = [WorkerProcess(os.environ)] if with_worker else []
     for worker in children:
         worker.start()

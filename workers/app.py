@@ -58,6 +58,7 @@ def leave_logs_alone(**signal: Any) -> None:
 def prepare(**signal: Any) -> None:
     tracing.enter_context(traces.exporting(settings.otlp_endpoint, "worker"))
     parts.prepare(logging.getLogger("ragkv").info)
+    parts.refresh_outdated()  # the service marked these when it started, but an earlier worker may have taken them
 
 
 @worker_ready.connect(weak=False)

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -461,10 +461,16 @@ class TestWorkerProcess:
         worker.stop()
 
     def test_documents_become_ready_though_the_worker_is_killed_messages_are_lost_and_hostile_files_come(
-        self, parts: Parts, worker: WorkerProcess
+        self, parts: Parts, ingest: IngestParts, worker: WorkerProcess
     ):
-        """One is accepted through the queue, one only in the database, as if the message had been lost. The second
-        worker then outlives a bomb, a hang and an encrypted file, which fail with what to do about it."""
+        """One is accepted through the queue, one only in the database, as if the message had been lost; one was read by
+        a worker with other settings, and is read again. The second worker then outlives a bomb, a hang and an encrypted
+        file, which fail with what to do about it."""
+        with closing(Parts(msgspec.structs.replace(parts.settings, chunk_tokens=128))) as other:
+            lend_models(other, ingest)
+            outdated = stored(parts, LONG + b"Once more.", "more.md")
+            ingest_document(outdated, ingest_over(other, ingest))
+        chunks = view(parts, outdated).chunks
         queued = accept_document(parts.default_collection, "a.md", io.BytesIO(ADA), parts.intake).document_id
         dropped = stored(parts, LONG, "engines.md")
         first = worker.pid
@@ -472,6 +478,7 @@ class TestWorkerProcess:
         os.kill(first, signal.SIGKILL)
 
         wait_until(lambda: {view(parts, d).status for d in (queued, dropped)} == {Status.READY}, seconds=120)
+        wait_until(lambda: view(parts, outdated).chunks > chunks, seconds=120)  # smaller ones
         second = worker.pid
         assert second != first
 

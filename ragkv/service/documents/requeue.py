@@ -41,8 +41,11 @@ def refresh_outdated(
                 "words alone; set RAGKV_ENCODER back to find them by meaning too",
                 count,
             )
-        chunks = session.connection().execute(read_outdated_again(index_fingerprint)).rowcount
-        return chunks + _refresh_outdated_kv(session, settings, index_fingerprint, kv_fingerprint)
+        outdated: int = session.connection().execute(read_outdated_again(index_fingerprint)).rowcount
+        outdated += _refresh_outdated_kv(session, settings, index_fingerprint, kv_fingerprint)
+    if outdated:
+        log.info("%d documents were read with other models or settings and will be read again", outdated)
+    return outdated
 
 
 def refresh_outdated_kv(

@@ -16,6 +16,7 @@ from typing import TypeGuard, TypeVar
 import msgspec
 
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
+from ragkv.ids import new_id
 
 T = TypeVar("T")
 
@@ -68,10 +69,14 @@ def is_disk_error(error: Exception) -> TypeGuard[OSError]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Put a file into another's place in one step: a reader finds the old one or the new one, whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(content)
-    partial.rename(path)
+    """Put a file into another's place in one step: a reader finds the old one or the new one, whole, and of several
+    writers at once, in whichever containers, the last counts."""
+    partial = path.with_name(f".{path.name}.{new_id()}")
+    try:
+        partial.write_bytes(content)
+        partial.rename(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path) -> None:

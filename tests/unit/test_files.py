@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import OutOfSpace
-from ragkv.files_io import fill_once
+from ragkv.files_io import fill_once, replace_file
 from ragkv.service.base.file_store import FileStore
 from tests.support.synced import synced
 
@@ -51,6 +51,19 @@ def test_folders_that_are_there_are_not_flushed_again(tmp_path: Path, monkeypatc
             store.keep("tenant", received)
 
     assert on_disk == [received.path, store.path("tenant", received.sha256).parent]
+
+
+def test_a_file_that_several_write_at_once_is_whole_at_any_time_also_where_their_process_ids_are_equal(tmp_path: Path):
+    """As in containers that share a folder: in each the first process is number 1."""
+    file, contents = tmp_path / "state.json", [letter * 200_000 for letter in (b"a", b"b")]
+    replace_file(file, contents[0])
+
+    with ThreadPoolExecutor(len(contents)) as writers:
+        writing = [writers.submit(replace_file, file, content) for content in contents * 50]
+        assert all(file.read_bytes() in contents for _ in range(200))
+    for written in writing:
+        written.result()
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_folder_is_filled_once_also_where_a_process_with_the_same_id_was_killed(tmp_path: Path):

@@ -156,6 +156,17 @@ def test_settings_are_known_and_the_router_is_where_they_say():
     assert router == 8000
 
 
+def test_an_api_that_ends_refuses_nothing_while_requests_are_still_sent_to_it_and_has_time_for_answers():
+    """It refuses requests from SIGTERM on, which Kubernetes sends while its Service still has the pod's address."""
+    manifests = base()
+    (settings,) = (Settings.from_env(manifest["data"]) for manifest in manifests if manifest["kind"] == "ConfigMap")
+    pod = pods(manifests)["api"]["spec"]
+    command, seconds = pod["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+
+    assert command == "sleep" and float(seconds) >= 5
+    assert float(seconds) + settings.shutdown_grace_s + 20 <= pod["terminationGracePeriodSeconds"]
+
+
 def test_addresses_of_services_are_no_settings():
     """Kubernetes would put RAGKV_REDIS_PORT into the environment for a Service `ragkv-redis`."""
     for name, pod in pods(base()).items():

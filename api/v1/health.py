@@ -21,7 +21,6 @@ from api.http.errors import headers_of, problems
 from ragkv.errors import Forbidden, Unavailable
 from ragkv.observe import metrics
 from ragkv.service.base.caller import Caller
-from ragkv.service.base.loading import FAILED
 from ragkv.service.health import condition
 from ragkv.service.health.condition import OK, PATIENCE_S, SILENT
 from ragkv.service.health.gauges import read_gauges, render
@@ -55,7 +54,7 @@ class Probes:
     async def look(self) -> dict[str, str]:
         names = ("engine", *LOOKS)
         conditions = dict(zip(names, await asyncio.gather(*map(self._outcome, names)), strict=True))
-        return conditions | {"service": FAILED if self._parts.loading.has_failed() else condition.OK}
+        return conditions | {"service": self._parts.loading.trouble() or OK}
 
     async def _outcome(self, name: str) -> str:
         running = self._running.get(name)
@@ -76,7 +75,7 @@ class Readiness(msgspec.Struct, frozen=True):
     engine: Annotated[str, "State of the inference engine."]
     database: Annotated[str, "State of the database."]
     redis: Annotated[str, "State of Redis."]
-    service: Annotated[str, "State of the service: shutting down or not."] = OK
+    service: Annotated[str, "State of the service: loading its models, shutting down, or neither."] = OK
     index: Annotated[str, "State of the search index."] = OK
     worker: Annotated[str, "State of the ingestion workers."] = OK
     queue: Annotated[str, "State of the ingestion queue."] = OK
@@ -105,13 +104,13 @@ async def healthz() -> Health:
         503: ResponseSpec(
             Readiness,
             generate_examples=False,
-            description="A required component is unavailable, or the service could not load its models or is shutting down.",
+            description="A required component is unavailable, or the service has not loaded its models or is shutting down.",
         )
     },
 )
 async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Draining]) -> Response[Readiness]:
-    """Check that questions can be answered: engine, database, Redis and index respond, and the service neither failed
-    to load its models nor is shutting down.
+    """Check that questions can be answered: engine, database, Redis and index respond, and the service has loaded
+    its models and is not shutting down.
 
     Problems that only affect ingestion are listed in `degraded` and do not change the status: no worker, a stalled
     worker, a long queue or an almost full disk.

@@ -13,7 +13,7 @@ from litestar.testing import TestClient
 
 from api.app import create_app
 from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.base.loading import FAILED
+from ragkv.service.base.loading import FAILED, LOADING
 from ragkv.service.parts import Parts
 from tests.support.over_http import HERE, wait_until
 
@@ -48,6 +48,7 @@ def test_a_question_that_waits_for_the_index_holds_nobody_up(
         began = time.monotonic()
         assert client.get("/healthz").status_code == 200
         assert time.monotonic() - began < 5
+        assert client.get("/readyz").json()["service"] == LOADING, "another process answers sooner"
         assert all(one.is_alive() for one in asking)
         silent.close()
         for one in asking:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ragkv.errors import Rejected, Unavailable
-from ragkv.service.base.loading import Loading
+from ragkv.service.base.loading import FAILED, LOADING, Loading
 
 pytestmark = pytest.mark.anyio
 
@@ -74,16 +74,16 @@ async def test_what_is_away_is_named():
 async def test_whoever_asks_after_a_failure_begins_another_attempt():
     load = Load(ValueError("damaged"))
     loading = Loading(load)
-    assert not loading.has_failed() and load.attempts == 0
+    assert loading.trouble() == LOADING and load.attempts == 0
     load.release.set()
     with pytest.raises(Unavailable):
         await loading.finished()
 
     load.release.clear()
-    assert loading.has_failed()
+    assert loading.trouble() == FAILED
     await until(lambda: load.attempts == 2)
-    assert loading.has_failed() and load.attempts == 2
+    assert loading.trouble() == FAILED and load.attempts == 2
     load.release.set()
-    await until(lambda: not loading.has_failed())
+    await until(lambda: loading.trouble() is None)
 
     assert load.attempts == 2

@@ -40,12 +40,13 @@ class Loading:
         if self._problem is not None:
             raise self._problem
 
-    def has_failed(self) -> bool:
-        """Whether the last attempt that ended failed. Then another is begun: no question may come to begin it."""
-        if self._problem is None:
-            return False
-        self._begun()
-        return True
+    def trouble(self) -> str | None:
+        """The reason why not everything is loaded; None once it is. After an attempt that failed another is begun: no
+        question may come to begin it."""
+        if self._problem is not None:
+            self._begun()
+            return FAILED
+        return None if self._is_finished else LOADING
 
     def _begun(self) -> "asyncio.Future[None]":
         """The running attempt, or a new one."""

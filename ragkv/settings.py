@@ -15,7 +15,7 @@ from ragkv.kv.eviction import HALF_LIFE_S, known_policy
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import LEAST, MOST, CompressionMethod, KVRule, KVWhen, KVWrite
 from ragkv.observe import LogFormat, LogLevel
-from ragkv.stitch.policies import ALIASES, UPPER, Choice, PolicyName
+from ragkv.stitch.policies import ALIASES, BLOCK_SIZES, UPPER, Choice, PolicyName
 from ragkv.urls import is_loopback
 
 PREFIX = "RAGKV_"
@@ -26,7 +26,6 @@ MIN_RETENTION_DAYS = 7
 """The statistics show a week."""
 MIN_CHUNK_TOKENS = 32
 QUESTION_PLACE = "{question}"
-BLOCK_SIZES = range(1, 65)
 REMOVED = {
     "kv_remote_faults": "faults of the object store are injected by tests alone",
     "kv_wait_token_ms": "RAGKV_KV_WAIT_MS also sets the wait for each token",

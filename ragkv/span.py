@@ -2,18 +2,23 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+
+Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+"""A token's, or its id."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, order=True, array_like=True, forbid_unknown_fields=True):
     """Token positions [start, end) of one prompt."""
 
-    start: int
-    end: int
+    start: Position
+    end: Position
 
     def __post_init__(self) -> None:
-        assert 0 <= self.start <= self.end, f"not a span: [{self.start}, {self.end})"
+        if not 0 <= self.start <= self.end:
+            raise ValueError(f"not a span: [{self.start}, {self.end})")
 
     @property
     def num_tokens(self) -> int:

@@ -51,8 +51,8 @@ from ragkv.service.documents.cited import Outdated
 from ragkv.service.documents.listing import PageLabel, PageNumber, TextEnd, TextStart
 from ragkv.service.parts import Parts
 from ragkv.service.statistics.views import Cached, Computed, Recomputed, Stitched
-from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode
-from ragkv.stitch.policies import PolicyAlias, PolicyName, policy_name
+from ragkv.settings import LEAST_READ, Mode
+from ragkv.stitch.policies import BLOCK_SIZES, PolicyAlias, PolicyName, policy_name
 
 BODY_BYTES = 1024 * 1024
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+import msgspec
+
 from bench.fidelity.kit import Case, Kit, Prepared
 from ragkv.answer.planner import Planner
 from ragkv.answer.prompt import Prompt
@@ -63,7 +65,7 @@ def by_random(kit: Kit, case: Case, ratio: float) -> Prepared:
     if plan is None or budget in {0, context}:
         return prepared
     selected = select_random((span for span in chunks if span.start >= plan.exact_end), recompute.block_size, budget)
-    return replace(prepared, plan=replace(plan, recompute=merge([*selected, *plan.missing])))
+    return replace(prepared, plan=msgspec.structs.replace(plan, recompute=merge([*selected, *plan.missing])))
 
 
 def by_infoflow(kit: Kit, case: Case, ratio: float) -> Prepared:
@@ -72,8 +74,8 @@ def by_infoflow(kit: Kit, case: Case, ratio: float) -> Prepared:
     prepared = with_layers.planned(case.in_file_order, Recompute("question", ratio, kit.settings.block_size or 1), case)
     if prepared.plan is None or prepared.plan.selection is None:
         return prepared
-    selection = replace(prepared.plan.selection, policy=INFOFLOW)
-    return replace(prepared, plan=replace(prepared.plan, selection=selection))
+    selection = msgspec.structs.replace(prepared.plan.selection, policy=INFOFLOW)
+    return replace(prepared, plan=msgspec.structs.replace(prepared.plan, selection=selection))
 
 
 def infoflow_layers(num_layers: int) -> range:

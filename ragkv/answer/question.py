@@ -7,8 +7,8 @@ from ragkv.chunk import Passage
 from ragkv.engine.protocol import GREEDY, Sampling
 from ragkv.errors import Rejected, TooLarge
 from ragkv.ids import new_id
-from ragkv.settings import BLOCK_SIZES, LEAST_READ, Mode
-from ragkv.stitch.policies import PolicyName
+from ragkv.settings import LEAST_READ, Mode
+from ragkv.stitch.policies import BLOCK_SIZES, PolicyName
 from ragkv.text import clean_question
 
 PartKind = Literal["prefix", "passage", "question"]

@@ -194,7 +194,7 @@ class StitchConnector(KVConnectorBase_V1):
                 for prompt, stitch in self._filling.items():
                     selected = stitch.request_id == request_id and stitch.plan.selection and not report.failed_keys
                     if selected and report.recomputed_spans is not None:
-                        self._selections.keep(prompt, [Span(*span) for span in report.recomputed_spans])
+                        self._selections.keep(prompt, report.recomputed_spans)
                 self._forget_filling(request_id)
                 if request_id in self._reports:
                     self._reports[request_id] = _added(self._reports[request_id], report)
@@ -320,9 +320,11 @@ def _expected(stitch: StitchRequest) -> WireReport:
     """Report of a promise: of a selection in the engine no more is known than that it will be made."""
     spans = merge(map(stitch.clip, stitch.plan.recompute))
     redo = total_tokens(spans)
-    recomputed_spans = None if stitch.plan.selection else [(span.start, span.end) for span in spans]
     return WireReport(
-        fills=1, stitched=stitch.region.num_tokens - redo, recomputed=redo, recomputed_spans=recomputed_spans
+        fills=1,
+        stitched=stitch.region.num_tokens - redo,
+        recomputed=redo,
+        recomputed_spans=None if stitch.plan.selection else spans,
     )
 
 

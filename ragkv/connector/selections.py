@@ -1,7 +1,8 @@
 """vLLM's scheduler: selections of the engine that were carried out, so that a prompt asked again gets the same ones."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import StitchPlan

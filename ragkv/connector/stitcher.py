@@ -185,7 +185,7 @@ class Stitcher:
         yield from self._recompute(stitch, spans, block_ids, report, watch, room)
         watch.add_to(report)
         report.recomputed = total_tokens(spans)
-        report.recomputed_spans = [(span.start, span.end) for span in spans]
+        report.recomputed_spans = spans
         report.stitched = stitch.region.num_tokens - report.recomputed
         report.failed_keys = fetched.failed_keys
         report.host_keys = fetched.host_keys
@@ -198,7 +198,7 @@ class Stitcher:
         Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
         """
         report = WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
-        report.recomputed_spans = [(stitch.start, stitch.end)]
+        report.recomputed_spans = (stitch.region,)
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         watch = Stopwatch(self._model.device)
         yield from self._recompute(stitch, [stitch.region], block_ids, report, watch, room)

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression
-from ragkv.span import Span
-from ragkv.stitch.plan import StitchPlan
+from ragkv.span import Position, Span
+from ragkv.stitch.plan import Name, StitchPlan
 
 if TYPE_CHECKING:
     import torch
@@ -25,12 +25,6 @@ LOOKAHEAD = 16
 """Tokens that are decoded behind each chunk of a prefill whose compression looks ahead."""
 MAX_CHUNKS = 4096
 """Chunks of one prefill."""
-MAX_NAME_CHARS = 64
-
-Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
-"""A KV key, a tag or a digest: 64 hex digits at most."""
-Position = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
-"""A token's, or its id."""
 
 
 class EngineLost(Unavailable):

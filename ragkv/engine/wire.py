@@ -4,47 +4,35 @@ Both ends may be hostile or of another version: what does not parse is no plan, 
 Every number is bounded by the prompt's length before the engine acts on it.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import torch
 
-from ragkv.engine.protocol import MAX_NAME_CHARS, Generate, Name, Position, Prefill, Report, Sampling
+from ragkv.engine.protocol import Generate, Prefill, Report, Sampling
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
-from ragkv.settings import BLOCK_SIZES
 from ragkv.span import Span, merge
-from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
-from ragkv.stitch.policies import DEFAULT_CHOICE, MAX_LAYERS, POLICIES, Choice
+from ragkv.stitch.plan import MAX_NAME_CHARS, Name, StitchPlan
+from ragkv.stitch.policies import POLICIES
 
 PARAM = "ragkv"
 _PREFILL = "prefill"
-_Pair = tuple[Position, Position]
-_Layer = Annotated[int, msgspec.Meta(ge=0, lt=MAX_LAYERS)]
 
 
-class WirePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan in JSON's types. `tag` names the request's report for a later `report_of`. `layers` are the
-    selection's choice. `kept`: that of each placed chunk; empty if no chunk has any."""
+class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Instructions of a request to the engine: its plan, and positions whose queries are wanted. `tag` names the
+    request's report for a later `report_of`."""
 
-    placed: list[tuple[Name | None, Position, Position]]
-    kept: list[Name] = []
-    recompute: list[_Pair] = []
-    selection: tuple[Name, float, int, Name] | None = None
-    layers: Annotated[list[_Layer], msgspec.Meta(max_length=MAX_LAYERS)] = []
-    writer: Name = ""
-    quantised: Name = ""
-    model: Name = ""
-    narrow: bool = False
-    capture: _Pair | None = None
+    plan: StitchPlan
+    capture: Span | None = None
     tag: Name | None = None
 
 
 class WireReport(msgspec.Struct):
-    """A report in JSON's types; `queries` is base64 of float32 with its shape. Null spans are not known. `lost`: tokens
+    """A report in JSON's types; `queries` are float32 with their shape. Null spans are not known. `lost`: tokens
     that vLLM counts as found, and computed after all.
 
     `error`: of a prefill, why not all of its KV was stored; `no_room`: the disk is full.
@@ -58,8 +46,8 @@ class WireReport(msgspec.Struct):
     recompute_ms: float = 0.0
     failed_keys: list[str] = []
     host_keys: list[str] = []
-    recomputed_spans: list[_Pair] | None = None
-    queries: str | None = None
+    recomputed_spans: tuple[Span, ...] | None = None
+    queries: bytes | None = None
     queries_shape: tuple[int, int, int] | None = None
     error: str = ""
     no_room: bool = False
@@ -67,26 +55,9 @@ class WireReport(msgspec.Struct):
 
 def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | None:
     """`kv_transfer_params` of a request, None if it has no plan."""
-    plan = request.plan
-    if plan is None:
+    if request.plan is None:
         return None
-    selection = plan.selection
-    choice = selection.choice if selection else DEFAULT_CHOICE
-    kept_names = [chunk.kept for chunk in plan.placed]
-    wire = WirePlan(
-        placed=[(chunk.key, chunk.span.start, chunk.span.end) for chunk in plan.placed],
-        kept=kept_names if any(kept_names) else [],
-        recompute=[(span.start, span.end) for span in plan.recompute],
-        selection=(selection.policy, selection.ratio, selection.block_size, selection.topic) if selection else None,
-        layers=list(choice.layers),
-        writer=plan.writer,
-        quantised=plan.quantised,
-        model=plan.model,
-        narrow=plan.narrow,
-        capture=(request.capture.start, request.capture.end) if request.capture else None,
-        tag=tag,
-    )
-    return {PARAM: msgspec.to_builtins(wire)}
+    return {PARAM: msgspec.to_builtins(Planned(request.plan, request.capture, tag))}
 
 
 PREFILL_PROMPT = (0, 0)
@@ -165,14 +136,6 @@ def followed_schema(sampling: Sampling) -> dict[str, Any] | None:
     return {"json": sampling.schema} if sampling.schema else None
 
 
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """Instructions of a request to the engine: its plan, and positions whose queries are wanted."""
-
-    plan: StitchPlan
-    capture: Span | None
-
-
 def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str = "") -> Planned | None:
     """Plan in the `kv_transfer_params` of a request with `prompt_tokens`, None if there is none.
 
@@ -183,16 +146,17 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
     if sent is None or report_asked_for(params) or (isinstance(sent, dict) and _PREFILL in sent):
         return None
     try:
-        wire = msgspec.convert(sent, WirePlan)
+        planned = msgspec.convert(sent, Planned)
     except msgspec.ValidationError as error:
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
-    _check_model(wire.model, model)
-    if max(len(wire.placed), len(wire.recompute)) > prompt_tokens:
+    plan, capture = planned.plan, planned.capture
+    _check_model(plan.model, model)
+    if max(len(plan.placed), len(plan.recompute)) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
-    capture = _span(*wire.capture) if wire.capture else None
-    planned = Planned(_plan(wire), capture)
-    if planned.plan.end > prompt_tokens or (capture is not None and capture.end > prompt_tokens):
+    if max(plan.end, capture.end if capture else 0) > prompt_tokens:
         raise Rejected("the plan is longer than its prompt")
+    if plan.selection and not (plan.selection.policy in POLICIES and POLICIES[plan.selection.policy].in_engine):
+        raise Rejected(f"the engine cannot select by {plan.selection.policy}")
     return planned
 
 
@@ -219,55 +183,21 @@ def _text(params: Mapping[str, Any] | None, name: str) -> str | None:
     return value if isinstance(value, str) and len(value) <= MAX_NAME_CHARS else None
 
 
-def _plan(wire: WirePlan) -> StitchPlan:
-    if wire.kept and len(wire.kept) != len(wire.placed):
-        raise Rejected("the plan does not list the tokens of each chunk")
-    named = zip(wire.placed, wire.kept or [""] * len(wire.placed), strict=True)
-    placed = tuple(PlacedChunk(key, _span(start, end), kept_name) for (key, start, end), kept_name in named)
-    starts = [0, *(chunk.span.end for chunk in placed)]
-    if not placed or any(chunk.span.start != start for chunk, start in zip(placed, starts, strict=False)):
-        raise Rejected("the placed chunks leave gaps")
-    recompute = merge(_span(start, end) for start, end in wire.recompute)
-    if any(span.end > placed[-1].span.end for span in recompute):
-        raise Rejected("the tokens to recompute lie beyond the placed chunks")
-    selection = None
-    if wire.selection is not None:
-        policy, ratio, block_size, topic = wire.selection
-        in_engine = policy in POLICIES and POLICIES[policy].in_engine
-        if not in_engine or not 0 <= ratio <= 1 or block_size not in BLOCK_SIZES:
-            raise Rejected(f"the engine cannot select by {wire.selection}")
-        choice = Choice(tuple(sorted(set(wire.layers))))
-        selection = EngineSelection(policy, ratio, block_size, topic, choice)
-    if selection and wire.narrow:
-        raise Rejected("a plan that selects is not narrow")
-    return StitchPlan(
-        placed, recompute, selection, writer=wire.writer, quantised=wire.quantised, model=wire.model, narrow=wire.narrow
-    )
-
-
-def _span(start: int, end: int) -> Span:
-    if not 0 <= start <= end:
-        raise Rejected(f"[{start}, {end}) is not a span")
-    return Span(start, end)
-
-
 def pack_queries(report: WireReport, queries: torch.Tensor) -> None:
     """Put captured queries [layers, q_heads, head_dim] into the report."""
     array = queries.to(torch.float32).cpu().contiguous().numpy()
-    report.queries = base64.b64encode(array.tobytes()).decode()
-    report.queries_shape = array.shape
+    report.queries, report.queries_shape = array.tobytes(), array.shape
 
 
 def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_tokens: int) -> Report:
     """The report in an output's `kv_transfer_params`; `cached_tokens` counts vLLM's own hits and ours together."""
     try:
         wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
-        recomputed = None if wire.recomputed_spans is None else merge(_span(*pair) for pair in wire.recomputed_spans)
-    except (msgspec.ValidationError, Rejected) as error:
+    except msgspec.ValidationError as error:
         raise Unavailable(f"the engine and the service have different versions: {error}") from None
     queries = None
     if wire.queries is not None and wire.queries_shape is not None:
-        flat = np.frombuffer(base64.b64decode(wire.queries), dtype=np.float32)
+        flat = np.frombuffer(wire.queries, dtype=np.float32)
         queries = torch.from_numpy(flat.reshape(wire.queries_shape).copy())
     return Report(
         cached=max(cached_tokens - wire.stitched - wire.recomputed - wire.lost, 0),
@@ -279,6 +209,6 @@ def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_token
         recompute_ms=wire.recompute_ms,
         failed_keys=tuple(wire.failed_keys),
         host_keys=frozenset(wire.host_keys),
-        recomputed_spans=recomputed,
+        recomputed_spans=None if wire.recomputed_spans is None else merge(wire.recomputed_spans),
         queries=queries,
     )

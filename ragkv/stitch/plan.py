@@ -1,40 +1,47 @@
-"""The stitch plan of one prompt: a value, decided before the engine sees the prompt."""
+"""The stitch plan of one prompt: a value, decided before the engine sees the prompt, and sent to it as it is.
+
+The engine trusts no sender: types have bounds that hold where a plan is decoded, and what contradicts itself raises
+ValueError wherever it is made.
+"""
 
 import hashlib
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
 
 from ragkv.span import Span, merge
-from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
+from ragkv.stitch.policies import BLOCK_SIZES, DEFAULT_CHOICE, Choice
+
+MAX_NAME_CHARS = 64
+Name = Annotated[str, msgspec.Meta(max_length=MAX_NAME_CHARS)]
+"""A KV key, a tag or a digest: 64 hex digits at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedChunk:
+class PlacedChunk(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The KV file of one chunk (or of the prefix) and the positions its KV takes. No key: there is no file. kept: names
     which of the chunk's tokens stand there, where some are left out (`ragkv.kv.file.name_of_kept`)."""
 
-    key: str | None
+    key: Name | None
     span: Span
-    kept: str = ""
+    kept: Name = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineSelection:
+class EngineSelection(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A selection only the engine can make, because it needs the model's keys over the whole prompt.
 
     ratio: share of the tokens of all chunks. `topic` names what else the selection depends on: the question, for a
     policy that looks at it; `choice`: the layers, for one that looks at attention.
     """
 
-    policy: str
-    ratio: float
-    block_size: int
-    topic: str = ""
+    policy: Name
+    ratio: Annotated[float, msgspec.Meta(ge=0, le=1)]
+    block_size: Annotated[int, msgspec.Meta(ge=BLOCK_SIZES[0], le=BLOCK_SIZES[-1])]
+    topic: Name = ""
     choice: Choice = DEFAULT_CHOICE
 
 
-@dataclass(frozen=True, slots=True)
-class StitchPlan:
+class StitchPlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Prompt layout: [0, p) the prefix, then the chunks in order, up to `end`; what follows is always computed.
 
     `placed` tiles [0, end) without gaps. Positions in `recompute` run through the model again, in place; a chunk whose
@@ -44,21 +51,25 @@ class StitchPlan:
     layers with a sliding window only what is seen gets KV.
     """
 
-    placed: tuple[PlacedChunk, ...]
+    placed: Annotated[tuple[PlacedChunk, ...], msgspec.Meta(min_length=1)]
     recompute: tuple[Span, ...] = ()
     selection: EngineSelection | None = None
     missing: frozenset[Span] = frozenset()
-    writer: str = ""
-    quantised: str = ""
-    model: str = ""
+    writer: Name = ""
+    quantised: Name = ""
+    model: Name = ""
     narrow: bool = False
 
     def __post_init__(self) -> None:
         position = 0
         for chunk in self.placed:
-            assert chunk.span.start == position, f"a gap before {chunk.span}"
+            if chunk.span.start != position:
+                raise ValueError(f"the placed chunks leave a gap before {chunk.span}")
             position = chunk.span.end
-        assert all(span.end <= position for span in self.recompute), "recompute reaches beyond the stitched region"
+        if any(span.end > position for span in self.recompute):
+            raise ValueError("the tokens to recompute lie beyond the placed chunks")
+        if self.selection and self.narrow:
+            raise ValueError("a plan that selects is not narrow")
 
     @property
     def end(self) -> int:

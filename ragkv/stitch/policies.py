@@ -3,8 +3,10 @@
 
 import re
 from dataclasses import dataclass
-from itertools import groupby
-from typing import Literal, get_args
+from itertools import groupby, pairwise
+from typing import Annotated, Literal, get_args
+
+import msgspec
 
 from ragkv.errors import Rejected
 
@@ -58,6 +60,8 @@ _TABLE = (
     Policy("head", "the first tokens of every passage", "EPIC, arXiv 2410.15332", "epic"),
     Policy("none", "nothing"),
 )
+BLOCK_SIZES = range(1, 65)
+"""Tokens that may be chosen together."""
 POLICIES: dict[str, Policy] = {policy.name: policy for policy in _TABLE}
 """By name, the default first."""
 ALIASES: dict[str, PolicyName] = {policy.alias: policy.name for policy in _TABLE if policy.alias}
@@ -74,18 +78,22 @@ SETTING = "RAGKV_CHOOSING_LAYERS"
 UPPER = "upper"
 MAX_LAYERS = 1024
 """More than any model has."""
+Layer = Annotated[int, msgspec.Meta(ge=0, lt=MAX_LAYERS)]
 _PART = re.compile(r"\s*(\d{1,4})\s*(?:-\s*(\d{1,4})\s*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Layers counted from 0, ascending; empty for the upper ones, from a third of the model's depth to its end.
 
     Attention weights are a softmax over prefix and chunks together, of which the chunks' part counts, so that a head
     that rests on the first tokens (attention sink, arXiv 2309.17453) counts less.
     """
 
-    layers: tuple[int, ...] = ()
+    layers: Annotated[tuple[Layer, ...], msgspec.Meta(max_length=MAX_LAYERS)] = ()
+
+    def __post_init__(self) -> None:
+        if any(layer >= following for layer, following in pairwise(self.layers)):
+            raise ValueError("the layers that choose are not in ascending order")
 
     @classmethod
     def of(cls, text: str) -> "Choice":

@@ -113,7 +113,7 @@ def test_a_question_longer_than_a_step_is_prefilled_in_several(tiny: World) -> N
 def test_a_question_longer_than_a_step_chooses_nothing_and_the_latest_tokens_are_recomputed(tiny: World) -> None:
     chunks = tiny.model.chunks[:2]
     prompt = tiny.model.prompts.build(chunks, "and then " * 150 + "?", answer_tokens=8)
-    plan = replace(tiny.model.plan(chunks), selection=EngineSelection("question", 0.2, 4))
+    plan = msgspec.structs.replace(tiny.model.plan(chunks), selection=EngineSelection("question", 0.2, 4))
     [span] = tiny.ask(prompt, plan, max_tokens=4).report.recomputed_spans
     assert span.end == plan.end
 

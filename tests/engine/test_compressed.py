@@ -137,7 +137,7 @@ def test_what_is_left_recomputed_in_place_is_full_prefill_of_the_shortened_promp
     exact: World, chunks: list[Chunk], keys: KeyMaker
 ) -> None:
     _, prompt, plan = planned(exact, chunks, keys, NOTHING)
-    whole = dataclasses.replace(plan, recompute=(Span(prompt.prefix.end, prompt.question.start),))
+    whole = msgspec.structs.replace(plan, recompute=(Span(prompt.prefix.end, prompt.question.start),))
 
     wanted, got = exact.ask(prompt, logprobs=-1), exact.ask(prompt, whole, logprobs=-1)
 
@@ -155,7 +155,7 @@ def test_other_tokens_in_the_place_of_the_planned_ones_are_recomputed_and_counte
     others = sorted(set(range(chunks[1].num_tokens)) - set(there.kept.tolist()))[: len(there.kept)]
     others = (others + there.kept.tolist())[: len(there.kept)]
     store.put(key, dataclasses.replace(there, kept=torch.tensor(sorted(others), dtype=torch.int32)))
-    expected = dataclasses.replace(plan, recompute=(prompt.chunks[1],))
+    expected = msgspec.structs.replace(plan, recompute=(prompt.chunks[1],))
 
     answered = exact.ask(prompt, plan, logprobs=-1)
 

@@ -1,9 +1,9 @@
 """A stitch request that raises is recomputed, exactly, and hurts no other request."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk

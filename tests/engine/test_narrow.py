@@ -1,10 +1,10 @@
 """Of layers with a sliding window only what is seen gets KV, where nothing in the engine selects."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from ragkv.chunk import Chunk
 from ragkv.span import Span

@@ -1,9 +1,9 @@
 """The oracle: recomputing everything is full prefill. It runs first and is never loosened."""
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 import torch
 
@@ -62,7 +62,7 @@ def test_recomputing_a_part_is_what_transformers_gives_over_the_same_mixture(exa
     """Blocks that the question selects, over several tokens of the answer; with other spans it is something else."""
     chunks = exact.model.chunks[3:8]
     prompt = exact.model.prompt(chunks)
-    plan = replace(exact.model.plan(chunks), selection=EngineSelection("question", 0.1, 4))
+    plan = msgspec.structs.replace(exact.model.plan(chunks), selection=EngineSelection("question", 0.1, 4))
     answered = exact.ask(prompt, plan, max_tokens=4, logprobs=-1)
     spans = answered.report.recomputed_spans
     assert len(spans) > 3, "several spans, each amid what is stitched"

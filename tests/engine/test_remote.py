@@ -6,7 +6,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -99,7 +98,7 @@ def test_full_prefill_needs_no_plan(remote: World) -> None:
 def test_an_answer_without_stitching_says_what_was_computed(remote: World) -> None:
     """The engine's KV is of other weights, say: it refuses the plan, and its report is there all the same."""
     prompt = remote.model.prompt(remote.model.chunks[:2])
-    plan = replace(remote.model.plan(remote.model.chunks[:2]), model="another")
+    plan = msgspec.structs.replace(remote.model.plan(remote.model.chunks[:2]), model="another")
     report = remote.ask(prompt, plan).report
     assert (report.stitched, report.cached + report.computed) == (0, len(prompt.token_ids))
 

@@ -613,4 +613,4 @@ def test_what_the_engine_selected_is_what_answers_and_distributions_are_of():
 
     first, *others = [request.plan for request in engine.asked if request.plan]
     assert first == plan
-    assert others == [replace(plan, recompute=(Span(37, 40),), selection=None)] * 3
+    assert others == [msgspec.structs.replace(plan, recompute=(Span(37, 40),), selection=None)] * 3

@@ -3,8 +3,7 @@ import pytest
 from api.v1.ask import AskBody
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.tenants import CollectionRef
-from ragkv.settings import BLOCK_SIZES
-from ragkv.stitch.policies import ALIASES, POLICIES, policy_name
+from ragkv.stitch.policies import ALIASES, BLOCK_SIZES, POLICIES, policy_name
 from ragkv.stitch.select import block_size_of
 
 

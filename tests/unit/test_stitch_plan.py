@@ -69,12 +69,12 @@ def test_a_piece_without_a_key_is_recomputed_whole():
 
 
 def test_pieces_must_tile_the_prompt():
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="gap"):
         StitchPlan((PlacedChunk("p", Span(0, 10)), PlacedChunk("a", Span(11, 30))))
 
 
 def test_recompute_stays_inside_what_is_placed():
-    with pytest.raises(AssertionError):
+    with pytest.raises(ValueError, match="beyond"):
         StitchPlan(PLACED, (Span(40, 60),))
 
 

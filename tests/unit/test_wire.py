@@ -6,7 +6,7 @@ import msgspec
 import pytest
 import torch
 
-from ragkv.engine.protocol import MAX_NAME_CHARS, Generate, Prefill, PrefillChunk
+from ragkv.engine.protocol import Generate, Prefill, PrefillChunk
 from ragkv.engine.wire import (
     PARAM,
     PrefillLimits,
@@ -25,7 +25,7 @@ from ragkv.errors import OutOfSpace, Rejected, Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression, CompressionMethod
 from ragkv.span import Span
-from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan
+from ragkv.stitch.plan import MAX_NAME_CHARS, EngineSelection, PlacedChunk, StitchPlan
 from ragkv.stitch.policies import Choice
 
 PLAN = StitchPlan(
@@ -52,7 +52,7 @@ def test_a_report_has_a_name_also_where_the_plan_is_refused():
 
 def test_kv_of_another_model_is_no_plan_where_both_are_known():
     """Of the same shape it would be stitched without a sign."""
-    sent = plan_to_wire(Generate((1,) * 14, "salt", replace(PLAN, model="mine")))
+    sent = plan_to_wire(Generate((1,) * 14, "salt", msgspec.structs.replace(PLAN, model="mine")))
     assert planned_of(sent, 14, "mine").plan.model == "mine"
     assert planned_of(sent, 14) is not None
     with pytest.raises(Rejected, match="other weights"):
@@ -68,53 +68,54 @@ def test_no_plan_is_no_plan():
 
 
 def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(subtests):
+    chunk, no_layers = ["k", [0, 8]], ([-1], [2**70], [9, 4], [4, 4], list(range(1025)))
     for sent in [
         "nonsense",
         7,
         [],
         {},
-        {"placed": []},
-        {"placed": [["k", 4, 8]]},
-        {"placed": [["k", 8, 4]]},
-        {"placed": [["k", 0, 8], ["k", 9, 12]]},
-        {"placed": [["k", -1, 8]]},
-        {"placed": [["k", 0, 8]], "recompute": [[4, 9]]},
-        {"placed": [["k", 0, 8]], "recompute": [[4, 2]]},
-        {"placed": [["k", 0, 8]], "selection": ["initial", 0.1, 16]},
-        {"placed": [["k", 0, 8]], "selection": ["deviation", 1.5, 16, ""]},
-        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 0, ""]},
-        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 16, ""], "narrow": True},
-        {"placed": [["k", 0, 8]], "capture": [3, 1]},
-        {"placed": [["k", 0, 8]], "surprise": 1},
-        {"placed": [["k", 0, 13]]},
-        {"placed": [["k", 0, 2**70]]},
-        {"placed": [["k" * 65, 0, 8]]},
-        {"placed": [["k", 0, 0]] * 13 + [["k", 0, 8]]},
-        {"placed": [["k", 0, 8]], "recompute": [[2**70, 2**70 + 1]]},
-        {"placed": [["k", 0, 8]], "recompute": [[0, 1]] * 13},
-        {"placed": [["k", 0, 8]], "capture": [2**70, 2**70 + 1]},
-        {"placed": [["k", 0, 8]], "capture": [8, 13]},
-        {"placed": [["k", 0, True]]},
-        {"placed": [["k", 0, 8.0]]},
-        {"placed": [["k", 0, 8]], "selection": ["deviation", float("nan"), 16, ""]},
-        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 65, ""]},
-        {"placed": [["k", 0, 8]], "selection": ["deviation", 0.5, 16, "t" * 65]},
-        {"placed": [["k", 0, 8]], "tag": "t" * 65},
-        {"placed": [["k", 0, 8]], "layers": [-1]},
-        {"placed": [["k", 0, 8]], "layers": [2**70]},
-        {"placed": [["k", 0, 8]], "layers": [0] * 1025},
+        {"plan": {}},
+        {"plan": {"placed": []}},
+        {"plan": {"placed": [["k", [4, 8]]]}},
+        {"plan": {"placed": [["k", [8, 4]]]}},
+        {"plan": {"placed": [["k", [0, 8]], ["k", [9, 12]]]}},
+        {"plan": {"placed": [["k", [-1, 8]]]}},
+        {"plan": {"placed": [chunk], "recompute": [[4, 9]]}},
+        {"plan": {"placed": [chunk], "recompute": [[4, 2]]}},
+        {"plan": {"placed": [chunk], "selection": ["initial", 0.1, 16]}},
+        {"plan": {"placed": [chunk], "selection": ["deviation", 1.5, 16]}},
+        {"plan": {"placed": [chunk], "selection": ["deviation", 0.5, 0]}},
+        {"plan": {"placed": [chunk], "selection": ["deviation", 0.5, 16], "narrow": True}},
+        {"plan": {"placed": [chunk]}, "capture": [3, 1]},
+        {"plan": {"placed": [chunk]}, "surprise": 1},
+        {"plan": {"placed": [chunk], "surprise": 1}},
+        {"plan": {"placed": [["k", [0, 13]]]}},
+        {"plan": {"placed": [["k", [0, 2**70]]]}},
+        {"plan": {"placed": [["k" * 65, [0, 8]]]}},
+        {"plan": {"placed": [["k", [0, 8], "t" * 65]]}},
+        {"plan": {"placed": [["k", [0, 8], "", 1]]}},
+        {"plan": {"placed": [["k", [0, 0]]] * 13 + [chunk]}},
+        {"plan": {"placed": [chunk], "recompute": [[2**70, 2**70 + 1]]}},
+        {"plan": {"placed": [chunk], "recompute": [[0, 1]] * 13}},
+        {"plan": {"placed": [chunk], "writer": "t" * 65}},
+        {"plan": {"placed": [chunk]}, "capture": [2**70, 2**70 + 1]},
+        {"plan": {"placed": [chunk]}, "capture": [8, 13]},
+        {"plan": {"placed": [["k", [0, True]]]}},
+        {"plan": {"placed": [["k", [0, 8.0]]]}},
+        {"plan": {"placed": [chunk], "selection": ["deviation", float("nan"), 16]}},
+        {"plan": {"placed": [chunk], "selection": ["deviation", 0.5, 65]}},
+        {"plan": {"placed": [chunk], "selection": ["deviation", 0.5, 16, "t" * 65]}},
+        {"plan": {"placed": [chunk]}, "tag": "t" * 65},
+        *({"plan": {"placed": [chunk], "selection": ["question", 0.5, 16, "", [layers]]}} for layers in no_layers),
     ]:
         with subtests.test(sent=sent), pytest.raises(Rejected):
             planned_of({PARAM: sent}, prompt_tokens=12)
 
 
 def test_a_plan_may_reach_to_the_prompts_end():
-    sent = {
-        "placed": [["k", 0, 12]],
-        "recompute": [[0, 12]],
-        "capture": [0, 12],
-        "selection": ["question", 1.0, 64, "t"],
-    }
+    selection = ["question", 1.0, 64, "t", [[0, 1023]]]
+    plan = {"placed": [["k", [0, 12]]], "recompute": [[0, 12]], "selection": selection}
+    sent = {"plan": plan, "capture": [0, 12]}
     assert planned_of({PARAM: sent}, prompt_tokens=12).plan.end == 12
 
 

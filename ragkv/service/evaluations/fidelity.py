@@ -15,6 +15,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.question import Question
 from ragkv.answer.service import Answerer, Prepared
@@ -124,7 +126,7 @@ def settled(plan: StitchPlan | None, report: Report) -> StitchPlan | None:
     if plan is None or plan.selection is None or report.recomputed_spans is None:
         return plan
     inside = (span for span in report.recomputed_spans if span.end <= plan.end)
-    return replace(plan, recompute=merge((*plan.recompute, *inside)), selection=None)
+    return msgspec.structs.replace(plan, recompute=merge((*plan.recompute, *inside)), selection=None)
 
 
 def _work(prepared: Prepared, report: Report) -> dict[str, int]:

@@ -167,7 +167,7 @@ class QueuedPlaces:
         turn = asyncio.get_running_loop().create_future()
         queue.append(turn)
         stopping = asyncio.ensure_future(self._draining.wait_started(LONGEST_WAIT_S))
-        metrics.questions_waiting(1)
+        metrics.questions_waiting.inc()
         try:
             await asyncio.wait({turn, stopping}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -175,7 +175,7 @@ class QueuedPlaces:
                 self._release(owner)
             raise
         finally:
-            metrics.questions_waiting(-1)
+            metrics.questions_waiting.dec()
             stopping.cancel()
             if not turn.done():
                 queue.remove(turn)

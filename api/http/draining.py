@@ -50,12 +50,12 @@ class Draining:
     def counted(self) -> Iterator[None]:
         """Count a request as in flight for the length of the block."""
         self.in_flight += 1
-        metrics.in_flight(1)
+        metrics.in_flight.inc()
         try:
             yield
         finally:
             self.in_flight -= 1
-            metrics.in_flight(-1)
+            metrics.in_flight.dec()
 
 
 class RefuseWhileDraining(ASGIMiddleware):

@@ -76,7 +76,7 @@ class IncomingKV:
                     written, left = await self._threads.run(self._look_again, left)
                     arrived |= written
         if awaited:
-            metrics.waited_for_kv(time.perf_counter() - began)
+            metrics.kv_wait.observe(time.perf_counter() - began)
         for kv in coming:
             if kv not in awaited:
                 metrics.kv_awaited("not_awaited")

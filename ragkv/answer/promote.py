@@ -96,7 +96,7 @@ class Promoter:
             patience = 0.0 if is_slower else min(self._patience.seconds(tokens), compute_s)
         if patience > 0:
             await asyncio.wait(loads.values(), timeout=patience)
-            metrics.waited_for_kv(time.perf_counter() - began)
+            metrics.kv_wait.observe(time.perf_counter() - began)
         done = {key: load for key, load in loads.items() if load.done() and not load.cancelled()}
         in_time = {key for key, load in done.items() if load.exception() is None and load.result() == "loaded"}
         self._unused -= in_time
@@ -164,4 +164,4 @@ class Promoter:
         """Files went to make room: those that no answer had used were loaded for nothing."""
         wasted = self._unused.intersection(keys)
         self._unused -= wasted
-        metrics.kv_wasted(len(wasted))
+        metrics.kv_wasted.inc(len(wasted))

@@ -208,7 +208,7 @@ class SupervisedEngine:
                 log.error("the engine was lost: %s; it will be started again", reason)
                 await self._replace_after(engine, reason)
             await asyncio.sleep(self._next_at - time.monotonic())
-            metrics.engine_restarted()
+            metrics.engine_restarts.inc()
 
     async def _start(self, engine: ReplaceableEngine) -> None:
         """Start the engine. Raises what it does, and Unavailable if it takes too long."""

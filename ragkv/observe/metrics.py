@@ -38,11 +38,13 @@ _requests = _counter("ragkv_http_requests", "HTTP requests that were answered.",
 _request_seconds = _seconds(
     "ragkv_http_request_seconds", "Time from a request to the end of its response.", "method", "route"
 )
-_in_flight = Gauge("ragkv_http_requests_in_flight", "HTTP requests that are being answered.", registry=OURS)
+in_flight = Gauge("ragkv_http_requests_in_flight", "HTTP requests that are being answered.", registry=OURS)
 _throttled = _counter("ragkv_http_requests_throttled", "HTTP requests that were answered with 429.")
-_unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was unavailable.")
+unchecked = _counter("ragkv_http_requests_unchecked", "Requests let through uncounted while Redis was unavailable.")
 
-_waiting = Gauge("ragkv_questions_waiting", "Questions that wait for others of their tenant to end.", registry=OURS)
+questions_waiting = Gauge(
+    "ragkv_questions_waiting", "Questions that wait for others of their tenant to end.", registry=OURS
+)
 _refused = _counter("ragkv_questions_refused", "Questions refused because too many of their tenant's ran.", "reason")
 _asks = _counter("ragkv_asks", "Questions, by outcome.", "mode", "outcome")
 _ttft = _seconds("ragkv_ttft_seconds", "Time from a question to the first token of its answer.", "mode")
@@ -58,14 +60,14 @@ _answer_seconds = _seconds("ragkv_answer_seconds", "Time from a question to the 
 _prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by the origin of their KV.", "origin")
 _completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
 _failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
-_engine_restarts = _counter("ragkv_engine_restarts", "Restarts of the engine in this process after it was lost.")
+engine_restarts = _counter("ragkv_engine_restarts", "Restarts of the engine in this process after it was lost.")
 _kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from the object store to disk.")
 _kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
 _kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
 _kv_promotions = _counter("ragkv_kv_promotions", "KV files that a question needed from the object store.", "outcome")
 _kv_awaited = _counter("ragkv_kv_awaited", "KV that a question needed while a worker was computing it.", "outcome")
-_kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store or a worker, for one question.")
-_kv_wasted = _counter(
+kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store or a worker, for one question.")
+kv_wasted = _counter(
     "ragkv_kv_wasted_loads", "KV files loaded from the object store that were removed before an answer used them."
 )
 _answer_cache = _counter("ragkv_answer_cache", "Look-ups in the answer cache.", "result")
@@ -78,20 +80,6 @@ def requested(method: str, route: str, status: int, seconds: float) -> None:
     _request_seconds.labels(method, route).observe(seconds)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         _throttled.inc()
-
-
-def in_flight(change: int) -> None:
-    """More or fewer requests are being answered."""
-    _in_flight.inc(change)
-
-
-def unchecked() -> None:
-    _unchecked.inc()
-
-
-def questions_waiting(change: int) -> None:
-    """More or fewer questions wait for others of their tenant to end."""
-    _waiting.inc(change)
 
 
 def question_refused(reason: Literal["full", "late"]) -> None:
@@ -134,10 +122,6 @@ def used(*, completion: int, failed_chunks: int, **origins: int) -> None:
     _failed_chunks.inc(failed_chunks)
 
 
-def engine_restarted() -> None:
-    _engine_restarts.inc()
-
-
 def kv_loaded(num_bytes: int, seconds: float) -> None:
     """A KV file came from the object store."""
     _kv_loads.observe(seconds)
@@ -157,15 +141,6 @@ def kv_promoted(outcome: PromotionOutcome) -> None:
 def kv_awaited(outcome: PromotionOutcome) -> None:
     """A question needed KV that a worker was computing."""
     _kv_awaited.labels(outcome).inc()
-
-
-def waited_for_kv(seconds: float) -> None:
-    _kv_wait.observe(seconds)
-
-
-def kv_wasted(files: int) -> None:
-    """KV files went to make room before an answer used them."""
-    _kv_wasted.inc(files)
 
 
 def answer_cache(*, hit: bool) -> None:

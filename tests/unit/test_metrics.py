@@ -49,10 +49,10 @@ FULL = Gauges(
 def exposed():
     """Families by name, each with a sample."""
     metrics.requested("GET", "/v1/documents", 200, 0.02)
-    metrics.in_flight(0)
+    metrics.in_flight.inc(0)
     metrics.requested("POST", "/v1/ask", 429, 0.01)
-    metrics.unchecked()
-    metrics.questions_waiting(0)
+    metrics.unchecked.inc()
+    metrics.questions_waiting.inc(0)
     metrics.question_refused("late")
     metrics.asked("stitched", "answered")
     metrics.answered_in("stitched", ttft=250, engine_ttft=200, retrieve=30, plan=5, total=900)
@@ -63,8 +63,8 @@ def exposed():
     metrics.kv_load_failed("missing")
     metrics.kv_promoted("in_time")
     metrics.kv_awaited("late")
-    metrics.waited_for_kv(0.2)
-    metrics.kv_wasted(1)
+    metrics.kv_wait.observe(0.2)
+    metrics.kv_wasted.inc(1)
     metrics.answer_cache(hit=True)
     families = text_string_to_metric_families(render(FULL).decode())
     return {full_name(family): family for family in families}

@@ -296,7 +296,7 @@ def test_loads_of_one_size_are_estimated_by_their_mean():
 
 
 def test_files_that_go_unused_are_counted(world):
-    before = metrics._kv_wasted._value.get()
+    before = metrics.kv_wasted._value.get()
     promoter = world.promoter(lambda _: time.sleep(0.1), base_s=0.01)
 
     async def ask():
@@ -307,4 +307,4 @@ def test_files_that_go_unused_are_counted(world):
     asyncio.run(ask())
     promoter.dropped(world.keys)
     promoter.dropped(world.keys)
-    assert metrics._kv_wasted._value.get() - before == 3
+    assert metrics.kv_wasted._value.get() - before == 3

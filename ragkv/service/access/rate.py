@@ -63,7 +63,7 @@ class RateLimit:
                 raise
             with self._lock:
                 self.passed_unchecked += 1
-            metrics.unchecked()
+            metrics.unchecked.inc()
             log.warning("requests are not counted (%d so far): %s", self.passed_unchecked, error)
             return
         if wait_us:

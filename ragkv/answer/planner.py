@@ -12,6 +12,7 @@ from ragkv.answer.prompt import Prompt, PromptBuilder
 from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import Engine, Generate
+from ragkv.engine.wire import unpack_queries
 from ragkv.errors import Unavailable
 from ragkv.kv.file import name_of_kept
 from ragkv.kv.format import QCACHE_BLOCK
@@ -141,7 +142,7 @@ class QuestionVectors:
                 raise Unavailable(
                     "the engine returned no query vectors: use a policy that needs none, such as question or head"
                 )
-            self._kept[name] = report.queries
+            self._kept[name] = unpack_queries(report.queries)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(name)

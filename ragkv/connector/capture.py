@@ -7,7 +7,8 @@ import torch
 
 from ragkv.connector.internals import InPlaceBatch, ModelInternals
 from ragkv.connector.latent import Queries
-from ragkv.engine.wire import WireReport, pack_queries
+from ragkv.engine.protocol import Report
+from ragkv.engine.wire import pack_queries
 from ragkv.kv.layout import Layout
 from ragkv.span import Span
 
@@ -38,6 +39,6 @@ class MeanQueries:
             yield
         self._count += len(inside)
 
-    def report(self, report: WireReport) -> None:
+    def report(self, report: Report) -> None:
         """Put what all ranks saw into the report."""
-        pack_queries(report, self._model.ranks.concatenated(self._sum, 1) / max(self._count, 1))
+        report.queries = pack_queries(self._model.ranks.concatenated(self._sum, 1) / max(self._count, 1))

@@ -31,12 +31,11 @@ from ragkv.connector.ranks import Ranks
 from ragkv.connector.selections import Selections
 from ragkv.connector.stitcher import Stitcher
 from ragkv.connector.under_way import Done, UnderWay
-from ragkv.engine.protocol import Prefill
+from ragkv.engine.protocol import Prefill, Report
 from ragkv.engine.wire import (
     PARAM,
     Planned,
     PrefillLimits,
-    WireReport,
     planned_of,
     prefill_of,
     report_asked_for,
@@ -81,8 +80,8 @@ class StitchConnector(KVConnectorBase_V1):
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
         self._promised: list[StitchRequest] = []
-        self._reports: dict[str, WireReport] = {}
-        self._kept: OrderedDict[str, WireReport] = OrderedDict()
+        self._reports: dict[str, Report] = {}
+        self._kept: OrderedDict[str, Report] = OrderedDict()
         self._filling: dict[int, StitchRequest] = {}
         self._selections = Selections(kv_cache_config.num_blocks)
         self._given_up: set[str] = set()
@@ -90,7 +89,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._under_way: UnderWay | None = None
         self._done: dict[str, Done] = {}
         self._prefills: Prefills | None = None
-        self._prefilled: dict[str, WireReport] = {}
+        self._prefilled: dict[str, Report] = {}
         self._prefills_s = 0.0
         self._prefill_limits = PrefillLimits(
             vllm_config.model_config.max_model_len,
@@ -117,7 +116,7 @@ class StitchConnector(KVConnectorBase_V1):
                 self._to_prefill[request.request_id] = prefill
                 return
         except Rejected as error:
-            self._reports[request.request_id] = WireReport(error=str(error))
+            self._reports[request.request_id] = Report(error=str(error))
             return
         planned = _planned(request, self._model)
         if planned is not None:
@@ -215,7 +214,7 @@ class StitchConnector(KVConnectorBase_V1):
         if report_tag := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(report_tag, None)
         elif tag := tag_of(request.kv_transfer_params):
-            self._kept[tag] = report or WireReport()  # nothing was stitched: all was cached, or the plan refused
+            self._kept[tag] = report or Report()  # nothing was stitched: all was cached, or the plan refused
             while len(self._kept) > _KEPT_REPORTS:
                 self._kept.popitem(last=False)
         return False, None if report is None else {PARAM: msgspec.to_builtins(report)}
@@ -316,11 +315,11 @@ def _planned(request: "Request", model: str) -> Planned | None:
         return None
 
 
-def _expected(stitch: StitchRequest) -> WireReport:
+def _expected(stitch: StitchRequest) -> Report:
     """Report of a promise: of a selection in the engine no more is known than that it will be made."""
     spans = merge(map(stitch.clip, stitch.plan.recompute))
     redo = total_tokens(spans)
-    return WireReport(
+    return Report(
         fills=1,
         stitched=stitch.region.num_tokens - redo,
         recomputed=redo,
@@ -328,7 +327,7 @@ def _expected(stitch: StitchRequest) -> WireReport:
     )
 
 
-def _added(earlier: WireReport, latest: WireReport) -> WireReport:
+def _added(earlier: Report, latest: Report) -> Report:
     """Report of a promise that was kept. After a preemption tokens are those of the first time, as vLLM counts them. So
     is what was captured: the tokens that vLLM still had in its cache do not run again."""
     if earlier.kv_load_ms == earlier.recompute_ms == 0:  # only promised so far
@@ -340,5 +339,4 @@ def _added(earlier: WireReport, latest: WireReport) -> WireReport:
         recompute_ms=earlier.recompute_ms + latest.recompute_ms,
         failed_keys=sorted({*earlier.failed_keys, *latest.failed_keys}),
         queries=earlier.queries or latest.queries,
-        queries_shape=earlier.queries_shape or latest.queries_shape,
     )

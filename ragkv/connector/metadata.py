@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
 
-from ragkv.engine.protocol import Prefill
-from ragkv.engine.wire import WireReport
+from ragkv.engine.protocol import Prefill, Report
 from ragkv.kv.file import StoredKV
 from ragkv.span import Span, merge, tokens_within
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
@@ -90,9 +89,9 @@ class StitchReports(KVConnectorWorkerMetadata):
     All ranks finish the same requests in the same step; the first one's reports stand for all.
     """
 
-    by_request: dict[str, WireReport] = field(default_factory=dict)
+    by_request: dict[str, Report] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
-    prefilled: dict[str, WireReport] = field(default_factory=dict)
+    prefilled: dict[str, Report] = field(default_factory=dict)
     prefills_s: float = 0.0
 
     def aggregate(self, other: KVConnectorWorkerMetadata) -> KVConnectorWorkerMetadata:

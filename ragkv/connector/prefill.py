@@ -19,8 +19,7 @@ from ragkv.connector.internals import ModelInternals, PrefixKV
 from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import PrefillRequest
 from ragkv.connector.rotation import Rotary
-from ragkv.engine.protocol import PrefillChunk
-from ragkv.engine.wire import WireReport
+from ragkv.engine.protocol import PrefillChunk, Report
 from ragkv.errors import OutOfSpace, Rejected
 from ragkv.files_io import trouble_of
 from ragkv.ids import batched
@@ -57,7 +56,7 @@ class _Job:
     request: PrefillRequest
     rows: list[PrefillChunk]
     writes: list[Future[None]] = field(default_factory=list)
-    report: WireReport = field(default_factory=WireReport)
+    report: Report = field(default_factory=Report)
     is_begun: bool = False
     was_waited_for: bool = False
 
@@ -142,7 +141,7 @@ class Prefills:
         return dropped
 
     @torch.inference_mode()
-    def advance(self, tokens: int, *, is_idle: bool) -> dict[str, WireReport]:
+    def advance(self, tokens: int, *, is_idle: bool) -> dict[str, Report]:
         """Run chunks, those of the oldest request first, and one at least if `tokens` is not 0. Returns the reports of
         requests that are done."""
         num_run = 0
@@ -283,7 +282,7 @@ def _tokens_of(row: PrefillChunk) -> int:
     return len(row.token_ids) + len(row.behind)
 
 
-def _report(job: _Job) -> WireReport:
+def _report(job: _Job) -> Report:
     """Report of a request whose files are written, or could not be."""
     errors = [error for write in job.writes if (error := write.exception()) is not None]
     for error in errors[:1]:

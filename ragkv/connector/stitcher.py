@@ -14,7 +14,7 @@ from ragkv.connector.capture import MeanQueries
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
-from ragkv.engine.wire import WireReport
+from ragkv.engine.protocol import Report
 from ragkv.errors import Unsupported
 from ragkv.kv.file import name_of_kept
 from ragkv.kv.host import HostCache
@@ -87,7 +87,7 @@ class Stopwatch:
         end.record()
         self._on_device.append((name, start, end))
 
-    def add_to(self, report: WireReport) -> None:
+    def add_to(self, report: Report) -> None:
         """Wait for what was timed, and add it to the report."""
         for name, milliseconds in self._on_host.items():
             setattr(report, name, getattr(report, name) + milliseconds)
@@ -154,7 +154,7 @@ class Stitcher:
 
     def carry_out(
         self, stitch: StitchRequest, reading: Future[Fetched], room: StepBudget
-    ) -> Generator[None, None, WireReport]:
+    ) -> Generator[None, None, Report]:
         """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a
         recompute of its span.
 
@@ -163,7 +163,7 @@ class Stitcher:
         with self.ranks.together():
             fetched = reading.result()
         self._agree_on(fetched)
-        report = WireReport(fills=1, kv_load_ms=fetched.seconds * 1e3)
+        report = Report(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         watch = Stopwatch(self._model.device)
         looked_at = layers_looked_at(self._model, self._layout, stitch)
@@ -178,7 +178,7 @@ class Stitcher:
         if stitch.plan.selection is not None:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
             # whose fresh KV it may attend to.
-            yield from self._recompute(stitch, spans, block_ids, WireReport(), watch, room)
+            yield from self._recompute(stitch, spans, block_ids, Report(), watch, room)
             with watch.of("recompute_ms"):
                 selected = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
             spans = merge([*spans, *selected])
@@ -191,13 +191,13 @@ class Stitcher:
         report.host_keys = fetched.host_keys
         return report
 
-    def recompute_whole(self, stitch: StitchRequest, room: StepBudget) -> Generator[None, None, WireReport]:
+    def recompute_whole(self, stitch: StitchRequest, room: StepBudget) -> Generator[None, None, Report]:
         """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache,
         yielding like it.
 
         Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
         """
-        report = WireReport(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
+        report = Report(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
         report.recomputed_spans = (stitch.region,)
         block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
         watch = Stopwatch(self._model.device)
@@ -300,7 +300,7 @@ class Stitcher:
         stitch: StitchRequest,
         spans: Sequence[Span],
         block_ids: torch.Tensor,
-        report: WireReport,
+        report: Report,
         watch: Stopwatch,
         room: StepBudget,
     ) -> Generator[None, None, None]:

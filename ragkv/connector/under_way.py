@@ -11,7 +11,7 @@ import torch
 
 from ragkv.connector.metadata import StitchRequest
 from ragkv.connector.stitcher import Fetched, StepBudget, Stitcher
-from ragkv.engine.wire import WireReport
+from ragkv.engine.protocol import Report
 
 READERS = 2
 """Prompts whose KV is read at the same time."""
@@ -29,7 +29,7 @@ class Done:
     """A request whose region is filled. failed_blocks: those that could not be, which vLLM computes itself."""
 
     request_id: str
-    report: WireReport
+    report: Report
     failed_blocks: frozenset[int] = frozenset()
 
 
@@ -117,5 +117,5 @@ class UnderWay:
             log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
         # Behind a cached prefix vLLM goes on counting the region as found; without one it counts anew.
         lost = stitch.region.num_tokens if stitch.start else 0
-        report = WireReport(fills=1, failed_keys=stitch.keys, recomputed_spans=(), lost=lost)
+        report = Report(fills=1, failed_keys=stitch.keys, recomputed_spans=(), lost=lost)
         return Done(name, report, frozenset(stitch.blocks(self._stitcher.block_size)))

@@ -1,10 +1,11 @@
 """The engine's interface to the rest of the service, whatever process it runs in."""
 
 import asyncio
+import math
 import uuid
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -14,9 +15,6 @@ from ragkv.kv.format import KVFormat
 from ragkv.kv.rule import Compression
 from ragkv.span import Position, Span
 from ragkv.stitch.plan import Name, StitchPlan
-
-if TYPE_CHECKING:
-    import torch
 
 WHOLE_VOCABULARY = -1
 MAX_LOGPROBS = 1000
@@ -118,28 +116,45 @@ class Prefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     cue_ids: tuple[Position, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """Work of the engine on one prompt, in tokens and milliseconds.
+class QueryVectors(msgspec.Struct, frozen=True, array_like=True):
+    """float32 [q_layers, q_heads, head_dim] as bytes. See `ragkv.engine.wire.pack_queries`."""
+
+    shape: tuple[Position, Position, Position]
+    content: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.content) != 4 * math.prod(self.shape):
+            raise ValueError("not as many numbers as the shape says")
+
+
+class Report(msgspec.Struct):
+    """Work of the engine on one prompt, in tokens and milliseconds. Its sender leaves `cached` and `computed` to
+    `ragkv.engine.wire.report_of`.
 
     cached: found in the engine's own prefix cache; stitched: placed from KV files and not recomputed; recomputed: run
-    through the model in place; computed: the rest, run by the ordinary step. `failed_keys`: KV that was missing or
-    corrupt when the engine looked, each recomputed whole; `host_keys`: KV whose file lay in host memory. `fills`: how
-    often the region was filled, more than once after a preemption. `recomputed_spans`: which tokens were recomputed,
-    None if the engine did not say.
+    through the model in place; computed: the rest, run by the ordinary step; lost: those of it that vLLM counts as
+    found. `failed_keys`: KV that was missing or corrupt when the engine looked, each recomputed whole; `host_keys`: KV
+    whose file lay in host memory. `fills`: how often the region was filled, more than once after a preemption.
+    `recomputed_spans`: which tokens were recomputed, ascending, None if the engine did not say. `queries`: with
+    `capture` only.
+
+    `error`: of a prefill, why not all of its KV was stored; `no_room`: the disk is full.
     """
 
     cached: int = 0
     stitched: int = 0
     recomputed: int = 0
     computed: int = 0
+    lost: int = 0
     fills: int = 0
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
-    failed_keys: tuple[str, ...] = ()
-    host_keys: frozenset[str] = frozenset()
+    failed_keys: list[str] = []
+    host_keys: list[str] = []
     recomputed_spans: tuple[Span, ...] | None = None
-    queries: "torch.Tensor | None" = None  # [q_layers, q_heads, head_dim] float32, with `capture` only
+    queries: QueryVectors | None = None
+    error: str = ""
+    no_room: bool = False
 
 
 @dataclass(frozen=True, slots=True)

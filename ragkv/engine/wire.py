@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
-from ragkv.engine.protocol import Generate, Prefill, Report, Sampling
+from ragkv.engine.protocol import Generate, Prefill, QueryVectors, Report, Sampling
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import MAX_NAME_CHARS, Name, StitchPlan
@@ -29,28 +28,6 @@ class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     plan: StitchPlan
     capture: Span | None = None
     tag: Name | None = None
-
-
-class WireReport(msgspec.Struct):
-    """A report in JSON's types; `queries` are float32 with their shape. Null spans are not known. `lost`: tokens
-    that vLLM counts as found, and computed after all.
-
-    `error`: of a prefill, why not all of its KV was stored; `no_room`: the disk is full.
-    """
-
-    fills: int = 0
-    stitched: int = 0
-    recomputed: int = 0
-    lost: int = 0
-    kv_load_ms: float = 0.0
-    recompute_ms: float = 0.0
-    failed_keys: list[str] = []
-    host_keys: list[str] = []
-    recomputed_spans: tuple[Span, ...] | None = None
-    queries: bytes | None = None
-    queries_shape: tuple[int, int, int] | None = None
-    error: str = ""
-    no_room: bool = False
 
 
 def plan_to_wire(request: Generate, tag: str | None = None) -> dict[str, Any] | None:
@@ -110,13 +87,13 @@ def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefi
 def check_prefilled(params: Mapping[str, Any] | None) -> None:
     """Check the report in the output of a prefill's request. Raises as Engine.prefill does."""
     try:
-        wire = msgspec.convert((params or {})[PARAM], WireReport)
+        report = msgspec.convert((params or {})[PARAM], Report)
     except (msgspec.ValidationError, KeyError) as error:
         raise Unavailable(f"the engine and the service have different versions: {error}") from None
-    if wire.no_room:
-        raise OutOfSpace(wire.error)
-    if wire.error:
-        raise Unavailable(f"no KV is computed: {wire.error}")
+    if report.no_room:
+        raise OutOfSpace(report.error)
+    if report.error:
+        raise Unavailable(f"no KV is computed: {report.error}")
 
 
 def sampling_to_wire(sampling: Sampling) -> dict[str, Any]:
@@ -183,32 +160,25 @@ def _text(params: Mapping[str, Any] | None, name: str) -> str | None:
     return value if isinstance(value, str) and len(value) <= MAX_NAME_CHARS else None
 
 
-def pack_queries(report: WireReport, queries: torch.Tensor) -> None:
-    """Put captured queries [layers, q_heads, head_dim] into the report."""
+def pack_queries(queries: torch.Tensor) -> QueryVectors:
+    """Captured queries [layers, q_heads, head_dim] for a report."""
     array = queries.to(torch.float32).cpu().contiguous().numpy()
-    report.queries, report.queries_shape = array.tobytes(), array.shape
+    return QueryVectors(array.shape, array.tobytes())
+
+
+def unpack_queries(packed: QueryVectors) -> torch.Tensor:
+    """The inverse of `pack_queries`."""
+    return torch.frombuffer(bytearray(packed.content), dtype=torch.float32).view(packed.shape)
 
 
 def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_tokens: int) -> Report:
     """The report in an output's `kv_transfer_params`; `cached_tokens` counts vLLM's own hits and ours together."""
     try:
-        wire = msgspec.convert((params or {}).get(PARAM) or {}, WireReport)
+        report = msgspec.convert((params or {}).get(PARAM) or {}, Report)
     except msgspec.ValidationError as error:
         raise Unavailable(f"the engine and the service have different versions: {error}") from None
-    queries = None
-    if wire.queries is not None and wire.queries_shape is not None:
-        flat = np.frombuffer(wire.queries, dtype=np.float32)
-        queries = torch.from_numpy(flat.reshape(wire.queries_shape).copy())
-    return Report(
-        cached=max(cached_tokens - wire.stitched - wire.recomputed - wire.lost, 0),
-        stitched=wire.stitched,
-        recomputed=wire.recomputed,
-        computed=prompt_tokens - cached_tokens + wire.lost,
-        fills=wire.fills,
-        kv_load_ms=wire.kv_load_ms,
-        recompute_ms=wire.recompute_ms,
-        failed_keys=tuple(wire.failed_keys),
-        host_keys=frozenset(wire.host_keys),
-        recomputed_spans=None if wire.recomputed_spans is None else merge(wire.recomputed_spans),
-        queries=queries,
-    )
+    report.cached = max(cached_tokens - report.stitched - report.recomputed - report.lost, 0)
+    report.computed = prompt_tokens - cached_tokens + report.lost
+    if report.recomputed_spans is not None:
+        report.recomputed_spans = merge(report.recomputed_spans)
+    return report

@@ -14,8 +14,8 @@ from ragkv.chunk import Chunk
 from ragkv.connector.connector import _added
 from ragkv.connector.prefill import QCACHE_VIEW
 from ragkv.engine.loop import run_in_background
-from ragkv.engine.protocol import Generate
-from ragkv.engine.wire import WireReport, plan_to_wire
+from ragkv.engine.protocol import Generate, QueryVectors, Report
+from ragkv.engine.wire import plan_to_wire, unpack_queries
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection, StitchPlan
 from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
@@ -43,17 +43,17 @@ def test_captured_queries_are_those_of_prefill(exact: World) -> None:
 
     answered = run_in_background(exact.answer(replace(asked, capture=Span(end - QCACHE_VIEW, end))))
 
-    torch.testing.assert_close(answered.report.queries, question.local, atol=2e-3, rtol=2e-2)
+    torch.testing.assert_close(unpack_queries(answered.report.queries), question.local, atol=2e-3, rtol=2e-2)
 
 
 def test_what_was_captured_before_a_preemption_stays() -> None:
     """The question's beginning is in vLLM's cache by then: only its end runs again."""
-    whole = WireReport(fills=1, kv_load_ms=1.0, queries="whole", queries_shape=(1, 1, 1))
-    end = WireReport(fills=1, kv_load_ms=1.0, queries="end", queries_shape=(1, 1, 1))
+    vectors = [QueryVectors((1, 1, 1), content) for content in (b"1234", b"5678")]
+    whole, end = (Report(fills=1, kv_load_ms=1.0, queries=queries) for queries in vectors)
 
     added = _added(whole, end)
 
-    assert (added.fills, added.queries) == (2, "whole")
+    assert (added.fills, added.queries) == (2, whole.queries)
 
 
 def test_deviation_is_cacheblends(exact: World, chunks: list[Chunk]) -> None:

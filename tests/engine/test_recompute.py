@@ -9,6 +9,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Generate
+from ragkv.engine.wire import unpack_queries
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.stitch.policies import POLICIES
@@ -126,8 +127,7 @@ def query_vectors(world: World) -> "object":
     prefix, rest = Span(0, len(prompts.prefix_ids)), Span(len(prompts.prefix_ids), len(ids))
     plan = StitchPlan((PlacedChunk(keys.prefix(), prefix), PlacedChunk(None, rest)))
     asked = Generate(ids, "a salt", plan, max_tokens=2, ignore_eos=True, capture=rest)
-    queries = run_in_background(world.answer(asked)).report.queries
-    assert queries is not None
+    queries = unpack_queries(run_in_background(world.answer(asked)).report.queries)
     assert queries.shape == (len(layout.q_layers), layout.q_heads, layout.head_dim)
     assert queries.abs().sum() > 0
     return queries

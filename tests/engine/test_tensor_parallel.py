@@ -20,6 +20,7 @@ from ragkv.connector.internals import refuse_parallel
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import EngineLost
+from ragkv.engine.wire import unpack_queries
 from ragkv.errors import Unsupported
 from ragkv.settings import Settings
 from ragkv.stitch.plan import EngineSelection, StitchPlan, plan_stitch
@@ -133,7 +134,7 @@ def assert_answers_as_one_rank(two: World) -> None:
             assert together.token_ids == alone.token_ids
             assert together.report.recomputed_spans == alone.report.recomputed_spans
             assert together.report.stitched == alone.report.stitched
-        alone, together = (seen_of_the_question(world).report.queries for world in (one, two))
+        alone, together = (unpack_queries(seen_of_the_question(world).report.queries) for world in (one, two))
         torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
 
 

@@ -2,7 +2,6 @@
 
 import threading
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -168,7 +167,9 @@ class TestAsking:
         """An engine's report may be lost alone."""
         engine.stitches = True
         report_of = engine._report
-        monkeypatch.setattr(engine, "_report", lambda request: replace(report_of(request), queries=None))
+        monkeypatch.setattr(
+            engine, "_report", lambda request: msgspec.structs.replace(report_of(request), queries=None)
+        )
 
         answered = client.post("/v1/ask", json={"question": "Who wrote it?", "policy": "initial"})
 

@@ -11,6 +11,7 @@ import torch
 from ragkv.engine.door import EngineDoor
 from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Generate, Output, Prefill, Report
+from ragkv.engine.wire import pack_queries
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.files_io import trouble_of
 from ragkv.kv.file import PlainKV, block_means, left_of
@@ -116,7 +117,7 @@ class EchoEngine:
         return Output(text, (token,), steps, finish_reason=reason if report else None, report=report)
 
     def _report(self, request: Generate) -> Report:
-        queries = torch.ones(QUERIES) if request.capture else None
+        queries = pack_queries(torch.ones(QUERIES)) if request.capture else None
         plan = request.plan
         if plan is None or not self.stitches:
             return Report(computed=len(request.token_ids), queries=queries)
@@ -130,7 +131,7 @@ class EchoEngine:
             kv_load_ms=1.0,
             recompute_ms=redone * self.token_s * 1e3,
             recomputed_spans=spans,
-            host_keys=frozenset(output.key for output in plan.placed if output.key),
+            host_keys=[chunk.key for chunk in plan.placed if chunk.key],
             queries=queries,
         )
 

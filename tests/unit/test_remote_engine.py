@@ -163,7 +163,13 @@ def test_a_request_its_repetition_and_its_report_are_of_one_session() -> None:
 
 @pytest.mark.parametrize(
     "report",
-    [{"stitched": "many"}, {"queries": "#", "queries_shape": [1]}, {"queries": "AAAA", "queries_shape": [9]}, []],
+    [
+        {"stitched": "many"},
+        {"queries": [[1, 1, 1], "#"]},
+        {"queries": [[1, 1, 1], "AAAA"]},
+        {"queries": [[1], "AAAAAA=="]},
+        [],
+    ],
 )
 def test_a_report_that_cannot_be_read_is_lost_and_the_answer_is_not(report: Any) -> None:
     request = Generate((1, 2), "salt", StitchPlan((PlacedChunk(None, Span(0, 1)),)), max_tokens=4)

@@ -6,11 +6,10 @@ import msgspec
 import pytest
 import torch
 
-from ragkv.engine.protocol import Generate, Prefill, PrefillChunk
+from ragkv.engine.protocol import Generate, Prefill, PrefillChunk, Report
 from ragkv.engine.wire import (
     PARAM,
     PrefillLimits,
-    WireReport,
     check_prefilled,
     pack_queries,
     plan_to_wire,
@@ -20,6 +19,7 @@ from ragkv.engine.wire import (
     report_asked_for,
     report_of,
     tag_of,
+    unpack_queries,
 )
 from ragkv.errors import OutOfSpace, Rejected, Unavailable
 from ragkv.kv.format import KVFormat
@@ -120,11 +120,10 @@ def test_a_plan_may_reach_to_the_prompts_end():
 
 
 def test_queries_survive_the_wire():
-    report, queries = WireReport(stitched=5), torch.randn(2, 3, 4)
-    pack_queries(report, queries)
-    params = {PARAM: {"stitched": 5, "queries": report.queries, "queries_shape": list(report.queries_shape)}}
+    queries = torch.randn(2, 3, 4)
+    params = msgspec.json.decode(msgspec.json.encode({PARAM: Report(stitched=5, queries=pack_queries(queries))}))
     back = report_of(params, prompt_tokens=9, cached_tokens=7)
-    torch.testing.assert_close(back.queries, queries)
+    assert torch.equal(unpack_queries(back.queries), queries)
     assert (back.cached, back.stitched, back.computed) == (2, 5, 2)
 
 

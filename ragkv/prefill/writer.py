@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from ragkv.errors import NotFound, RagKVError, Rejected
-from ragkv.files_io import replace_file, write_json
+from ragkv.files_io import read_json, replace_file, write_json
 from ragkv.models import ADAPTER, ADAPTER_CONFIG
 
 log = logging.getLogger(__name__)
@@ -110,14 +110,10 @@ class Card(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_card(folder: Path) -> Card:
     """The card of an adapter folder. Raises NotFound for a folder without one, Rejected for one that cannot be read."""
-    try:
-        content = (folder / CARD).read_bytes()
-    except OSError:
-        raise NotFound(f"{folder} holds no writer (no {CARD})") from None
-    try:
-        return msgspec.json.decode(content, type=Card)
-    except msgspec.DecodeError as error:
-        raise Rejected(f"{folder / CARD}: {error}") from None
+    card = read_json(folder / CARD, Card)
+    if card is None:
+        raise NotFound(f"{folder} holds no writer (no {CARD})")
+    return card
 
 
 def read_whole(folder: Path) -> Card:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ragkv.chunk import Chunk
-from ragkv.errors import TooLarge
+from ragkv.engine.protocol import check_window
 from ragkv.settings import QUESTION_PLACE
 from ragkv.span import Span
 from ragkv.tokenizer import Tokenizer
@@ -72,24 +72,17 @@ class PromptBuilder:
             spans.append(Span(len(ids), len(ids) + chunk.num_tokens))
             ids += chunk.token_ids
         question_span = Span(len(ids), len(ids) + len(question_ids := self.question_ids(question)))
-        self._check_room(question_span.end + answer_tokens)
+        check_window(question_span.end + answer_tokens, self._max_tokens)
         return Prompt((*ids, *question_ids), Span(0, len(self.prefix_ids)), tuple(spans), question_span)
 
     def conversation(self, messages: Sequence[tuple[str, str]], answer_tokens: int) -> Prompt:
         """The prompt of a conversation alone, (role, text) each. Raises TooLarge if the window has no room for it."""
         ids = tuple(self._tokenizer.encode_chat(messages))
-        self._check_room(len(ids) + answer_tokens)
+        check_window(len(ids) + answer_tokens, self._max_tokens)
         return Prompt(ids, Span(0, 0), (), Span(0, len(ids)))
 
     def room_for_chunks(self, question: str, answer_tokens: int) -> int:
         """Tokens left for chunks. Raises TooLarge if the question alone does not fit."""
         tokens = len(self.prefix_ids) + len(self.question_ids(question)) + answer_tokens
-        self._check_room(tokens)
+        check_window(tokens, self._max_tokens)
         return self._max_tokens - tokens
-
-    def _check_room(self, tokens: int) -> None:
-        if tokens > self._max_tokens:
-            raise TooLarge(
-                f"the prompt and its answer need {tokens} tokens, but the model's window is {self._max_tokens}: "
-                "shorten the question, or ask for fewer passages or a shorter answer"
-            )

@@ -52,6 +52,15 @@ class Sampling:
 GREEDY = Sampling()
 
 
+def check_window(tokens: int, window: int) -> None:
+    """Check that a model's window holds the tokens of a prompt and its answer. Raises TooLarge."""
+    if tokens > window:
+        raise TooLarge(
+            f"the prompt and its answer need {tokens} tokens, but the model's window is {window}: shorten the question, "
+            "or ask for fewer passages or a shorter answer"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Generate:
     """One prompt to continue.
@@ -78,12 +87,7 @@ class Generate:
 
     def check_fits(self, max_model_len: int) -> None:
         """Check the length of the request. Raises TooLarge if prompt and answer do not fit the model's window."""
-        needed = len(self.token_ids) + self.max_tokens
-        if needed > max_model_len:
-            raise TooLarge(
-                f"the prompt and its answer need {needed} tokens, but the model's window is {max_model_len}: "
-                "ask for fewer passages or a shorter answer"
-            )
+        check_window(len(self.token_ids) + self.max_tokens, max_model_len)
 
 
 class PrefillChunk(msgspec.Struct, frozen=True, forbid_unknown_fields=True, array_like=True):

@@ -12,11 +12,11 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, Self
+from typing import Self
 
 import msgspec
 
-from ragkv.engine.protocol import KVEngine, Prefill
+from ragkv.engine.protocol import KVEngine, Prefill, Report
 from ragkv.errors import OutOfSpace, Unavailable
 
 MAX_BYTES = 64 * 2**20
@@ -27,13 +27,6 @@ _RETRY_AFTER_S = 10.0
 _AWAY = "the service that runs the engine is away: start `ragkv serve`, or set RAGKV_ENGINE_URL"
 
 log = logging.getLogger(__name__)
-
-
-class _Result(msgspec.Struct):
-    """Result of a prefill. error: empty if its KV is stored."""
-
-    error: str = ""
-    kind: Literal["unavailable", "out_of_space"] = "unavailable"
 
 
 class EngineDoor:
@@ -104,17 +97,17 @@ class EngineDoor:
         finally:
             writer.close()
 
-    async def _result_of(self, prefill: Prefill) -> _Result:
+    async def _result_of(self, prefill: Prefill) -> Report:
         try:
             await self._engine.prefill(prefill)
         except OutOfSpace as error:
-            return _Result(str(error), "out_of_space")
+            return Report(error=str(error), no_room=True)
         except Unavailable as error:
-            return _Result(str(error))
+            return Report(error=str(error))
         except Exception:
             log.exception("a prefill failed")
-            return _Result("the engine could not prefill: see the service's log")
-        return _Result()
+            return Report(error="the engine could not prefill: see the service's log")
+        return Report()
 
 
 class EngineBehindDoor:
@@ -136,16 +129,16 @@ class EngineBehindDoor:
         except (OSError, msgspec.DecodeError) as error:
             raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
         if result.error:
-            raise OutOfSpace(result.error) if result.kind == "out_of_space" else Unavailable(result.error)
+            raise OutOfSpace(result.error) if result.no_room else Unavailable(result.error)
 
-    async def _result_of(self, prefill: Prefill) -> _Result:
+    async def _result_of(self, prefill: Prefill) -> Report:
         content = msgspec.json.encode(prefill)
         with _short(self._path) as path:
             reader, writer = await asyncio.open_unix_connection(path)
         try:
             writer.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
             await writer.drain()
-            return msgspec.json.decode(await reader.readline(), type=_Result)
+            return msgspec.json.decode(await reader.readline(), type=Report)
         finally:
             writer.close()
 

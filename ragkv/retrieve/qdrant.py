@@ -117,9 +117,7 @@ class QdrantIndex:
             )
 
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
-        scope = _where(tenant_id=tenant_id, collection_id=collection_id)
-        for batch in batched(document_ids, BATCH):
-            self._delete(_within(scope, frozenset(batch)))
+        self.replace(tenant_id, collection_id, document_ids, ())
 
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         self._delete(_where(tenant_id=tenant_id, collection_id=collection_id))

@@ -1,6 +1,7 @@
 """The served model's tokenizer. Text from documents and users never becomes a special token."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ class Tokenizer:
         if not tokenizer.is_fast:
             raise Rejected("the model's tokenizer keeps no character offsets (it is not a fast tokenizer)")
         self._tokenizer = tokenizer
+        # Of untrusted text: what looks like a special token is spelled out in ordinary ones.
+        self._spelled_out = partial(tokenizer, add_special_tokens=False, split_special_tokens=True, verbose=False)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenizer":
@@ -31,25 +34,16 @@ class Tokenizer:
             raise Rejected(f"{folder} holds no tokenizer: {error}") from None
 
     def encode(self, text: str) -> list[int]:
-        """Ids of untrusted text: what looks like a special token is spelled out in ordinary ones."""
-        return list(
-            self._tokenizer(text, add_special_tokens=False, split_special_tokens=True, verbose=False)["input_ids"]
-        )
+        """Ids of untrusted text: none is that of a special token."""
+        return list(self._spelled_out(text)["input_ids"])
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """`encode` of each text, in one call: the tokenizer runs many short texts on all cores."""
-        if not texts:
-            return []
-        encoded = self._tokenizer(
-            texts, add_special_tokens=False, split_special_tokens=True, return_attention_mask=False, verbose=False
-        )
-        return list(encoded["input_ids"])
+        return list(self._spelled_out(texts, return_attention_mask=False)["input_ids"]) if texts else []
 
     def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Like `encode`, and the characters [start, end) of the text that each id stands for."""
-        encoded = self._tokenizer(
-            text, add_special_tokens=False, split_special_tokens=True, return_offsets_mapping=True, verbose=False
-        )
+        encoded = self._spelled_out(text, return_offsets_mapping=True)
         return encoded["input_ids"], encoded["offset_mapping"]
 
     def encode_template(self, text: str) -> list[int]:

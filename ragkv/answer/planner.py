@@ -2,7 +2,6 @@
 
 import hashlib
 import uuid
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 
@@ -23,7 +22,7 @@ from ragkv.stitch.located import LocatedKV, LocatedPassage, RemoteSizes, locate
 from ragkv.stitch.plan import EngineSelection, PlacedChunk, StitchPlan, plan_stitch
 from ragkv.stitch.policies import DEFAULT_CHOICE, POLICIES, Choice
 from ragkv.stitch.select import SELECTORS, ChunkEvidence, Evidence
-from ragkv.threads import Threads
+from ragkv.threads import RecentlyUsed, Threads
 
 _KEPT = 64
 """Questions whose vectors are kept: up to a megabyte each with a large model."""
@@ -128,12 +127,12 @@ class QuestionVectors:
         self._engine = engine
         self._prompts = prompts
         self._threads = threads
-        self._kept: OrderedDict[tuple[str, str], torch.Tensor] = OrderedDict()
+        self._held = RecentlyUsed[tuple[str, str], list[torch.Tensor]](list, _KEPT)
 
     async def of(self, question: str, keys: KeyMaker) -> torch.Tensor:
         """[q_layers, q_heads, head_dim] float32. Needs no document, so it runs beside retrieval."""
-        name = (keys.prefix(), question)
-        if name not in self._kept:
+        held = self._held.of((keys.prefix(), question))
+        if not held:
             question_ids = await self._threads.run(self._prompts.question_ids, question)
             report = None
             async for output in self._engine.generate(behind_prefix(self._prompts.prefix_ids, question_ids, keys)):
@@ -142,11 +141,8 @@ class QuestionVectors:
                 raise Unavailable(
                     "the engine returned no query vectors: use a policy that needs none, such as question or head"
                 )
-            self._kept[name] = unpack_queries(report.queries)
-            while len(self._kept) > _KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(name)
-        return self._kept[name]
+            held[:] = [unpack_queries(report.queries)]
+        return held[0]
 
 
 def behind_prefix(prefix_ids: Sequence[int], question_ids: Sequence[int], keys: KeyMaker) -> Generate:

@@ -23,7 +23,7 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.kv.layout import Layout
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.policies import POLICIES
-from ragkv.stitch.select import QUERIES, attention_weights, budget_of, take_blocks
+from ragkv.stitch.select import QUERIES, attention_weights, blocks_of, budget_of, take_blocks
 
 _CONTEXT_LAYER = 1  # the first layer whose keys depend on the context
 
@@ -164,8 +164,8 @@ def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.T
         if layer == _CONTEXT_LAYER:
             keys_of_steps.append(keys.clone())
 
-    for start in range(stitch.start, stitch.end, model.max_tokens):
-        batch = model.batch([Span(start, min(start + model.max_tokens, stitch.end))], block_ids)
+    for span in blocks_of(stitch.region, model.max_tokens):
+        batch = model.batch([span], block_ids)
         with model.attention_hook(on_layer, stop_at=_CONTEXT_LAYER):
             model.forward(ids[batch.positions], batch, block_ids)
     return torch.cat(keys_of_steps)

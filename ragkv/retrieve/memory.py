@@ -58,7 +58,7 @@ class MemoryIndex:
 
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
         if (collection := self._of(tenant_id, collection_id)) is not None:
-            collection.remove(frozenset(document_ids))
+            collection.replace(frozenset(document_ids), ())
 
     def delete_collection(self, tenant_id: str, collection_id: str) -> None:
         with self._lock:
@@ -111,10 +111,6 @@ class _Collection:
             older = [segment.without_documents(document_ids) for segment in self.segments]
             older = [segment.without_chunks(segment.row_of.keys() & added.keys()) for segment in older]
             self.segments = _settled([*older, Segment.of(list(added.values()))] if added else older)
-
-    def remove(self, document_ids: DocumentIds) -> None:
-        with self._lock:
-            self.segments = _settled([segment.without_documents(document_ids) for segment in self.segments])
 
 
 def _settled(segments: Iterable[Segment]) -> tuple[Segment, ...]:

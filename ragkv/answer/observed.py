@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from ragkv.answer.origins import slowest_tier
-from ragkv.answer.question import Answer, Question
+from ragkv.answer.question import ORIGINS, Answer, Question
 from ragkv.engine.protocol import Generate, Output, Report
 from ragkv.errors import Corrupt, RagKVError, Unavailable
 from ragkv.observe import metrics, traces
@@ -62,10 +62,7 @@ def generation(request: Generate, model: str) -> Iterator[Callable[[Output], Non
                     "gen_ai.usage.cache_read.input_tokens": report.cached + report.stitched,
                     "gen_ai.response.finish_reasons": [output.finish_reason],
                     "gen_ai.response.time_to_first_chunk": first_s,
-                    "ragkv.tokens.cached": report.cached,
-                    "ragkv.tokens.stitched": report.stitched,
-                    "ragkv.tokens.recomputed": report.recomputed,
-                    "ragkv.tokens.computed": report.computed,
+                    **{f"ragkv.tokens.{origin}": getattr(report, origin) for origin in ORIGINS},
                     "ragkv.kv_load_ms": report.kv_load_ms,
                     "ragkv.recompute_ms": report.recompute_ms,
                     "ragkv.failed_chunks": len(report.failed_keys),
@@ -105,11 +102,5 @@ def _count(question: Question, answer: Answer) -> None:
     if question.mode == "stitched":
         metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms, tier=slowest_tier(answer.kv))
         metrics.kv_hits(passage.source for passage in answer.kv)
-    metrics.used(
-        completion=usage.completion,
-        failed_chunks=usage.failed_chunks,
-        cached=usage.cached,
-        stitched=usage.stitched,
-        recomputed=usage.recomputed,
-        computed=usage.computed,
-    )
+    origins = {origin: getattr(usage, origin) for origin in ORIGINS}
+    metrics.used(completion=usage.completion, failed_chunks=usage.failed_chunks, **origins)

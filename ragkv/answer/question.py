@@ -1,7 +1,7 @@
 """A question, its limits, and the events of its answer: values that all parts of the service share."""
 
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from ragkv.chunk import Passage
 from ragkv.engine.protocol import GREEDY, Sampling
@@ -13,6 +13,7 @@ from ragkv.text import clean_question
 
 PartKind = Literal["prefix", "passage", "question"]
 Origin = Literal["cached", "stitched", "recomputed", "computed"]
+ORIGINS: tuple[Origin, ...] = get_args(Origin)
 KVSource = Literal["device", "host", "disk", "remote", "recomputed"]
 
 

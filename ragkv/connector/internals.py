@@ -117,10 +117,6 @@ class ModelInternals:
         window: int | None = getattr(attention, "attention_chunk_size", None) or attention.sliding_window
         return window
 
-    def slots_of(self, block_ids: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
-        """Cache slots [tokens] int64 of these positions [tokens] of a request with this block table [blocks]."""
-        return block_ids[positions // self.block_size] * self.block_size + positions % self.block_size
-
     def rotate(self, layers: range, positions: torch.Tensor, keys: torch.Tensor) -> None:
         """Turn un-rotated keys [layers, tokens, kv_heads, head_dim] of these layers, in place, to their positions
         [tokens], by the model's own kernels."""
@@ -146,7 +142,8 @@ class ModelInternals:
     def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
         """A batch of these spans of a request with this block table [blocks] int64."""
         positions = torch.cat([torch.arange(s.start, s.end) for s in spans]).to(self.device)  # one copy, not one a span
-        return InPlaceBatch(tuple(spans), positions, self.slots_of(block_ids, positions))
+        slots = block_ids[positions // self.block_size] * self.block_size + positions % self.block_size
+        return InPlaceBatch(tuple(spans), positions, slots)
 
     def forward(self, token_ids: torch.Tensor, batch: InPlaceBatch, block_ids: torch.Tensor) -> None:
         """Run the plain model over a batch of spans of one request, writing their KV in place.

@@ -42,24 +42,21 @@ class Gate(msgspec.Struct, frozen=True, kw_only=True):
 
     def objections(self) -> list[str]:
         """Reasons against using the writer; none if it passes."""
-        return [
-            reason
-            for is_so, reason in (
+        checks = (
+            (
+                self.kl_ratio_upper < MAX_KL_RATIO,
                 (
-                    not self.kl_ratio_upper < MAX_KL_RATIO,
-                    (
-                        f"its KL is {self.kl:.3f}, the plain model's {self.plain_kl:.3f}: the upper end of their "
-                        f"ratio's interval is {self.kl_ratio_upper:.2f}, and it must be below {MAX_KL_RATIO}"
-                    ),
+                    f"its KL is {self.kl:.3f}, the plain model's {self.plain_kl:.3f}: the upper end of their "
+                    f"ratio's interval is {self.kl_ratio_upper:.2f}, and it must be below {MAX_KL_RATIO}"
                 ),
-                (not self.nll <= self.plain_nll, f"the answers' NLL rises from {self.plain_nll:.3f} to {self.nll:.3f}"),
-                (
-                    not self.one_chunk_kl < MAX_ONE_CHUNK_KL,
-                    f"contexts of one chunk have a KL of {self.one_chunk_kl:.3f}, and it must be below {MAX_ONE_CHUNK_KL}",
-                ),
-            )
-            if is_so
-        ]
+            ),
+            (self.nll <= self.plain_nll, f"the answers' NLL rises from {self.plain_nll:.3f} to {self.nll:.3f}"),
+            (
+                self.one_chunk_kl < MAX_ONE_CHUNK_KL,
+                f"contexts of one chunk have a KL of {self.one_chunk_kl:.3f}, and it must be below {MAX_ONE_CHUNK_KL}",
+            ),
+        )
+        return [objection for is_passed, objection in checks if not is_passed]
 
 
 MAX_KL_RATIO = 0.8

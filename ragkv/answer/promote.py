@@ -127,12 +127,12 @@ class Promoter:
                 try:
                     self._fetch_once(key)
                 except Corrupt as error:  # once more: it may have been damaged on its way
-                    metrics.kv_load_failed("corrupt")
+                    metrics.kv_load_failures.labels("corrupt").inc()
                     self._log.warning(RECOMPUTED, error)
                     self._fetch_once(key)
         except (RagKVError, OSError) as error:
             outcome = next(outcome for kind, outcome in _OUTCOMES.items() if isinstance(error, kind))
-            metrics.kv_load_failed(outcome)
+            metrics.kv_load_failures.labels(outcome).inc()
             self._log.warning(RECOMPUTED, error)
             self._note_loss(key, outcome, has_entry=size > 0)
             return outcome

@@ -8,7 +8,6 @@ import json
 import logging
 import logging.config
 import multiprocessing
-import os
 import re
 import sys
 import uuid
@@ -49,9 +48,8 @@ def configure(form: LogFormat, level: LogLevel, process: str) -> None:
 
 def write_for_vllm(form: LogFormat, level: LogLevel, process: str, vllm_level: str, file: Path) -> None:
     """Write the configuration to a file that vLLM reads, in this process and in those it starts."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as output:
-        json.dump(_configuration(form, level.upper(), process, vllm=vllm_level.upper()), output)
+    file.touch(0o600)
+    file.write_text(json.dumps(_configuration(form, level.upper(), process, vllm=vllm_level.upper())))
 
 
 def formatter(*, as_json: bool, process: str) -> logging.Formatter:

@@ -63,14 +63,14 @@ _failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because thei
 engine_restarts = _counter("ragkv_engine_restarts", "Restarts of the engine in this process after it was lost.")
 _kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from the object store to disk.")
 _kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
-_kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
+kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
 _kv_promotions = _counter("ragkv_kv_promotions", "KV files that a question needed from the object store.", "outcome")
 _kv_awaited = _counter("ragkv_kv_awaited", "KV that a question needed while a worker was computing it.", "outcome")
 kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store or a worker, for one question.")
 kv_wasted = _counter(
     "ragkv_kv_wasted_loads", "KV files loaded from the object store that were removed before an answer used them."
 )
-_answer_cache = _counter("ragkv_answer_cache", "Look-ups in the answer cache.", "result")
+answer_cache = _counter("ragkv_answer_cache", "Look-ups in the answer cache.", "result")
 
 
 def requested(method: str, route: str, status: int, seconds: float) -> None:
@@ -128,11 +128,6 @@ def kv_loaded(num_bytes: int, seconds: float) -> None:
     _kv_loaded_bytes.inc(num_bytes)
 
 
-def kv_load_failed(reason: str) -> None:
-    """A KV file did not come from the object store: missing, corrupt, unavailable, or no_room on this disk."""
-    _kv_load_failures.labels(reason).inc()
-
-
 def kv_promoted(outcome: PromotionOutcome) -> None:
     """A question needed a KV file from the object store."""
     _kv_promotions.labels(outcome).inc()
@@ -141,11 +136,6 @@ def kv_promoted(outcome: PromotionOutcome) -> None:
 def kv_awaited(outcome: PromotionOutcome) -> None:
     """A question needed KV that a worker was computing."""
     _kv_awaited.labels(outcome).inc()
-
-
-def answer_cache(*, hit: bool) -> None:
-    """The answer cache was asked, and knew the answer or not."""
-    _answer_cache.labels("hit" if hit else "miss").inc()
 
 
 def engine_cache_use() -> float | None:

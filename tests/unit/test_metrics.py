@@ -60,12 +60,12 @@ def exposed():
     metrics.kv_hits(["host", "recomputed"])
     metrics.used(completion=7, failed_chunks=1, cached=1, stitched=2, recomputed=3, computed=4)
     metrics.kv_loaded(1000, 0.2)
-    metrics.kv_load_failed("missing")
+    metrics.kv_load_failures.labels("missing").inc()
     metrics.kv_promoted("in_time")
     metrics.kv_awaited("late")
     metrics.kv_wait.observe(0.2)
     metrics.kv_wasted.inc(1)
-    metrics.answer_cache(hit=True)
+    metrics.answer_cache.labels("hit").inc()
     families = text_string_to_metric_families(render(FULL).decode())
     return {full_name(family): family for family in families}
 

@@ -178,7 +178,7 @@ class AnswerCache:
         except Unavailable as error:
             self._note_absence(error)
             look = dataclasses.replace(look, may_keep=False)
-        metrics.answer_cache(hit=look.hit is not None)
+        metrics.answer_cache.labels("miss" if look.hit is None else "hit").inc()
         self._count(question, "hits" if look.hit else "misses")
         return look
 

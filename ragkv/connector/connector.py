@@ -153,13 +153,12 @@ class StitchConnector(KVConnectorBase_V1):
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
         # A narrow plan fills from the beginning on: vLLM's hits may lack what is seen now, after a failure say.
-        start = 0 if planned.plan.narrow else end - num_external_tokens
+        region = Span(0 if planned.plan.narrow else end - num_external_tokens, end)
         prompt = _region_of(request, end)
         stitch = StitchRequest(
             request_id=request.request_id,
-            plan=self._selections.settled(planned.plan, prompt, Span(start, end)),
-            start=start,
-            end=end,
+            plan=self._selections.settled(planned.plan, prompt, region),
+            region=region,
             block_ids=list(blocks.get_block_ids()[0]),
             token_ids=list(request.prompt_token_ids),
             capture=planned.capture,
@@ -337,6 +336,6 @@ def _added(earlier: Report, latest: Report) -> Report:
         fills=earlier.fills + latest.fills,
         kv_load_ms=earlier.kv_load_ms + latest.kv_load_ms,
         recompute_ms=earlier.recompute_ms + latest.recompute_ms,
-        failed_keys=sorted({*earlier.failed_keys, *latest.failed_keys}),
+        failed_keys=tuple(sorted({*earlier.failed_keys, *latest.failed_keys})),
         queries=earlier.queries or latest.queries,
     )

@@ -12,28 +12,23 @@ from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
 @dataclass(frozen=True, slots=True)
 class StitchRequest:
-    """A promise to begin to keep in this step: positions [start, end) of one request must hold KV before it runs.
+    """A promise to begin to keep in this step: the positions `region` of one request must hold KV before it runs.
 
-    What lies before `start` is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids`
-    are the prompt's.
+    What lies before them is in vLLM's cache already, made in the same way (StitchPlan.cache_variant). `token_ids` are
+    the prompt's.
     """
 
     request_id: str
     plan: StitchPlan
-    start: int
-    end: int
+    region: Span
     block_ids: list[int]
     token_ids: list[int]
     capture: Span | None = None
 
     @property
-    def region(self) -> Span:
-        return Span(self.start, self.end)
-
-    @property
-    def keys(self) -> list[str]:
+    def keys(self) -> tuple[str, ...]:
         """The KV files that the region would be filled from: not those of chunks that are recomputed whole."""
-        return [chunk.key for chunk in self.filled_from if chunk.key]
+        return tuple(chunk.key for chunk in self.filled_from if chunk.key)
 
     @property
     def filled_from(self) -> list[PlacedChunk]:

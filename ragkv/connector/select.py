@@ -84,7 +84,8 @@ def key_deviation(
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
     fresh = _fresh_keys(model, stitch, block_ids)
     spans = [kv_slice.span for kv_slice in candidates_of(stitch, stitched)]
-    fresh_keys = torch.cat([fresh[span.start - stitch.start : span.end - stitch.start] for span in spans])
+    start = stitch.region.start
+    fresh_keys = torch.cat([fresh[span.start - start : span.end - start] for span in spans])
     stitched_keys = stitched.keys[_CONTEXT_LAYER][-total_tokens(spans) :]
     return model.ranks.mean((fresh_keys.float() - stitched_keys.float()).square().sum((1, 2)))
 

@@ -172,7 +172,7 @@ class Stitcher:
         if stitch.plan.narrow:
             # What any layer with a window sees from the positions that run, the last of which goes on.
             reach = max(self._windows.values(), default=1) - 1
-            running = [*spans, Span(stitch.end, stitch.end + 1)]
+            running = [*spans, Span(stitch.region.end, stitch.region.end + 1)]
             near = merge(Span(max(0, span.start - reach), span.end) for span in running)
         stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room, near)
         if stitch.plan.selection is not None:
@@ -187,8 +187,7 @@ class Stitcher:
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = spans
         report.stitched = stitch.region.num_tokens - report.recomputed
-        report.failed_keys = fetched.failed_keys
-        report.host_keys = fetched.host_keys
+        report.failed_keys, report.host_keys = tuple(fetched.failed_keys), frozenset(fetched.host_keys)
         return report
 
     def recompute_whole(self, stitch: StitchRequest, room: StepBudget) -> Generator[None, None, Report]:

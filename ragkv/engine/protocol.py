@@ -56,8 +56,8 @@ def check_window(tokens: int, window: int) -> None:
     """Check that a model's window holds the tokens of a prompt and its answer. Raises TooLarge."""
     if tokens > window:
         raise TooLarge(
-            f"the prompt and its answer need {tokens} tokens, but the model's window is {window}: shorten the question, "
-            "or ask for fewer passages or a shorter answer"
+            f"the prompt and its answer need {tokens} tokens, but the model's window is {window}: "
+            "shorten the question, or ask for fewer passages or a shorter answer"
         )
 
 
@@ -153,8 +153,8 @@ class Report(msgspec.Struct):
     fills: int = 0
     kv_load_ms: float = 0.0
     recompute_ms: float = 0.0
-    failed_keys: list[str] = []
-    host_keys: list[str] = []
+    failed_keys: tuple[str, ...] = ()
+    host_keys: frozenset[str] = frozenset()
     recomputed_spans: tuple[Span, ...] | None = None
     queries: QueryVectors | None = None
     error: str = ""

@@ -74,7 +74,7 @@ class Peek:
         before, prefix, chunk = Span(0, first), Span(first, start), Span(start, end)
         placed = PlacedChunk(None, before), PlacedChunk(keys[0], prefix), PlacedChunk(keys[1], chunk)
         table = torch.arange(1, 2 + end // model.block_size)
-        stitch = StitchRequest("peek", StitchPlan(placed), first, end, table.tolist(), [0] * first + token_ids)
+        stitch = StitchRequest("peek", StitchPlan(placed), Span(first, end), table.tolist(), [0] * first + token_ids)
 
         def blocks_at(there: torch.Tensor) -> list[torch.Tensor]:
             return [layer.kv_cache[there].clone() for layer in model.layers]
@@ -107,7 +107,7 @@ class Peek:
         stitcher = get_kv_transfer_group()._under_way._stitcher
         plan = planned_of(params, len(token_ids)).plan
         blocks = list(range(1, 2 + len(token_ids) // stitcher._model.block_size))
-        stitch = StitchRequest("peek", plan, 0, plan.end, blocks, token_ids)
+        stitch = StitchRequest("peek", plan, Span(0, plan.end), blocks, token_ids)
         fetched, table = stitcher.fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
             stitched, _ = write(
@@ -122,7 +122,7 @@ class Peek:
         stitcher = get_kv_transfer_group()._under_way._stitcher
         plan = planned_of(params, len(token_ids)).plan
         table = torch.arange(1, 2 + len(token_ids) // stitcher._model.block_size)
-        stitch = StitchRequest("peek", plan, 0, plan.end, table.tolist(), token_ids)
+        stitch = StitchRequest("peek", plan, Span(0, plan.end), table.tolist(), token_ids)
         fetched, layers = stitcher.fetch(stitch), range(0, stitcher._layout.layers, 2)
         caches, keys = [], []
         own = stitcher.portion

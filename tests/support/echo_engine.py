@@ -131,7 +131,7 @@ class EchoEngine:
             kv_load_ms=1.0,
             recompute_ms=redone * self.token_s * 1e3,
             recomputed_spans=spans,
-            host_keys=[chunk.key for chunk in plan.placed if chunk.key],
+            host_keys=frozenset(chunk.key for chunk in plan.placed if chunk.key),
             queries=queries,
         )
 

@@ -128,7 +128,7 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
         raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
     plan, capture = planned.plan, planned.capture
     _check_model(plan.model, model)
-    if max(len(plan.placed), len(plan.recompute)) > prompt_tokens:
+    if max(map(len, (plan.placed, plan.recompute, plan.missing))) > prompt_tokens:
         raise Rejected("the plan has more chunks than its prompt has tokens")
     if max(plan.end, capture.end if capture else 0) > prompt_tokens:
         raise Rejected("the plan is longer than its prompt")

@@ -97,6 +97,7 @@ def test_what_makes_no_sense_or_reaches_beyond_the_prompt_is_rejected(subtests):
         {"plan": {"placed": [["k", [0, 0]]] * 13 + [chunk]}},
         {"plan": {"placed": [chunk], "recompute": [[2**70, 2**70 + 1]]}},
         {"plan": {"placed": [chunk], "recompute": [[0, 1]] * 13}},
+        {"plan": {"placed": [chunk], "missing": [[0, number] for number in range(13)]}},
         {"plan": {"placed": [chunk], "writer": "t" * 65}},
         {"plan": {"placed": [chunk]}, "capture": [2**70, 2**70 + 1]},
         {"plan": {"placed": [chunk]}, "capture": [8, 13]},

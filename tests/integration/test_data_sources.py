@@ -30,6 +30,7 @@ from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.cli.data_sources import data_sources
 from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
+from ragkv.ids import utc_now
 from ragkv.object_store import StoreLocation, opened
 from ragkv.service.base.database import advisory_lock
 from ragkv.service.base.embedded_redis import EmbeddedRedis
@@ -47,8 +48,8 @@ from ragkv.service.data_sources.data_sources import (
     request_sync,
     retry_files,
 )
-from ragkv.service.data_sources.statements import FileStatus
-from ragkv.service.data_sources.sync_lease import LEASE, SyncLease
+from ragkv.service.data_sources.statements import LEASE, FileStatus
+from ragkv.service.data_sources.sync_lease import SyncLease
 from ragkv.service.data_sources.syncing import OUTAGES, SyncTally, sync_next, sync_now
 from ragkv.service.documents.changes import amend_document, replace_document
 from ragkv.service.documents.documents import accept_document, delete_document
@@ -888,6 +889,16 @@ class TestTurns:
         assert view.next_at is not None
         assert view.synced_at is not None
         assert (view.next_at - view.synced_at).total_seconds() == 15 * 60
+
+    @pytest.mark.parametrize("held", [True, False])
+    def test_a_sync_put_off_by_a_clock_that_ran_ahead_is_due_once_it_is_right(self, folder: Source, held: bool):
+        year_ahead = utc_now() + timedelta(days=365)
+        values = {"lease_owner": "died", "lease_until": year_ahead} if held else {"next_at": year_ahead}
+        with folder.parts.database.writing() as session:
+            session.execute(update(DataSourceRow).values(values))
+
+        assert folder.now().status == "waiting"
+        assert sync_next(folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, on) is not None
 
     @pytest.mark.parametrize("interval_minutes", [0, 60])
     def test_a_new_interval_puts_off_no_sync_that_is_due(self, folder: Source, interval_minutes: int):

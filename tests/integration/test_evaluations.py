@@ -205,14 +205,15 @@ class TestHolds:
         with parts.database.writing() as session:
             session.execute(update(EvaluationRow).values(**values))
 
-    def test_two_processes_never_measure_the_same_question(self, parts_on_either: Parts, run_id: str):
+    @pytest.mark.parametrize("ends", [timedelta(seconds=-1), timedelta(days=365)], ids=["past", "by a clock ahead"])
+    def test_two_processes_never_measure_the_same_question(self, parts_on_either: Parts, run_id: str, ends: timedelta):
         parts, tenant_id = parts_on_either, parts_on_either.default_collection.tenant_id
         one, other = EvaluationRunner(parts), EvaluationRunner(parts)
         first = one._take()
         assert first is not None
         assert other._take() is None
 
-        self.change(parts, leased_until=utc_now() - timedelta(seconds=1))  # the first one died, or hangs
+        self.change(parts, leased_until=utc_now() + ends)  # the first one died, or hangs
         again = other._take()
         assert again is not None
         assert again.ordinal == first.ordinal

@@ -135,8 +135,8 @@ def has_come(
     moment: datetime,
     longest_wait: timedelta,
 ) -> ColumnElement[bool]:
-    """Whether the time for another try has come. One that is further away than any wait was set by a clock that ran
-    ahead and was put right since."""
+    """Whether the time for another try, or the end of a lease, has come. One that is further away than any wait was set
+    by a clock that ran ahead and was put right since."""
     return or_(at.is_(None), at <= moment, at > moment + longest_wait)
 
 

@@ -16,6 +16,8 @@ from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_n
 from ragkv.service.data_sources.location import FOLDER, Location, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.statements import (
+    LONGEST_INTERVAL,
+    LONGEST_LEASE,
     FileStatus,
     data_source_by_id,
     data_source_changed,
@@ -33,7 +35,7 @@ from ragkv.text import storable
 MAX_DATA_SOURCES = 20
 """Data sources of a tenant, at most."""
 DEFAULT_INTERVAL_MINUTES = 15
-MAX_INTERVAL_MINUTES = 7 * 24 * 60
+MAX_INTERVAL_MINUTES = LONGEST_INTERVAL // timedelta(minutes=1)
 
 _NO_SYNC = {"synchronize_session": False}
 
@@ -316,7 +318,7 @@ def _views(session: Session, rows: list[DataSourceRow]) -> list[DataSourceView]:
 def _status(row: DataSourceRow, moment: datetime) -> SyncStatus:
     if row.paused:
         return "paused"
-    if row.lease_until is not None and row.lease_until > moment:
+    if row.lease_until is not None and moment < row.lease_until <= moment + LONGEST_LEASE:
         return "syncing"
     if row.held_deletions:
         return "held"

@@ -1,7 +1,7 @@
 """Statements about data sources and their files."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.dml import ReturningDelete
 
-from ragkv.service.base.database import is_free
+from ragkv.service.base.database import has_come
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import ANSWERING, Status
 from ragkv.service.base.tables import AttachmentRow, DataSourceFileRow, DataSourceRow, DocumentRow
@@ -26,6 +26,12 @@ class FileStatus(StrEnum):
     FAILED = "failed"
     UNREADABLE = "unreadable"
 
+
+LEASE = timedelta(seconds=120)
+"""Longer than an object may take to come."""
+LONGEST_LEASE = 2 * LEASE
+"""Leases that end later were taken by a clock that ran ahead. One that is put back a little takes none away."""
+LONGEST_INTERVAL = timedelta(days=7)
 
 _STATUS: ColumnElement[str] = case(
     (DataSourceFileRow.error.is_not(None), FileStatus.UNREADABLE.value),
@@ -64,14 +70,17 @@ def files_in(data_source_id: str, status: FileStatus | None = None) -> Select[Da
 def due_data_source(moment: datetime) -> Select[str]:
     """Ids of data sources to sync now, the longest due first; those of tenants that have none in work before others."""
     other = aliased(DataSourceRow)
-    is_served = exists().where(other.tenant_id == DataSourceRow.tenant_id, other.lease_until > moment)
-    due = select(DataSourceRow.id).where(is_due(moment), is_free(DataSourceRow.lease_until, moment))
+    is_served = exists().where(
+        other.tenant_id == DataSourceRow.tenant_id, ~has_come(other.lease_until, moment, LONGEST_LEASE)
+    )
+    due = select(DataSourceRow.id).where(is_due(moment), has_come(DataSourceRow.lease_until, moment, LONGEST_LEASE))
     return due.order_by(is_served, DataSourceRow.next_at, DataSourceRow.id)
 
 
 def is_due(moment: datetime) -> ColumnElement[bool]:
     """Whether a worker is to sync a data source."""
-    return and_(DataSourceRow.next_at <= moment, ~DataSourceRow.paused)
+    is_scheduled = (DataSourceRow.next_at.is_not(None), ~DataSourceRow.paused)
+    return and_(*is_scheduled, has_come(DataSourceRow.next_at, moment, LONGEST_INTERVAL))
 
 
 def watched_data_sources() -> Select[DataSourceRow]:
@@ -95,11 +104,11 @@ def note_watch(data_source_id: str, error: str | None) -> Update:
     return update(DataSourceRow).where(DataSourceRow.id == data_source_id).values(watch_error=error)
 
 
-def claim_data_source(data_source_id: str, owner: str, moment: datetime, until: datetime) -> Update:
+def claim_data_source(data_source_id: str, owner: str, moment: datetime) -> Update:
     """Begin a sync. Changes no row while another process holds the lease."""
     begun: dict[str, Any] = {"syncs": DataSourceRow.syncs + 1, "next_at": moment, "listed": 0, "skipped": 0}
-    held = {"lease_owner": owner, "lease_until": until}
-    mine = (DataSourceRow.id == data_source_id, is_free(DataSourceRow.lease_until, moment))
+    held = {"lease_owner": owner, "lease_until": moment + LEASE}
+    mine = (DataSourceRow.id == data_source_id, has_come(DataSourceRow.lease_until, moment, LONGEST_LEASE))
     return update(DataSourceRow).where(*mine).values(**begun, **held)
 
 

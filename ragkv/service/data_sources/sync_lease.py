@@ -13,6 +13,7 @@ from ragkv.service.base.page import rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import (
+    LEASE,
     attribute,
     claim_data_source,
     confirmed_since,
@@ -35,8 +36,6 @@ from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.documents.statements import ids_among
 
 PAUSED = "the data source is paused: resume it first"
-LEASE = timedelta(seconds=120)
-"""Longer than an object may take to come."""
 
 
 class SyncLease:
@@ -54,7 +53,7 @@ class SyncLease:
         """None while another process holds it. Raises NotFound if it is gone, Conflict while it is paused."""
         with database.writing() as session:
             moment = now_of(session)
-            claimed = num_changed(session, claim_data_source(data_source_id, owner, moment, moment + LEASE))
+            claimed = num_changed(session, claim_data_source(data_source_id, owner, moment))
             source = session.get(DataSourceRow, data_source_id, populate_existing=True)
             if source is None:
                 raise NotFound("the data source was removed in the meantime")
@@ -72,7 +71,7 @@ class SyncLease:
             return None
         with database.writing() as session:
             moment = now_of(session)
-            claim = claim_data_source(due, owner, moment, moment + LEASE).where(is_due(moment))
+            claim = claim_data_source(due, owner, moment).where(is_due(moment))
             source = session.get_one(DataSourceRow, due) if num_changed(session, claim) else None
         return None if source is None else cls(database, source, owner)
 

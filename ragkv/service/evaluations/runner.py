@@ -48,6 +48,7 @@ from ragkv.service.parts import Parts
 from ragkv.threads import Threads
 
 HOLD = timedelta(seconds=30)
+"""One that ends in twice as long was taken by a clock that ran ahead."""
 RENEW_S = 5.0
 MAX_ATTEMPTS = 3
 """A question that ends the process or its engine each time is skipped, not begun for ever."""
@@ -140,7 +141,7 @@ class EvaluationRunner:
         """Hold the next question of the next run. None if none waits, or the one whose turn it was has ended."""
         with self._parts.database.writing() as session:
             moment = now_of(session)
-            row = session.scalars(next_run(moment)).first()
+            row = session.scalars(next_run(moment, 2 * HOLD)).first()
             if row is None:
                 return None
             own = session.execute(rule_of_collection(row.collection_id)).one()

@@ -1,13 +1,13 @@
 """Statements about evaluations: runs, their questions, and the lease on a run while one of its questions is
 measured."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Delete, Select, Update, delete, exists, func, null, select, tuple_, update
 from sqlalchemy.orm import Session
 
-from ragkv.service.base.database import is_free
+from ragkv.service.base.database import has_come
 from ragkv.service.base.page import Keys
 from ragkv.service.base.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
 from ragkv.text import storable
@@ -40,9 +40,9 @@ def any_open() -> Select[str]:
     return select(EvaluationRow.id).where(EvaluationRow.state.in_(OPEN)).limit(1)
 
 
-def next_run(moment: datetime) -> Select[EvaluationRow]:
+def next_run(moment: datetime, longest_hold: timedelta) -> Select[EvaluationRow]:
     """The open run that no process holds and whose last question is longest ago: runs take turns. It is locked."""
-    is_waiting = (EvaluationRow.state.in_(OPEN), is_free(EvaluationRow.leased_until, moment))
+    is_waiting = (EvaluationRow.state.in_(OPEN), has_come(EvaluationRow.leased_until, moment, longest_hold))
     waiting = select(EvaluationRow).where(*is_waiting)
     ordered = waiting.order_by(EvaluationRow.stepped_at, EvaluationRow.id).limit(1)
     return ordered.with_for_update(skip_locked=True)

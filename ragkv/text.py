@@ -157,3 +157,8 @@ def page_name(media_type: str) -> PageName:
 def page_label(media_type: str, number: int | None) -> str | None:
     """A page as a reader calls it, such as "slide 3". None where the format has no pages."""
     return None if number is None else f"{page_name(media_type)} {number}"
+
+
+def escaped(text: str) -> str:
+    """The text for one line of a terminal: what is not printable, such as control sequences, as Python writes it."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

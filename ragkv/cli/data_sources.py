@@ -24,6 +24,7 @@ from ragkv.service.data_sources.data_sources import (
 from ragkv.service.data_sources.statements import FileStatus
 from ragkv.service.data_sources.syncing import SyncTally, sync_now
 from ragkv.service.parts import Parts
+from ragkv.text import escaped
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the data source.")
 ID = click.argument("data_source_id", metavar="ID")
@@ -86,12 +87,13 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
         tenant_id = tenant_id_of(tenant, parts.database)
         view = data_source_view(tenant_id, data_source_id, parts.database)
         reason = f": {view.error}" if view.error else ""
-        console.print(f"{view.location}  {view.status}{reason}{_watched(view)}", highlight=False, markup=False)
+        line = f"{view.location}  {view.status}{reason}{_watched(view)}"
+        console.print(escaped(line), highlight=False, markup=False)
         for file in all_pages(
             lambda cursor: list_source_files(tenant_id, data_source_id, file_status, MAX_PAGE, cursor, parts.database)
         ):
             reason = f": {file.error}" if file.error else ""
-            console.print(f"  {file.status:10}  {file.key}{reason}", highlight=False, markup=False)
+            console.print(escaped(f"  {file.status:10}  {file.key}{reason}"), highlight=False, markup=False)
 
 
 @data_sources.command()
@@ -124,7 +126,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     )
     if tally.error is not None:
         hint = " (--confirm)" if tally.outcome == "held" else ""
-        click.echo(f"ragkv: {tally.error}{hint}", err=True)
+        click.echo(f"ragkv: {escaped(tally.error)}{hint}", err=True)
         sys.exit(1)
 
 

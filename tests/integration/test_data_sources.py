@@ -453,6 +453,16 @@ class TestDeletions:
             folder.write(f"other {number}.md", f"# Other {number}\n".encode())
         assert folder.sync().held == 12
 
+    def test_a_file_with_a_folder_in_its_place_is_gone(self, folder: Source):
+        folder.write("a.md", b"# A\n")
+        folder.write("b.md", b"# B\n")
+        folder.sync()
+        folder.delete("a.md")
+        folder.write("a.md/part.md", b"# Part\n")
+
+        assert folder.sync().deleted == 1
+        assert set(folder.documents()) == {"b.md", "part.md"}
+
     def test_a_folder_that_is_gone_stops_the_sync(self, folder: Source, inbox: Path):
         fill(folder, 3)
         folder.sync()
@@ -1048,11 +1058,14 @@ class TestDoors:
         (place / "empty.md").write_bytes(b"")
         assert "1 new, 0 changed, 0 deleted, 0 unchanged, 1 unreadable, 0 skipped" in run("sync", made)
         assert str(place) in run("list")
+        (place / "\x1b]0;title\x07\nready  no.md").write_bytes(b"# B\n")
+        assert "1 new" in run("sync", made)
         assert "unreadable  empty.md: the file is empty" in run("show", made)
+        assert r"waiting     \x1b]0;title\x07\nready  no.md" in run("show", made), "a terminal takes no orders from it"
         for file in place.iterdir():
             file.unlink()
-        assert "2 of 2 files are no longer there" in run("sync", made, code=1)
-        assert "2 deleted" in run("sync", made, "--confirm")
+        assert "3 of 3 files are no longer there" in run("sync", made, code=1)
+        assert "3 deleted" in run("sync", made, "--confirm")
         assert "is paused" in run("pause", made)
         refused = CliRunner().invoke(data_sources, ["sync", made])
         assert "resume it first" in str(refused.exception)

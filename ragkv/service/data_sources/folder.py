@@ -69,19 +69,18 @@ class FolderFiles:
             yield _Reading(file)
 
     def exists(self, key: str) -> bool:
-        """A file that cannot be looked for may be there."""
+        """A file that cannot be looked for may be there; one with a folder in its place is not."""
         *folders, name = key.split("/")
         try:
             folder = self._opened(folders, _FOLDER)
         except OSError as error:
             return error.errno not in _GONE
         try:
-            os.stat(name, dir_fd=folder, follow_symlinks=False)
+            return not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
         except OSError as error:
             return error.errno not in _GONE
         finally:
             os.close(folder)
-        return True
 
     def _opened(self, names: Sequence[str], flags: int) -> int:
         """A descriptor of what the names lead to, one after the other. Raises OSError, also for a link among them."""

@@ -453,6 +453,19 @@ class TestDeletions:
             folder.write(f"other {number}.md", f"# Other {number}\n".encode())
         assert folder.sync().held == 12
 
+    def test_files_that_were_only_renamed_ask_nothing(self, source: Source):
+        fill(source, 12)
+        source.sync()
+        before = {row.id for row in documents(source)}
+        for number in range(12):
+            source.delete(f"sub/{number % 3}/{number}.md")
+            source.write(f"moved/{number}.md", f"# Note {number}\n\nText of note {number}.\n".encode())
+
+        moved = source.sync()
+        assert (moved.outcome, moved.held, moved.deleted) == ("done", 0, 12)
+        assert {row.id for row in documents(source)} == before
+        assert all("/moved/" in (row.origin or "") for row in documents(source))
+
     def test_a_file_with_a_folder_in_its_place_is_gone(self, folder: Source):
         folder.write("a.md", b"# A\n")
         folder.write("b.md", b"# B\n")

@@ -145,10 +145,19 @@ def files_missing(data_source_id: str, sync: int) -> Select[DataSourceFileRow]:
     return select(DataSourceFileRow).where(*mine)
 
 
-def number_of_files(data_source_id: str, seen_before: int | None = None) -> Select[int]:
-    """All files, or those that no sync listed from this one on."""
-    statement = select(func.count()).where(DataSourceFileRow.data_source_id == data_source_id)
-    return statement if seen_before is None else statement.where(DataSourceFileRow.seen_in < seen_before)
+def number_of_files(data_source_id: str) -> Select[int]:
+    return select(func.count()).where(DataSourceFileRow.data_source_id == data_source_id)
+
+
+def number_of_files_lost(data_source_id: str, sync: int) -> Select[int]:
+    """Files that the sync did not list, but for those that it listed under another name."""
+    other = aliased(DataSourceFileRow)
+    is_renamed = exists().where(
+        other.data_source_id == data_source_id,
+        other.document_id == DataSourceFileRow.document_id,
+        other.seen_in == sync,
+    )
+    return number_of_files(data_source_id).where(DataSourceFileRow.seen_in < sync, ~is_renamed)
 
 
 def forget_files(data_source_id: str, keys: Sequence[str]) -> Delete:

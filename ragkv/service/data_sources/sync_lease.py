@@ -28,6 +28,7 @@ from ragkv.service.data_sources.statements import (
     held_data_source,
     is_due,
     number_of_files,
+    number_of_files_lost,
     other_files_of,
     schedule_of,
 )
@@ -113,9 +114,9 @@ class SyncLease:
             num_changed(session, forget_version(self.source.id, key))
 
     def missing(self) -> tuple[int, int]:
-        """(files that were not listed, all files)."""
+        """(files that were listed under no name, all files)."""
         with self.database.reading() as session:
-            missing = session.scalar(number_of_files(self.source.id, seen_before=self.source.syncs))
+            missing = session.scalar(number_of_files_lost(self.source.id, self.source.syncs))
             return missing or 0, session.scalar(number_of_files(self.source.id)) or 0
 
     def some_missing(self, behind: str, limit: int) -> list[DataSourceFileRow]:

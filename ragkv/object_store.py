@@ -1,6 +1,7 @@
 """Object stores by URL, opened with credentials from the settings: for KV files and for the files of data sources."""
 
 import logging
+import re
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,8 @@ CONNECT = timedelta(seconds=3)
 TIMEOUT = timedelta(seconds=60)
 """For the whole of one object."""
 RETRIES = 2
+_STATUS = re.compile(r"status code: (\d+)")
+"""Listings fail with one kind of error, whatever its cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,12 @@ def opened(place: StoreLocation) -> Any:
 def told_of(error: Exception) -> str:
     """An error of a store for clients. Its own words name hosts and buckets: they are logged."""
     log.warning("object store: %s", first_line(error))
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    answer = _STATUS.search(first_line(error))
+    status = answer.group(1) if answer else ""
+    if isinstance(error, PermissionDeniedError | UnauthenticatedError) or status in ("401", "403"):
         return "the object store refuses the service's credentials: ask the service's operator to fix them"
+    if status == "404":
+        return "the object store has no such bucket: check its name"
     return "the object store does not respond properly: try again later, or see the service's log"
 
 

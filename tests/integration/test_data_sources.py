@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -29,7 +30,7 @@ from sqlalchemy import select, update
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
 from ragkv.cli.data_sources import data_sources
-from ragkv.errors import Conflict, Forbidden, NotFound, Rejected
+from ragkv.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable
 from ragkv.ids import utc_now
 from ragkv.object_store import StoreLocation, opened
 from ragkv.service.base.database import advisory_lock
@@ -376,6 +377,22 @@ def documents(source: Source) -> list[DocumentRow]:
         return list(session.scalars(select(DocumentRow).order_by(DocumentRow.name)))
 
 
+@pytest.mark.parametrize(("status", "reason"), [(403, "refuses the service's credentials"), (404, "no such bucket")])
+def test_a_bucket_that_cannot_be_listed_says_why(status: int, reason: str):
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(status)
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server, ThreadPoolExecutor() as threads:
+        serving = threads.submit(server.handle_request)
+        place = StoreLocation(
+            "s3://bucket/notes", f"http://127.0.0.1:{server.server_port}", "us-east-1", "key", "secret"
+        )
+        with pytest.raises(Unavailable, match=reason):
+            list(BucketFiles(place).listed())
+        serving.result()
+
+
 def test_a_document_says_where_it_comes_from(source: Source):
     source.write("sub/a.md", b"# A\n")
     source.sync()
@@ -407,6 +424,17 @@ class TestDeletions:
         assert source.sync().deleted == 3
         assert documents(source) == []
         assert source.now().status == "synced"
+
+    def test_a_failed_sync_is_no_longer_held(self, folder: Source, inbox: Path):
+        """Its reason is shown, and no button that confirms deletions."""
+        folder.write("a.md", b"# A\n")
+        folder.sync()
+        folder.delete("a.md")
+        assert folder.sync().held == 1
+
+        inbox.rmdir()
+        folder.sync()
+        assert (folder.now().status, folder.now().held_deletions) == ("failed", 0)
 
     def test_more_than_half_of_the_files_ask_and_no_more_than_was_confirmed_goes(self, folder: Source):
         fill(folder, 24)

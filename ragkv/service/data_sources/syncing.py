@@ -99,7 +99,7 @@ def _run(lease: SyncLease, intake: Intake, removal: Removal, counters: WorkerCou
             log.warning("a sync failed", exc_info=error)
             reason = trouble_of(error) or "an unexpected error: see the worker's log"
         tally.outcome, tally.error = "failed", str(reason)
-        lease.end(is_whole=False, error=tally.error)
+        lease.end(is_whole=False, error=tally.error, held_deletions=0)
     else:
         lease.end(is_whole=True, error=tally.error, held_deletions=tally.held)
     log.info("data source %s: %s", lease.source.id, tally.outcome, extra={"files": asdict(tally)})

@@ -44,7 +44,14 @@ ingest = IngestParts(
 )
 ingestion = Ingestion(ingest, pulse)
 register_tasks(app, ingestion)
-beside = (Sweeper(parts), uploads, delivering(parts), syncing(parts), Watching(parts))
+beside = (
+    Sweeper(parts),
+    uploads,
+    delivering(parts, silent=False),
+    delivering(parts, silent=True),
+    syncing(parts),
+    Watching(parts),
+)
 """Threads beside ingestion."""
 tracing = ExitStack()
 

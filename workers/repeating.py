@@ -58,11 +58,12 @@ def syncing(parts: Parts, interval_s: float = SYNC_EVERY_S) -> Repeating:
     return Repeating("data sources", sync, interval_s, SYNC_THREADS)
 
 
-def delivering(parts: Parts) -> Repeating:
-    """A thread that sends the messages of webhooks that are due: a slow receiver delays no document."""
+def delivering(parts: Parts, *, silent: bool) -> Repeating:
+    """A thread that sends the messages of webhooks that are due, to receivers that left one without a response or to
+    the others: a slow receiver delays no document."""
 
     def deliver(stop: threading.Event) -> bool:
-        return Courier(parts.database, parts.settings.trusted_webhook_hosts).deliver_due() > 0
+        return Courier(parts.database, parts.settings.trusted_webhook_hosts).deliver_due(silent=silent) > 0
 
     return Repeating("webhooks", deliver, DELIVER_EVERY_S)
 

@@ -61,12 +61,15 @@ class Courier:
         self._trusted = trusted
         self._tls = tls
 
-    def deliver_due(self) -> int:
-        """Send what is due, several messages at a time. Returns how many were tried. Raises Unavailable."""
+    def deliver_due(self, *, silent: bool = False) -> int:
+        """Send what is due, several messages at a time. Returns how many were tried. Raises Unavailable.
+
+        silent: to receivers that left a message without a response, in place of the others, which would wait for them.
+        """
         with self._database.writing() as session:
             moment = now_of(session)
             longest_wait = timedelta(seconds=max(DELAYS_S))
-            due = session.execute(due_deliveries(moment, longest_wait, OF_TENANT, AT_ONCE)).all()
+            due = session.execute(due_deliveries(moment, longest_wait, OF_TENANT, AT_ONCE, silent=silent)).all()
             mine = [
                 (delivery, webhook)
                 for delivery, webhook in due

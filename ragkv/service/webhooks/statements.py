@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Delete, Select, Update, delete, func, or_, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import has_come
@@ -64,15 +64,19 @@ def deliveries_of(webhook_id: str) -> Select[WebhookDeliveryRow]:
 
 
 def due_deliveries(
-    moment: datetime, longest_wait: timedelta, of_tenant: int, limit: int
+    moment: datetime, longest_wait: timedelta, of_tenant: int, limit: int, *, silent: bool
 ) -> Select[WebhookDeliveryRow, WebhookRow]:
     """(delivery, its webhook) of messages to be sent now, some of each tenant: all tenants' longest due first, then
-    their second."""
+    their second. silent: those of webhooks that left a message without a response, in place of the others'."""
+    other = aliased(WebhookDeliveryRow)
+    unanswered = select(other.webhook_id).where(other.status == PENDING, other.attempts > 0, other.code.is_(None))
+    is_silent = WebhookDeliveryRow.webhook_id.in_(unanswered)
     place = func.row_number().over(
         partition_by=WebhookDeliveryRow.tenant_id, order_by=(WebhookDeliveryRow.next_at, WebhookDeliveryRow.id)
     )
     is_due = (WebhookDeliveryRow.status == PENDING, has_come(WebhookDeliveryRow.next_at, moment, longest_wait))
-    ranked = select(WebhookDeliveryRow.id, place.label("place")).where(*is_due).subquery()
+    mine = is_silent if silent else ~is_silent
+    ranked = select(WebhookDeliveryRow.id, place.label("place")).where(*is_due, mine).subquery()
     return (
         select(WebhookDeliveryRow, WebhookRow)
         .join(ranked, ranked.c.id == WebhookDeliveryRow.id)

@@ -62,6 +62,7 @@ from ragkv.settings import Settings
 from tests.conftest import lend_models
 from tests.support.over_http import Client
 from tests.support.scans import encoded, picture
+from tests.support.wrong_clock import clock_ahead
 from workers.repeating import syncing
 
 
@@ -940,6 +941,15 @@ class TestTurns:
         assert view.next_at is not None
         assert view.synced_at is not None
         assert (view.next_at - view.synced_at).total_seconds() == 15 * 60
+
+    def test_a_first_sync_is_due_at_once_whatever_the_clock_of_who_asked(self, folder_on_postgres: Source, inbox: Path):
+        parts = folder_on_postgres.parts
+        folder_on_postgres.sync()
+        (inbox.parent / "other").mkdir()
+        with clock_ahead(timedelta(hours=1)):
+            connected(parts, str(inbox.parent / "other"))
+
+        assert sync_next(parts.intake, parts.removal, parts.worker_counters, on) is not None
 
     @pytest.mark.parametrize("held", [True, False])
     def test_a_sync_put_off_by_a_clock_that_ran_ahead_is_due_once_it_is_right(self, folder: Source, held: bool):

@@ -38,6 +38,7 @@ from ragkv.service.webhooks.delivery import AT_ONCE, DELAYS_S, OF_TENANT, Courie
 from ragkv.service.webhooks.statements import READY_EVENT, announce
 from ragkv.service.webhooks.webhooks import MAX_WEBHOOKS, make_webhook
 from tests.support.over_http import Client, assert_problem, upload
+from tests.support.wrong_clock import clock_ahead
 
 HERE = frozenset({"127.0.0.1", "localhost"})
 
@@ -191,6 +192,15 @@ def test_a_wait_that_a_clock_which_ran_ahead_began_is_over_once_it_is_right(data
         session.execute(update(WebhookDeliveryRow).values(next_at=utc_now() + timedelta(days=365)))
 
     assert courier.deliver_due() == 1
+
+
+def test_a_message_is_due_at_once_whatever_the_clock_of_its_writer(migrated_postgres_url: str, receiver: Receiver):
+    database = Database(migrated_postgres_url)
+    with clock_ahead(timedelta(hours=1)):
+        announced(database, receiver.url)
+
+    assert Courier(database, HERE).deliver_due() == 1
+    database.close()
 
 
 def test_a_receiver_that_fails_is_tried_again_later(database: Database, receiver: Receiver):

@@ -395,7 +395,7 @@ class WebhookDeliveryRow(Base):
     error: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[datetime] = mapped_column(default=utc_now)
     attempted_at: Mapped[datetime | None]
-    next_at: Mapped[datetime] = mapped_column(default=utc_now)
+    next_at: Mapped[datetime]
 
 
 class AuditRow(Base):
@@ -535,7 +535,7 @@ class DataSourceRow(Base):
     watch: Mapped[bool] = mapped_column(default=False, server_default=false())
     watch_error: Mapped[str | None] = mapped_column(Text)
     paused: Mapped[bool] = mapped_column(default=False, server_default=false())
-    next_at: Mapped[datetime | None] = mapped_column(default=utc_now)
+    next_at: Mapped[datetime | None]
     lease_owner: Mapped[str | None] = mapped_column(String(200))
     lease_until: Mapped[datetime | None]
     syncs: Mapped[int] = mapped_column(default=0)

@@ -140,6 +140,7 @@ def add_data_source(
             location=str(place),
             interval_minutes=interval_minutes,
             watch=watch,
+            next_at=now_of(session),
         )
         session.add(row)
         session.flush()

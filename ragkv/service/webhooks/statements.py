@@ -10,7 +10,7 @@ from sqlalchemy import Delete, Select, Update, delete, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from ragkv.ids import new_id, utc_now
-from ragkv.service.base.database import has_come
+from ragkv.service.base.database import has_come, now_of
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import outdated
@@ -42,9 +42,16 @@ def announce(session: Session, document_id: str, event: str) -> None:
         "tokens": row.num_tokens,
     }
     body = msgspec.json.encode({"type": event, "timestamp": utc_now(), "data": data}).decode()
+    moment = now_of(session)
     session.add_all(
         WebhookDeliveryRow(
-            id=new_id(), tenant_id=row.tenant_id, webhook_id=webhook_id, document_id=row.id, event=event, body=body
+            id=new_id(),
+            tenant_id=row.tenant_id,
+            webhook_id=webhook_id,
+            document_id=row.id,
+            event=event,
+            body=body,
+            next_at=moment,
         )
         for webhook_id in webhooks
     )

@@ -1021,6 +1021,18 @@ class TestTurns:
         assert rest is not None
         assert (rest.added, rest.unchanged) == (4, 2)
 
+    def test_an_interrupt_from_the_keyboard_leaves_the_rest_to_another(self, folder: Source):
+        fill(folder, 3)
+
+        def interrupted(tally: SyncTally) -> bool:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            sync_now(
+                folder.view.id, folder.parts.intake, folder.parts.removal, folder.parts.worker_counters, interrupted
+            )
+        assert folder.sync().outcome == "done"
+
     def test_a_process_killed_in_the_middle_leaves_nothing_behind(self, folder: Source, inbox: Path):
         """Killed after a document was accepted and before its file was noted, and that file is deleted since."""
         fill(folder, 6)

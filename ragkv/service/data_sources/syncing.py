@@ -91,6 +91,9 @@ def _run(lease: SyncLease, intake: Intake, removal: Removal, counters: WorkerCou
     except _Interrupted:
         tally.outcome = "interrupted"
         lease.give_back()
+    except KeyboardInterrupt:
+        lease.give_back()
+        raise
     except Conflict:  # the lease is lost: the outcome is another's to note
         raise
     except Exception as error:  # also a bug: a lease that is never ended shows a sync without end

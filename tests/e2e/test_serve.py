@@ -339,7 +339,7 @@ class TestKilled:
                 f"ready after {ready:.0f} s"
             )
             for delta, ended in asked.result():
-                assert whole == delta if ended == "done" else whole.startswith(delta)
+                assert whole == delta if ended == "done" else whole.startswith(delta), repr(delta)
             assert _said(service) == (whole, "done")
             assert [process for process in old if process.is_running()] == []
             assert [name for name in left if Path(name).exists()] == []

@@ -157,8 +157,8 @@ def content(
     file_store: NamedDependency[FileStore],
 ) -> File:
     """Download a file, byte for byte. It is sent as an attachment, so browsers do not display it."""
-    path, name = uploaded_file(caller.tenant_id, file_id, database, file_store)
-    return attachment(request, file_store.open(caller.tenant_id, path.name), name)
+    file, name = uploaded_file(caller.tenant_id, file_id, database, file_store)
+    return attachment(request, file, name)
 
 
 @delete(

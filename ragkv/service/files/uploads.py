@@ -1,7 +1,7 @@
 """Files that are uploaded first and attached to collections later: store, list, read."""
 
 from datetime import datetime
-from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -70,11 +70,11 @@ def list_files(tenant_id: str, page: PageRequest, purpose: str | None, database:
         return Page([file_view_of(row) for (row,) in rows.items], rows.more)
 
 
-def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[Path, str]:
-    """(path, name) of an uploaded file. Raises NotFound, also if its bytes are gone."""
+def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileStore) -> tuple[BinaryIO, str]:
+    """(file, name) of an uploaded file, to be closed by the caller. Raises NotFound, also if its bytes are gone."""
     with database.reading() as session:
         row = find_file(session, tenant_id, file_id)
-    return files.find(tenant_id, row.sha256), row.name
+    return files.open(tenant_id, row.sha256), row.name
 
 
 def find_file(session: Session, tenant_id: str, file_id: str) -> FileRow:

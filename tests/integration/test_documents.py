@@ -335,6 +335,19 @@ class TestChanges:
         assert put(client, answerable, ADA, "renamed.md").json()["status"] == "ready"
         assert names(client) == ["renamed.md"]
 
+    def test_a_failed_document_is_tried_again_when_the_same_file_is_put_and_a_file_that_was_lost_is_there_again(
+        self, client: Client, answerable: str, parts: Parts
+    ):
+        fail(parts, answerable)
+        stored = [path for path in (parts.settings.data_dir / "files").rglob("*") if path.is_file()]
+        for path in stored:
+            path.unlink()
+        depth = parts.queue.depth()
+
+        assert put(client, answerable, ADA, "ada.md").json()["status"] == "accepted"
+        assert parts.queue.depth() == depth + 1
+        assert [path for path in stored if not path.exists()] == []
+
     def test_replacing_with_what_another_document_has_is_a_conflict(self, client: Client, answerable: str):
         twin = upload(client, BABBAGE).json()["id"]
 

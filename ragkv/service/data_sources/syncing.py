@@ -16,15 +16,14 @@ from ragkv.file_types import is_image, is_read, no_ocr
 from ragkv.files_io import trouble_of
 from ragkv.service.audit.log import Change, record_change
 from ragkv.service.base.database import new_owner
-from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DataSourceFileRow
 from ragkv.service.base.tenants import CollectionRef, collection_ref, tenant_name
 from ragkv.service.data_sources.location import AWAY, UNSETTLED, ListedFile, SourceFiles, location_of
 from ragkv.service.data_sources.opening import files_of
 from ragkv.service.data_sources.statements import is_kept_by
 from ragkv.service.data_sources.sync_lease import SyncLease
-from ragkv.service.documents.changes import exchange_file, retry_document
-from ragkv.service.documents.documents import Origin, accept_document, delete_documents
+from ragkv.service.documents.changes import exchange_file
+from ragkv.service.documents.documents import Origin, accept_document, delete_documents, is_waiting
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
 from ragkv.service.documents.requeue import enqueue
@@ -223,14 +222,13 @@ class _Sync:
             with files.open(file.key) as body, suppress(Conflict, NotFound):
                 own = is_kept_by(self._source.id)  # it may have been uploaded since, or attached
                 exchanged = exchange_file(ref.tenant_id, earlier_id, None, body, self._intake, self._removal, own)
-                if exchanged.is_new:
+                if is_waiting(exchanged.view):
                     enqueue(earlier_id, self._intake.queue)
+                if exchanged.is_new:
                     self.tally.changed += 1
                     self._note("Replace a document from a data source", [earlier_id])
-                    return earlier_id
-                if exchanged.view.status is Status.FAILED:
-                    retry_document(ref.tenant_id, earlier_id, self._intake.database, self._intake.queue)
-                self.tally.unchanged += 1
+                else:
+                    self.tally.unchanged += 1
                 return earlier_id
         origin = Origin(self._source.id, self._location.of_file(file.key))
         with files.open(file.key) as body:

@@ -25,6 +25,7 @@ from ragkv.service.documents.documents import (
     delete_documents,
     document_view,
     find_document,
+    is_waiting,
     relabel,
     revive,
     store_document,
@@ -50,6 +51,8 @@ from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Select, Update
+
+    from ragkv.settings import Settings
 
 EarlierOutcome = Literal["none", "replaced", "kept"]
 """The text made of the same path earlier: there is none, or the same; it is replaced; it stays, because other paths, an
@@ -101,10 +104,10 @@ def replace_document(
 ) -> DocumentView:
     """`exchange_file`, by an upload, then queue the document: it no longer goes with the mails, files, paths or data
     source that it came from."""
-    exchanged = exchange_file(tenant_id, document_id, name, body, intake, removal)
-    if exchanged.is_new:
+    view = exchange_file(tenant_id, document_id, name, body, intake, removal).view
+    if is_waiting(view):
         enqueue(document_id, intake.queue)
-    return exchanged.view
+    return view
 
 
 def exchange_file(
@@ -120,7 +123,7 @@ def exchange_file(
     which is kept as long, until the new one is searchable.
 
     name: that of an upload; None for a file of a data source or path, whose document keeps its name. still: a condition
-    on the document, asked under the lock that uploads hold. The same bytes are not read again.
+    on the document, asked under the lock that uploads hold. The same bytes are read again only as `revive` says.
     Raises NotFound, Conflict if another document of the collection has these bytes or `still` does not hold, and like
     `accept_document` Rejected and TooLarge.
     """
@@ -141,7 +144,10 @@ def exchange_file(
         old = document.sha256
         is_new = old != received.sha256
         if is_new:
-            _exchange(session, document, received, old_name, intake)
+            _exchange(session, document, received, old_name, intake.settings)
+        else:
+            revive(session, document, intake.index_fingerprint())
+        intake.files.keep(tenant_id, received)
         if is_new or document.name != old_name:
             session.execute(collection_changed(document.collection_id))
         if is_new:
@@ -163,13 +169,8 @@ def store_path(ref: CollectionRef, path: Path, intake: Intake, removal: Removal)
     if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
-            if exchange_file(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new:
-                return StoredPath(earlier_id, "replaced")
-            with intake.database.writing() as session:
-                revive(
-                    session, find_document(session, ref.tenant_id, earlier_id, lock=True), intake.index_fingerprint()
-                )
-            return StoredPath(earlier_id, "none")
+            is_new = exchange_file(ref.tenant_id, earlier_id, None, body, intake, removal, alone).is_new
+            return StoredPath(earlier_id, "replaced" if is_new else "none")
     with path.open("rb") as body:
         document_id = store_document(ref, path.name, body, intake, by_path=True).document_id
     outcome: EarlierOutcome = "none"
@@ -239,7 +240,7 @@ def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
     return documents_where(tenant_id, collection_id, Status.FAILED)
 
 
-def _exchange(session: Session, document: DocumentRow, received: Received, old_name: str, intake: Intake) -> None:
+def _exchange(session: Session, document: DocumentRow, received: Received, old_name: str, settings: "Settings") -> None:
     twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
@@ -249,10 +250,9 @@ def _exchange(session: Session, document: DocumentRow, received: Received, old_n
         earlier = {"earlier_sha256": document.sha256, "earlier_num_bytes": document.num_bytes, "earlier_name": old_name}
         _set(document, {"is_replaced": True} | earlier)
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
-    check_byte_quota(session, document.tenant_id, received.num_bytes, intake.settings)
+    check_byte_quota(session, document.tenant_id, received.num_bytes, settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-    intake.files.keep(document.tenant_id, received)
 
 
 def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:

@@ -133,12 +133,12 @@ def accept_document(
     empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
     accepted = store_document(ref, name, body, intake, metadata, origin)
-    is_waiting = accepted.created
+    to_queue = accepted.created
     if not accepted.created:
         with intake.database.reading() as session:
             document = session.get(DocumentRow, accepted.document_id)
-            is_waiting = document is not None and (document.status is Status.ACCEPTED or document.stage == REREAD)
-    if is_waiting:
+            to_queue = document is not None and is_waiting(document)
+    if to_queue:
         enqueue(accepted.document_id, intake.queue)
     return accepted
 
@@ -321,6 +321,11 @@ def revive(session: Session, document: DocumentRow, index_fingerprint: str) -> N
         again = read_again if document.status in ANSWERING else start_over
         session.execute(again(document.id))
         session.add(new_job(document.tenant_id, document.id, INGEST))
+
+
+def is_waiting(document: "DocumentRow | DocumentView") -> bool:
+    """Whether a document is to be read once a worker is free."""
+    return document.status is Status.ACCEPTED or document.stage == REREAD
 
 
 def find_document(session: Session, tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:

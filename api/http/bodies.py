@@ -12,7 +12,7 @@ from typing import Any
 from litestar.enums import ScopeType
 from litestar.exceptions import ClientException, HTTPException, InternalServerException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
-from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
+from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Scope, Send
 from litestar.types.empty import Empty
 
 from api.http.disconnect import ClientClosed
@@ -114,14 +114,7 @@ class BodyTimeout:
         if scope["type"] != ScopeType.HTTP:
             await self._app(scope, receive, send)
             return
-        body = _Body(receive, self._grace_s)
-
-        async def closing(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.REQUEST_TIMEOUT:
-                message["headers"] = [*message["headers"], (b"connection", b"close")]
-            await send(message)
-
-        await self._app(scope, body.receive, closing)
+        await self._app(scope, _Body(receive, self._grace_s).receive, send)
 
 
 class _Body:

@@ -59,20 +59,23 @@ def freeze_objects() -> None:
 
 class TimedProtocol(HttpToolsProtocol):
     """uvicorn's protocol with time limits before the application takes over; `api.http.bodies` times bodies. A request
-    that offers another protocol is answered as if it did not (RFC 9110, 7.8)."""
+    that offers another protocol is answered as if it did not (RFC 9110, 7.8). A response that starts before its
+    request's body is whole ends the connection: a proxy that does not send the rest must not send another's request."""
 
     headers_s = HEADERS_S
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._timer: asyncio.TimerHandle | None = None
-        self._in_body = False
+        self._in_body = self._lingers = self._keeps_alive = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._close_in(self.headers_s)
 
     def data_received(self, data: bytes) -> None:
+        if self._lingers:
+            return
         self._unset_keepalive_if_required()
         unread = memoryview(data)
         try:
@@ -98,17 +101,31 @@ class TimedProtocol(HttpToolsProtocol):
         self._close_in(None)
         self._in_body = True
         super().on_headers_complete()
+        self._keeps_alive, self.cycle.keep_alive = self.cycle.keep_alive, False
+        self.cycle.transport = _Lingering(self)  # type: ignore[assignment]
 
     def on_message_complete(self) -> None:
         if self._offers_protocol():
             return
         self._in_body = False
         super().on_message_complete()
+        if not self.cycle.response_started:
+            self.cycle.keep_alive = self._keeps_alive
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
-        if self._in_body:
-            self._close_in(LINGER_S)
+        if not self._lingers:
+            super().on_response_complete()
+
+    def close(self) -> None:
+        """Close the connection behind a response. While its body still comes, only what is sent ends at once, and what
+        comes is not read: a connection closed with bytes unread is reset, and the response lost."""
+        if not self._in_body or self.transport.is_closing():
+            self.transport.close()
+            return
+        self._lingers = True
+        self.transport.write_eof()
+        self.flow.resume_reading()
+        self._close_in(LINGER_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._close_in(None)
@@ -133,6 +150,15 @@ class TimedProtocol(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None if seconds is None else self.loop.call_later(seconds, self.transport.close)
+
+
+class _Lingering:
+    """A connection's transport as its responses use it: it is closed by the protocol."""
+
+    def __init__(self, protocol: TimedProtocol) -> None:
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+        self.close = protocol.close
 
 
 class ChildProcess(Protocol):

@@ -247,6 +247,29 @@ class TestConnections:
                     assert answer.startswith(b"HTTP/1.1 " + status)
                     assert b"send the file as multipart/form-data" in answer
 
+    @pytest.mark.parametrize("connection", [b"", b"Connection: close\r\n"])
+    def test_a_response_that_came_before_the_whole_body_is_the_connections_last(
+        self, served: httpx.Client, connection: bytes
+    ):
+        """And it is not lost: nginx still sends the body, as clients that read nothing meanwhile do. Without the header
+        HAProxy 2.6 sends another client's request where the server reads the rest of the body."""
+        head = FORM.replace(b"multipart/form-data; boundary=x", b"text/plain") + connection + b"\r\n"
+        with opened(served, head + b"x" * 1000) as sending:
+            wait_until(lambda: answered(sending, within_s=0.01))
+            for piece in (b"x" * 49_000, b"x" * 50_000 + b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+                sending.sendall(piece)
+                time.sleep(0.1)  # a connection that was reset says so at the next call
+
+            answer = b"".join(iter(partial(sending.recv, 65536), b""))
+
+        assert answer.startswith(b"HTTP/1.1 415") and answer.count(b"HTTP/1.1") == 1
+        assert b"\r\nconnection: close\r\n" in answer
+
+    def test_a_whole_body_that_was_not_read_leaves_its_connection_open(self, served: httpx.Client):
+        request = FORM.replace(b"multipart/form-data; boundary=x", b"text/plain").replace(b"100000", b"2") + b"\r\nab"
+
+        assert answer_to(served, request * 2 + b"GET").count(b"HTTP/1.1 415") == 2
+
     def test_uploads_beyond_the_limit_are_refused_before_they_are_read(self, parts: Parts, redis_server: EmbeddedRedis):
         keys = [key_of(parts, name) for name in ("default", "second", "third")]
         with serving(parts, body_grace_s=60) as served:

@@ -41,6 +41,7 @@ SCHEMES = {
     "qdrant_url": HTTP,
     "engine_url": HTTP,
     "ingest_engine_url": HTTP,
+    "public_url": HTTP,
 }
 """Beginnings of addresses of servers."""
 LEAST_READ = 0.01
@@ -386,3 +387,8 @@ def _check_addresses(settings: Settings) -> None:
                 f"{PREFIX}{name.upper()}: the host or port cannot be read; give the port as a number, and percent-encode "
                 "special characters of a password"
             ) from None
+    if urlsplit(settings.public_url or "").path.strip("/"):
+        raise Rejected(
+            f"{PREFIX}PUBLIC_URL must be an origin, like https://rag.example.com, without a path: the dashboard needs a "
+            "host of its own"
+        )

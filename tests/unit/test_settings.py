@@ -112,6 +112,9 @@ def test_a_url_that_cannot_be_read_is_refused_and_not_shown(subtests: pytest.Sub
         ("RAGKV_ENGINE_URL", "engine:8001"),
         ("RAGKV_ENGINE_URL", "http://engine:secret"),
         ("RAGKV_INGEST_ENGINE_URL", "engine"),
+        ("RAGKV_PUBLIC_URL", "rag.acme.com"),
+        ("RAGKV_PUBLIC_URL", "http://[::1"),
+        ("RAGKV_PUBLIC_URL", "https://rag.acme.com/rag"),
     ]:
         with subtests.test(name=name, value=value):
             with pytest.raises(Rejected, match=name) as refused:

@@ -50,8 +50,8 @@ class SignIn:
     def __post_init__(self) -> None:
         """Check the configuration. Raises Rejected for what no sign-in could work with."""
         _checked_url("RAGKV_OIDC_ISSUER", self.issuer)
-        if self.public_url is not None and _checked_url("RAGKV_PUBLIC_URL", self.public_url).path.strip("/"):
-            raise Rejected("RAGKV_PUBLIC_URL must be an origin, like https://rag.example.com, without a path")
+        if self.public_url is not None:
+            _checked_url("RAGKV_PUBLIC_URL", self.public_url)
         if "openid" not in self.scopes.split():
             raise Rejected("RAGKV_OIDC_SCOPES must contain the scope openid")
         if self.session_s not in SESSION_S:

@@ -1,5 +1,6 @@
 """Sources of an answer: its passages and citations as files of a vector store."""
 
+import logging
 from typing import Annotated
 
 import msgspec
@@ -8,10 +9,13 @@ from api.openai.fields import Outdated
 from api.v1.ask import AnswerView, NoPassages, PageBoxesPath, PageTextPath, UsageView, Warnings
 from api.v1.passages import PassageView
 from ragkv.answer.question import Answer, CachedAnswer, Timings
+from ragkv.errors import Unavailable
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import view_from
 from ragkv.service.documents.listing import PageLabel, TextEnd, TextStart
 from ragkv.service.files.attachments import StoreEntry, entries_by_document
+
+log = logging.getLogger(__name__)
 
 
 class FileCitation(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +59,14 @@ class AnswerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sources_of(tenant_id: str, answer: Answer, database: Database) -> dict[str, StoreEntry]:
-    """Files of the answer's passages, by document id, without those deleted meanwhile."""
+    """Files of the answer's passages, by document id, without those deleted meanwhile. None while the database is away:
+    the answer is there."""
     document_ids = {passage.chunk.document_id for passage in answer.passages}
-    return entries_by_document(tenant_id, sorted(document_ids), database)
+    try:
+        return entries_by_document(tenant_id, sorted(document_ids), database)
+    except Unavailable as error:
+        log.warning("the answer %s is sent without its citations: %s", answer.id, error)
+        return {}
 
 
 def citations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[FileCitation]:

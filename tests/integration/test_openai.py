@@ -21,6 +21,7 @@ from openai.types.vector_stores import VectorStoreFile
 from ingest.parts import IngestParts
 from ragkv.answer.service import NOTHING, NOTHING_CHOSEN, NOTHING_RELEVANT
 from ragkv.service.access.rate import RateLimit
+from ragkv.service.base.database import Database
 from ragkv.service.base.tables import CollectionRow
 from tests.support.over_http import ADA, assert_problem, events_of, upload, wait_until
 from tests.support.over_openai import MAX_UPLOAD_BYTES, OpenAIService, openai_service
@@ -257,6 +258,21 @@ class TestChat:
         service.engine.fail_after = 0
         with pytest.raises(openai.APIError, match="the engine failed"):
             list(client.chat.completions.create(model=model, messages=QUESTION, stream=True))
+
+    def test_an_answer_that_is_there_outlives_the_database(
+        self, client: OpenAI, service: OpenAIService, model: str, read: str, monkeypatch: pytest.MonkeyPatch
+    ):
+        """Its citations, which name files, do not."""
+        service.engine.piece_s = 0.3
+        chunks = client.chat.completions.create(model=model, messages=QUESTION, stream=True)
+        opening = next(iter(chunks))
+        away = Database("postgresql://svc:hunter2@127.0.0.1:9/ragkv")
+        monkeypatch.setattr(service.parts.database, "_reading", away._reading)
+        *pieces, last = [opening, *chunks]
+
+        assert "".join(chunk.choices[0].delta.content or "" for chunk in pieces) == ANSWER
+        assert last.choices[0].finish_reason == "stop"
+        assert not last.choices[0].delta.citations
 
     @pytest.mark.parametrize("stream", [True, False])
     @pytest.mark.parametrize("way", ["chat/completions", "responses"])

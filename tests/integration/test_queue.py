@@ -168,6 +168,10 @@ class TestQueue:
             queue.depth()
         assert time.monotonic() - began < 5
 
+    def test_a_worker_waits_for_redis_however_long(self, settings: Settings):
+        """Celery's own ends after a hundred attempts."""
+        assert make_celery(redis_url(settings)).conf.broker_connection_max_retries is None
+
     def test_a_queue_that_hangs_says_so_too(
         self, settings: Settings, redis_server: EmbeddedRedis, monkeypatch: pytest.MonkeyPatch
     ):

@@ -26,6 +26,7 @@ def make_celery(redis_url: str) -> celery.Celery:
         worker_hijack_root_logger=False,
         worker_send_task_events=False,
         broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,  # Celery's own 100 are spent after fifty minutes without Redis
         broker_transport_options={
             "visibility_timeout": 6 * 3600,
             "socket_connect_timeout": SILENCE_S,

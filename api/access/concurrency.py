@@ -11,7 +11,7 @@ from litestar.handlers import BaseRouteHandler
 
 from api.access.session import Connection
 from api.http.disconnect import unless_disconnected
-from api.http.draining import Draining
+from api.http.draining import STOPPING, Draining
 from api.http.files import BoundedFormRequest
 from api.http.observe import hold
 from ragkv.errors import Throttled, Unavailable
@@ -184,7 +184,7 @@ class QueuedPlaces:
         if turn.done():
             return
         if stopping.result():
-            raise Unavailable("the service is shutting down: try again in a moment")
+            raise Unavailable(STOPPING)
         metrics.question_refused("late")
         raise Throttled(f"{self._refusal}; none ended within {LONGEST_WAIT_S:.0f} s", RETRY_AFTER_S)
 

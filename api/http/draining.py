@@ -7,13 +7,14 @@ from contextlib import contextmanager
 
 from litestar.enums import ScopeType
 from litestar.middleware import ASGIMiddleware
-from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragkv.errors import Unavailable
 from ragkv.observe import metrics
 
 SERVED_WHILE_DRAINING = "served_while_draining"
 """Option of handlers that still answer during shutdown."""
+STOPPING = "the service is shutting down: try again in a moment"
 
 
 class Draining:
@@ -59,7 +60,8 @@ class Draining:
 
 
 class RefuseWhileDraining(ASGIMiddleware):
-    """Answers new requests with 503 and Retry-After, so that clients and proxies retry elsewhere."""
+    """Answers new requests with 503 and Retry-After, so that clients and proxies retry elsewhere; and those that the
+    server cuts off before their response has begun. Streams say so themselves."""
 
     scopes = (ScopeType.HTTP,)
     exclude_opt_key = SERVED_WHILE_DRAINING
@@ -69,5 +71,17 @@ class RefuseWhileDraining(ASGIMiddleware):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         if self._draining.started:
-            raise Unavailable("the service is shutting down: try again in a moment")
-        await next_app(scope, receive, send)
+            raise Unavailable(STOPPING)
+        has_begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await next_app(scope, receive, noting)
+        except asyncio.CancelledError:
+            if has_begun or not self._draining.started:
+                raise
+            raise Unavailable(STOPPING) from None

@@ -12,9 +12,11 @@ from litestar.openapi.spec.enums import OpenAPIType
 from litestar.response import ServerSentEvent, ServerSentEventMessage
 
 from api.http.disconnect import unless_disconnected
+from api.http.draining import STOPPING
 from api.http.sse import EVENT_STREAM, KEEP_ALIVE, KEEP_ALIVE_EVERY_S, with_silences
 from api.v1.ask import Events, KeptAlive
 from ragkv.answer.question import Answer, Delta
+from ragkv.errors import Unavailable
 from ragkv.service.files.attachments import StoreEntry
 
 Messages = Iterable[ServerSentEventMessage]
@@ -68,6 +70,10 @@ async def _encoded(
             async for event in events:
                 for message in await _messages(event, encoder, find_sources):
                     yield message
+        except asyncio.CancelledError:  # by the server as it stops, unless the client is gone
+            for message in encoder.error(Unavailable(STOPPING)):
+                yield message
+            raise
         except Exception as error:  # the status line is out: the client learns it from the stream
             for message in encoder.error(error):
                 yield message

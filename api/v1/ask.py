@@ -16,6 +16,7 @@ from msgspec import Meta
 from api.access.auth import reading
 from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
+from api.http.draining import STOPPING
 from api.http.errors import json_problems, problem_of
 from api.http.sse import EVENT_STREAM, KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
 from api.v1.passages import (
@@ -44,6 +45,7 @@ from ragkv.answer.question import (
     check_question_text,
 )
 from ragkv.chunk import relevance_of
+from ragkv.errors import Unavailable
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.tenants import DEFAULT_COLLECTION, CollectionRef
@@ -311,6 +313,9 @@ async def _messages(opening: Delta | Answer | None, events: KeptAlive) -> AsyncI
         try:
             async for event in closing:
                 yield _message(event)
+        except asyncio.CancelledError:  # by the server as it stops, unless the client is gone
+            yield event_message("error", problem_of(Unavailable(STOPPING)))
+            raise
         except Exception as error:  # the status line is out: the client learns it from the stream
             yield event_message("error", problem_of(error))
 

@@ -18,8 +18,9 @@ from api.http.draining import Draining
 from ragkv.errors import Rejected
 from ragkv.threads import share_cores
 
-KEEP_ALIVE_S = 75
-"""How long a connection may lie idle: longer than proxies keep theirs, so that proxies close them."""
+KEEP_ALIVE_S = 130
+"""How long a connection may lie idle: longer than proxies keep theirs (nginx 60 s, Traefik 90, Caddy 120), so that
+proxies close them: a request that crosses the server's own close is lost."""
 CUT_S = 1
 """How long requests that are cut off have to clean up."""
 DESCRIPTORS = 65536

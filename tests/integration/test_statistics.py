@@ -172,6 +172,18 @@ class TestCostInFull:
         assert found.stitched_in_full.times_sooner == pytest.approx(7)
         assert found.hint is None
 
+    def test_its_percentiles_are_of_the_whole_time(self, database: Database, ref: CollectionRef):
+        """Those that searched longest have the shortest prompts here."""
+        shapes = ((10.0, 1000), (20.0, 300), (30.0, 200))
+        asked = [question(ref, 130.0, retrieve_ms=ms, prompt_tokens=tokens) for ms, tokens in shapes]
+        add(database, *asked, in_full(ref, 900.0))
+        found = summary(ref.tenant_id, MODEL, "24h", database, NOW)
+
+        in_full_ms = found.first_token.stitched_in_full
+        assert (in_full_ms.p50_ms, in_full_ms.p95_ms) == pytest.approx((220, 910))
+        (step,) = (bucket for bucket in found.series if bucket.questions)
+        assert step.stitched_in_full_ms == pytest.approx(220)
+
     def test_the_database_reckons_as_the_price_does(self, database: Database, ref: CollectionRef):
         lengths = (200, 1000, 2000, 4000, 100_000)
         add(database, *(in_full(ref, 20 + tokens * 0.3 + tokens**2 * 1e-5, tokens) for tokens in lengths))

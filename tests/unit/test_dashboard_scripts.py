@@ -96,6 +96,30 @@ def test_a_refresh_that_fails_gives_the_services_reason(run: Callable[[str], Any
     assert reason == "there is no evaluation 'abc'"
 
 
+def test_a_page_that_takes_long_is_refreshed_less_often(run: Callable[[str], Any]):
+    pauses = run("""
+        import { Element } from "./browser.js";
+        import { startPolling } from "./poll.js";
+
+        const pauses = [];
+        let now = 0;
+        globalThis.performance = { now: () => now };
+        globalThis.setTimeout = (go, ms) => { pauses.push(ms); if (pauses.length < 4) go(); };
+        globalThis.DOMParser = class { parseFromString() { return { querySelector: document.querySelector, getElementById: () => null }; } };
+        const tookMs = [3000, 8000, 20];
+        globalThis.fetch = async () => { now += tookMs.shift(); return new Response(""); };
+        document.querySelectorAll = () => [new Element({ id: "live", isConnected: true, dataset: { poll: "4s" } })];
+        document.dispatchEvent = () => {};
+        const { querySelector } = document;
+        document.querySelector = (what) => (what.startsWith("dialog") ? null : querySelector(what));
+        startPolling();
+        while (pauses.length < 4) await new Promise((resolve) => setImmediate(resolve));
+        console.log(JSON.stringify(pauses));
+    """)
+
+    assert pauses == [4000, 30_000, 60_000, 4000]
+
+
 VERIFICATION = """
     import { Element, elements, listeners, made } from "./browser.js";
     await import("./kv.js");

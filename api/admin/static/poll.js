@@ -1,10 +1,11 @@
 // data-poll="2s" on an element with an id: refresh it that often while the page is visible, until the server renders it
-// without.
+// without. A page that takes the server long is refreshed less often.
 
 import { element } from "./element.js";
 import { refresh } from "./swap.js";
 
 const SLOWEST_MS = 60_000;
+const BUSY_SHARE = 0.1; // of the time, at most
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 
 const polled = new Set();
@@ -25,9 +26,11 @@ async function poll(part) {
   while (part.isConnected && part.dataset.poll) {
     await new Promise((resolve) => setTimeout(resolve, pause));
     if (document.hidden || document.querySelector("dialog[open]")) continue;
+    const began = performance.now();
     try {
       await refresh(part.id);
-      [pause, failures, seen] = [usual, 0, new Date()];
+      pause = Math.min(Math.max(usual, (performance.now() - began) / BUSY_SHARE), SLOWEST_MS);
+      [failures, seen] = [0, new Date()];
       notice?.remove();
     } catch (error) {
       pause = Math.min(pause * 2, SLOWEST_MS);

@@ -136,12 +136,14 @@ def _percentiles(
     counted: bool = False,
 ) -> Rows:
     """A row a group: the groups, its number of rows if asked for, the percentiles."""
-    rank = func.row_number().over(partition_by=groups, order_by=value).label("rank")
-    total = func.count().over(partition_by=groups).label("total")
     names = [f"group_{index}" for index in range(len(groups))]
     labelled: list[ColumnElement[Any]] = [group.label(name) for group, name in zip(groups, names, strict=True)]
-    ranked = select(*labelled, value.label("value"), rank, total).where(*where).subquery()
-    columns = [ranked.c[name] for name in names]
-    at = (func.min(case((100 * ranked.c.rank >= percent * ranked.c.total, ranked.c.value))) for percent in percents)
+    # A column, to be ordered by: SQLAlchemy orders by the parts of a sum one after the other.
+    values = select(*labelled, value.label("value")).where(*where).subquery()
+    columns = [values.c[name] for name in names]
+    share = func.cume_dist().over(partition_by=columns, order_by=values.c.value).label("share")
+    ranked = select(*columns, values.c.value, share).subquery()
+    at = (func.min(case((ranked.c.share >= percent / 100, ranked.c.value))) for percent in percents)
     numbers = (func.count(),) if counted else ()
+    columns = [ranked.c[name] for name in names]
     return select(*columns, *numbers, *at).group_by(*columns)

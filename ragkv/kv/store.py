@@ -62,7 +62,7 @@ class KVStore:
         """Path of the KV file of `key`. Raises Corrupt for what is not a KV key: nothing else becomes a path."""
         if not _KEY.fullmatch(key):
             raise Corrupt(f"not a KV key: {key[:80]!r}")
-        return self.folder / key[:2] / f"{key}.safetensors"
+        return self.folder.joinpath(key[:2], f"{key}.safetensors")
 
     def __contains__(self, key: str) -> bool:
         """Whether there is a file of `key`, whatever its content. One that cannot be looked at now is not there."""

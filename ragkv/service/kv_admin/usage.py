@@ -172,12 +172,12 @@ def overview(
         has_remote = settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
         entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
-    if entries is not None:  # count the files on this host's disk
-        here = [(size, tokens) for key, size, tokens in entries if kv_store.path(key).exists()]
-        files, size, tokens = len(here), sum(size for size, _ in here), sum(tokens for _, tokens in here)
     in_memory: int | None = None
-    with suppress(OSError):
-        in_memory = None if entries is None else sum(resident_bytes(kv_store.path(key)) for key, *_ in entries)
+    if entries is not None:  # count the files on this host's disk
+        here = [(path, size, tokens) for key, size, tokens in entries if (path := kv_store.path(key)).exists()]
+        files, size, tokens = len(here), sum(size for _, size, _ in here), sum(tokens for _, _, tokens in here)
+        with suppress(OSError):
+            in_memory = sum(resident_bytes(path) for path, _, _ in here)
     capacity = used = None
     if settings.engine_url is None:
         capacity, share = int(settings.kv_cache_gib * GIB), engine_cache_use()

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from api.admin.shell import NAVIGATION
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
+from ragkv.service.base.tables import TenantRow
 from ragkv.service.data_sources.syncing import sync_next
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
@@ -25,7 +26,9 @@ PAGES = (
     "/admin/kv/plan",
     "/admin/collections/default",
     "/admin/documents/{document}",
+    "/admin/documents/{titled}",
     "/admin/data-sources/{data_source}",
+    "/admin/data-sources/{lost}",
     "/admin/evaluations/{evaluation}",
 )
 DESK = {"viewport": {"width": 1280, "height": 800}}
@@ -57,12 +60,13 @@ def settings(settings: Settings, tmp_path: Path) -> Settings:
 @pytest.fixture
 def document(service: httpx.Client, ingest: IngestParts, engine: EchoEngine) -> str:
     """A document that is ready, with a rated question about it and a webhook; and another, and a collection with a
-    document and a webhook, whose names have no place to break."""
+    document, a webhook and a change, whose names have no place to break."""
     engine.stitches = True
     collection = {"collection": "y" * 200}
     service.post("/v1/collections", json={"name": collection["collection"]}).raise_for_status()
     upload(service, data=collection)
     service.post("/v1/webhooks", json={"url": "https://example.com/long"} | collection).raise_for_status()
+    service.post(f"/v1/collections/{collection['collection']}/kv/rebuild").raise_for_status()
     document_id = str(upload(service).json()["id"])
     upload(service, b"GIF89a", "a-name-without-a-single-place-to-break-" + "x" * 200 + ".gif")
     ingest_document(document_id, ingest)
@@ -73,17 +77,26 @@ def document(service: httpx.Client, ingest: IngestParts, engine: EchoEngine) -> 
 
 
 @pytest.fixture
-def things(document: str, service: httpx.Client, parts: Parts, tmp_path: Path) -> dict[str, str]:
-    """The document, a data source with a file that cannot be read, and two evaluations, which make a line."""
+def things(document: str, service: httpx.Client, parts: Parts, ingest: IngestParts, tmp_path: Path) -> dict[str, str]:
+    """The document, another with a long title, a data source with a file that cannot be read, another whose folder is
+    gone, and two evaluations, which make a line. A tenant has a long name."""
     (tmp_path / "inbox").mkdir()
     (tmp_path / "inbox" / "empty.txt").write_bytes(b"")
     (tmp_path / "inbox" / "note.md").write_bytes(b"# A note")
-    data_source = service.post("/v1/data-sources", json={"location": str(tmp_path / "inbox")}).json()["id"]
-    sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
+    locations = [tmp_path / "inbox", tmp_path / "inbox" / ("l" * 200)]
+    data_source, lost = [
+        service.post("/v1/data-sources", json={"location": str(location)}).json()["id"] for location in locations
+    ]
+    for _ in locations:
+        sync_next(parts.intake, parts.removal, parts.worker_counters, lambda tally: True)
+    titled = upload(service, b"# " + b"T" * 300 + b"\n\nWords.").json()["id"]
+    ingest_document(titled, ingest)
+    with parts.database.writing() as session:
+        session.add(TenantRow(name="t" * 200, secret=b"t" * 32))
     for _ in range(2):
         run = service.post("/v1/evaluations", json={"kind": "fidelity"}).json()["id"]
         wait_until(lambda run=run: service.get(f"/v1/evaluations/{run}").json()["run"]["state"] == "done")
-    return {"document": document, "data_source": data_source, "evaluation": run}
+    return {"document": document, "titled": titled, "data_source": data_source, "lost": lost, "evaluation": run}
 
 
 def test_every_page_fits_reads_well_and_says_where_one_is(

@@ -72,7 +72,7 @@ def webhooks_page(
         request,
         "webhooks.html",
         webhooks=webhooks,
-        collections=names_of_collections(tenant_id, database),
+        collections=names_of_collections(tenant_id, (webhook.collection_id for webhook in webhooks), database),
         chosen=webhook_id,
         deliveries=deliveries,
         cursor=cursor,

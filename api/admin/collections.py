@@ -92,11 +92,11 @@ def collection_page(
     )
 
 
-def collections_of(tenant_id: str, database: Database, requested: str = "") -> list[CollectionView]:
-    """The tenant's first collections in the order of their names, the default one before them; where it is not among
-    them, the given one too."""
+def collections_of(tenant_id: str, database: Database, *requested: str) -> list[CollectionView]:
+    """The tenant's first collections in the order of their names, the default one before them; where they are not among
+    them, those requested by id or name too."""
     collections = list_collections(tenant_id, MAX_PAGE, None, database).items
-    for name in (DEFAULT_COLLECTION, requested):
+    for name in (DEFAULT_COLLECTION, *requested):
         if name and chosen_collection(collections, name) is None:
             try:
                 collections.insert(0, collection_view(tenant_id, name, database))
@@ -105,9 +105,12 @@ def collections_of(tenant_id: str, database: Database, requested: str = "") -> l
     return sorted(collections, key=lambda collection: collection.name != DEFAULT_COLLECTION)
 
 
-def names_of_collections(tenant_id: str, database: Database) -> dict[str, str]:
-    """Name by id."""
-    return {collection.id: collection.name for collection in collections_of(tenant_id, database)}
+def names_of_collections(tenant_id: str, shown: Iterable[str | None], database: Database) -> dict[str, str]:
+    """Name by id: of the collections to choose from, and of those shown."""
+    return {
+        collection.id: collection.name
+        for collection in collections_of(tenant_id, database, *(collection_id or "" for collection_id in shown))
+    }
 
 
 def chosen_collection(collections: Iterable[CollectionView], requested: str) -> CollectionView | None:
@@ -128,11 +131,12 @@ def data_sources_page(
 ) -> Response[str]:
     """Render the tenant's data sources with the outcome of their last syncs."""
     tenant_id = request.user.tenant_id
+    sources = list_data_sources(tenant_id, database)
     return page(
         request,
         "data_sources.html",
-        sources=list_data_sources(tenant_id, database),
-        collections=names_of_collections(tenant_id, database),
+        sources=sources,
+        collections=names_of_collections(tenant_id, (source.collection_id for source in sources), database),
         allows_any=bool(settings.data_sources_allowed.strip()),
         interval=DEFAULT_INTERVAL_MINUTES,
         longest=MAX_INTERVAL_MINUTES,

@@ -17,7 +17,7 @@ from ragkv.answer.recompute import Recomputing
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE
-from ragkv.service.base.tenants import DEFAULT_COLLECTION
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref
 from ragkv.service.evaluations.outcome import EvaluationRun
 from ragkv.service.evaluations.runs import MAX_QUESTIONS, list_runs, report_of_run
 from ragkv.service.questions.questions import list_questions, question_log
@@ -73,9 +73,7 @@ def questions_page(
 ) -> Response[str]:
     """Render the questions that match, newest first."""
     tenant_id = request.user.tenant_id
-    collections = collections_of(tenant_id, database, collection)
-    selected = chosen_collection(collections, collection)
-    collection_id = selected.id if selected else None
+    collection_id = collection_ref(tenant_id, collection, database).collection_id if collection else None
     rated: Rated | None = next((value for value in get_args(Rated) if value == rating), None)
     since = utc_now() - PERIODS[period] if period in PERIODS else None
     criteria = QuestionFilter(tenant_id, collection_id, rated, since, text=text or None)
@@ -90,7 +88,7 @@ def questions_page(
         request,
         "questions.html",
         questions=list_questions(criteria, QUESTIONS_A_PAGE, cursor, database),
-        collections=collections,
+        collections=collections_of(tenant_id, database, collection),
         shown=shown,
         longest_text=PART_CHARACTERS,
         kept=question_log(tenant_id, settings.question_retention_days, database),
@@ -110,15 +108,14 @@ def evaluations_page(
     """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
     tenant_id = request.user.tenant_id
     collections = collections_of(tenant_id, database, collection)
-    selected = chosen_collection(collections, collection)
-    name = selected.id if selected else None
+    name = collection_ref(tenant_id, collection, database).collection_id if collection else None
     latest = list_runs(tenant_id, name, MAX_PAGE, None, database).items
     return page(
         request,
         "evaluations.html",
         runs=list_runs(tenant_id, name, RUNS_A_PAGE, cursor, database),
         collections=collections,
-        chosen=selected,
+        chosen=chosen_collection(collections, collection),
         fidelity=next((run for run in latest if run.fidelity), None),
         retrieval=next((run for run in latest if run.retrieval), None),
         fidelity_chart=fidelity_chart(latest),

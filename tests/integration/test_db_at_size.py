@@ -4,17 +4,18 @@ form."""
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from itertools import islice
 
 import msgspec
 import pytest
-from sqlalchemy import event, select, text, update
+from sqlalchemy import event, insert, select, text, update
 
 from ragkv.ids import new_id, utc_now
 from ragkv.retrieve.links import LinkCache
 from ragkv.service.base.database import Database
 from ragkv.service.base.embedded_redis import EmbeddedRedis
-from ragkv.service.base.tables import CollectionRow, DocumentRow, TenantRow
+from ragkv.service.base.tables import CollectionRow, DocumentRow, FeedbackRow, QuestionRow, TenantRow
 from ragkv.service.base.tenants import CollectionRef, collection_ref, ensure_collection, find_collection_ref
 from ragkv.service.collections.collections import delete_in_batches, make_collection
 from ragkv.service.collections.statements import collection_of_document_changed, mark_changed_document
@@ -24,6 +25,8 @@ from ragkv.service.documents.statements import bytes_of_tenant
 from ragkv.service.kv_admin.entry_statements import unshared_keys
 from ragkv.service.kv_admin.usage import CollectionKV, kv_of_collections
 from ragkv.service.parts import Parts
+from ragkv.service.questions.questions import list_questions
+from ragkv.service.questions.statements import QuestionFilter
 from ragkv.settings import Settings
 from tests.integration.filled import INDEX_FINGERPRINT, add_documents, add_files, source_of
 
@@ -116,6 +119,40 @@ def test_the_kv_of_a_page_of_collections_does_not_take_longer_among_more_collect
 
     assert [one.files for one in read()] == [0, *[2] * 49]
     assert takes_at_most(15 * among_few, read)
+
+
+def test_a_page_of_questions_does_not_take_longer_among_more_feedback(database: Database):
+    ref = find_collection_ref(database)
+
+    def ask(number: int) -> None:
+        """Questions a minute apart, each with feedback."""
+        since = utc_now() - timedelta(minutes=number)
+        times = [since + timedelta(minutes=minute) for minute in range(number)]
+        mine = {"tenant_id": ref.tenant_id, "collection_id": ref.collection_id}
+        ids = [new_id() for _ in times]
+        columns = {column.name: 0 for column in QuestionRow.__table__.columns if not column.nullable} | mine
+        texts = {"text": "Who?", "mode": "full", "finish_reason": "stop"}
+        rated = {"question": "Who?", "answer": "Ada.", "num_passages": 0, "rating": "up"}
+        with database.writing() as session:
+            session.execute(
+                insert(QuestionRow),
+                [columns | texts | {"id": i, "created_at": moment} for i, moment in zip(ids, times, strict=True)],
+            )
+            session.execute(
+                insert(FeedbackRow),
+                [mine | rated | {"answer_id": i, "asked_at": moment} for i, moment in zip(ids, times, strict=True)],
+            )
+            if session.connection().dialect.name == "postgresql":  # does so by itself, a little later
+                session.execute(text("ANALYZE"))
+
+    def read() -> None:
+        assert len(list_questions(QuestionFilter(ref.tenant_id), 20, None, database).items) == 20
+
+    ask(50)
+    among_few = seconds(read, times=5)
+    ask(15_000)
+
+    assert takes_at_most(5 * among_few, read)
 
 
 def test_keys_that_another_document_has_too_are_not_found(database: Database):

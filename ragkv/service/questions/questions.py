@@ -71,10 +71,11 @@ def list_questions(criteria: QuestionFilter, limit: int, cursor: str | None, dat
     """A page of the question log, newest first. Raises Rejected for an invalid cursor."""
     after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        parts = [
-            rows_behind(session, statement, keys, limit, after, descending=True)
-            for statement, keys in logged_questions(criteria)
-        ]
+        parts: list[Page[Any]] = []
+        for statement, keys in logged_questions(criteria):
+            full = [part.items[-1].asked_at for part in parts if part.more]  # older ones are on later pages
+            newer = statement.where(*(keys[0] >= oldest for oldest in full))
+            parts.append(rows_behind(session, newer, keys, limit, after, descending=True))
         rows = sorted((row for part in parts for row in part.items), key=_position, reverse=True)
         items = [
             view_from(

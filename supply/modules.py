@@ -15,7 +15,7 @@ def modules(root: Path) -> Iterator[tuple[Path, str]]:
         for path in sorted(
             (root / package).rglob("*.py"), key=lambda path: (path.parent, path.stem != "__init__", path)
         ):
-            if "versions" not in path.parts:
+            if "versions" not in path.relative_to(root).parts:
                 paragraph = (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n\n")[0]
                 yield path.relative_to(root), re.split(r"(?<=\.)\s", " ".join(paragraph.split()), maxsplit=1)[0]
 

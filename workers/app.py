@@ -6,6 +6,7 @@ machines share the work through leases.
 
 import logging
 import os
+import threading
 import warnings
 from contextlib import ExitStack
 from typing import Any
@@ -14,6 +15,7 @@ from celery.platforms import SecurityWarning
 from celery.signals import setup_logging, worker_init, worker_ready, worker_shutdown, worker_shutting_down
 
 from ingest.parts import IngestParts
+from ragkv.errors import RagKVError
 from ragkv.observe import logs, traces
 from ragkv.service.base.queue import make_celery
 from ragkv.service.base.redis import redis_url
@@ -23,12 +25,13 @@ from ragkv.settings import Settings
 from workers.alive import Pulse
 from workers.repeating import Uploads, delivering, syncing
 from workers.sweep import Sweeper
-from workers.tasks import Ingestion, register_tasks
+from workers.tasks import FIRST_PAUSE_S, Ingestion, Pause, register_tasks
 from workers.watching import Watching
 
 os.umask(0o077)  # files are readable by this user only
 warnings.simplefilter("ignore", SecurityWarning)  # warns root of pickled messages; ours are JSON
 
+log = logging.getLogger("ragkv")
 settings = Settings.from_env(os.environ)
 logs.configure(settings.log_format, settings.log_level, "worker")
 app = make_celery(redis_url(settings))
@@ -63,9 +66,19 @@ def leave_logs_alone(**signal: Any) -> None:
 
 @worker_init.connect(weak=False)
 def prepare(**signal: Any) -> None:
+    """Wait for what is away, and end where the start is refused: of a listener's other exceptions Celery takes no
+    notice, and the worker would go on, over a schema that this version does not know, say."""
     tracing.enter_context(traces.exporting(settings.otlp_endpoint, "worker"))
-    parts.prepare(logging.getLogger("ragkv").info)
-    parts.refresh_outdated()  # the service marked these when it started, but an earlier worker may have taken them
+    pause = Pause(threading.Event(), FIRST_PAUSE_S)
+    try:
+        while True:
+            with pause.during_outages():
+                parts.prepare(log.info)
+                parts.refresh_outdated()  # marked at the service's start, but an earlier worker may have read them
+                return
+    except Exception as error:
+        log.critical("the worker does not start: %s", error, exc_info=not isinstance(error, RagKVError))
+        raise SystemExit(1) from None
 
 
 @worker_ready.connect(weak=False)

@@ -4,15 +4,16 @@ import io
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import func, select, text, update
 
-from api.worker_process import WorkerProcess
+from api.worker_process import COMMAND, WorkerProcess
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, MAX_DEATHS, SEVERAL, IngestOutcome, ingest_document, work_on
 from ingest.turn import Interrupted
@@ -21,6 +22,7 @@ from ragkv.errors import NotFound, Rejected, TooLarge
 from ragkv.ids import utc_now
 from ragkv.kv.format import KVFormat
 from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.migrate import VERSION_TABLE
 from ragkv.service.base.status import REREAD, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow, KVEntryRow
 from ragkv.service.base.tenants import ensure_collection
@@ -62,9 +64,9 @@ def changed_in_place(parts: Parts, ingest: IngestParts, folder: str, name: str, 
     lend_models(other, ingest)
     changed = home / folder
     shutil.copytree(getattr(parts, folder), changed, copy_function=os.symlink)
-    text = (changed / name).read_text()
+    content = (changed / name).read_text()
     (changed / name).unlink()
-    (changed / name).write_text(text + "\n")
+    (changed / name).write_text(content + "\n")
     setattr(other, folder, changed)
     return other
 
@@ -500,6 +502,25 @@ class TestWorkerProcess:
             assert failed.status is Status.FAILED
             assert reason in (failed.error or "")
         assert worker.pid == second
+
+    def test_it_ends_with_the_reason_over_a_schema_that_it_does_not_know(self, parts: Parts):
+        with parts.database.writing() as session:
+            session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+        environ = os.environ | {"RAGKV_DATA_DIR": str(parts.settings.data_dir), "RAGKV_MODEL": parts.settings.model}
+        ended = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, check=False, timeout=120)
+
+        assert ended.returncode == 1
+        assert (
+            "the worker does not start: the database has a schema that this version does not know (9999)"
+            in ended.stderr
+        )
+
+    def test_it_waits_for_a_database_that_is_away_at_its_start(self, parts: Parts, free_port: Callable[[], int]):
+        url = f"postgresql://ragkv@127.0.0.1:{free_port()}/ragkv"
+        environ = os.environ | {"RAGKV_DATA_DIR": str(parts.settings.data_dir), "RAGKV_MODEL": parts.settings.model}
+        with subprocess.Popen(COMMAND, env=environ | {"RAGKV_DATABASE_URL": url}, stderr=subprocess.PIPE) as worker:
+            assert any(b"next attempt in 2 s: the database cannot be opened" in line for line in worker.stderr)
+            worker.terminate()
 
     def test_it_stops_when_told(self, parts: Parts, worker: WorkerProcess):
         """The fixture stops it once more, which does no harm."""

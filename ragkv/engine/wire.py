@@ -6,19 +6,21 @@ Every number is bounded by the prompt's length before the engine acts on it.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import torch
 
 from ragkv.engine.protocol import Generate, Prefill, QueryVectors, Report, Sampling
-from ragkv.errors import OutOfSpace, Rejected, Unavailable
+from ragkv.errors import OutOfSpace, RagKVError, Rejected, Unavailable
 from ragkv.span import Span, merge
 from ragkv.stitch.plan import MAX_NAME_CHARS, Name, StitchPlan
 from ragkv.stitch.policies import POLICIES
 
 PARAM = "ragkv"
 _PREFILL = "prefill"
+_TOGETHER = "restart API, workers and engines together"
+_Sent = TypeVar("_Sent")
 
 
 class Planned(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -65,10 +67,7 @@ def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefi
     sent = (params or {}).get(PARAM)
     if not isinstance(sent, dict) or _PREFILL not in sent:
         return None
-    try:
-        prefill = msgspec.convert(sent[_PREFILL], Prefill)
-    except msgspec.ValidationError as error:
-        raise Rejected(f"kv_transfer_params.{PARAM}.{_PREFILL}: {error}") from None
+    prefill = _converted(sent[_PREFILL], Prefill, Rejected)
     _check_model(prefill.model, limits.model)
     if prefill.dtype and limits.dtype and prefill.dtype != limits.dtype:
         raise Rejected(
@@ -86,10 +85,7 @@ def prefill_of(params: Mapping[str, Any] | None, limits: PrefillLimits) -> Prefi
 
 def check_prefilled(params: Mapping[str, Any] | None) -> None:
     """Check the report in the output of a prefill's request. Raises as Engine.prefill does."""
-    try:
-        report = msgspec.convert((params or {})[PARAM], Report)
-    except (msgspec.ValidationError, KeyError) as error:
-        raise Unavailable(f"the engine and the service have different versions: {error}") from None
+    report = _converted((params or {}).get(PARAM), Report, Unavailable)
     if report.no_room:
         raise OutOfSpace(report.error)
     if report.error:
@@ -122,10 +118,7 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
     sent = (params or {}).get(PARAM)
     if sent is None or report_asked_for(params) or (isinstance(sent, dict) and _PREFILL in sent):
         return None
-    try:
-        planned = msgspec.convert(sent, Planned)
-    except msgspec.ValidationError as error:
-        raise Rejected(f"kv_transfer_params.{PARAM}: {error}") from None
+    planned = _converted(sent, Planned, Rejected)
     plan, capture = planned.plan, planned.capture
     _check_model(plan.model, model)
     if max(map(len, (plan.placed, plan.recompute, plan.missing))) > prompt_tokens:
@@ -139,9 +132,15 @@ def planned_of(params: Mapping[str, Any] | None, prompt_tokens: int, model: str 
 
 def _check_model(of_keys: str, served: str) -> None:
     if of_keys and served and of_keys != served:
-        raise Rejected(
-            "the KV was computed with other weights than the engine's: restart API, workers and engines together"
-        )
+        raise Rejected(f"the KV was computed with other weights than the engine's: {_TOGETHER}")
+
+
+def _converted(sent: object, kind: type[_Sent], refusal: type[RagKVError]) -> _Sent:
+    """Read what the other end sent, which may be of another version. Raises `refusal` if it is not of this kind."""
+    try:
+        return msgspec.convert(sent, kind)
+    except msgspec.ValidationError as error:
+        raise refusal(f"the engine and the service have different versions ({error}): {_TOGETHER}") from None
 
 
 def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
@@ -173,10 +172,7 @@ def unpack_queries(packed: QueryVectors) -> torch.Tensor:
 
 def report_of(params: Mapping[str, Any] | None, prompt_tokens: int, cached_tokens: int) -> Report:
     """The report in an output's `kv_transfer_params`; `cached_tokens` counts vLLM's own hits and ours together."""
-    try:
-        report = msgspec.convert((params or {}).get(PARAM) or {}, Report)
-    except msgspec.ValidationError as error:
-        raise Unavailable(f"the engine and the service have different versions: {error}") from None
+    report = _converted((params or {}).get(PARAM) or {}, Report, Unavailable)
     report.cached = max(cached_tokens - report.stitched - report.recomputed - report.lost, 0)
     report.computed = prompt_tokens - cached_tokens + report.lost
     if report.recomputed_spans is not None:

@@ -128,9 +128,18 @@ def test_queries_survive_the_wire():
     assert (back.cached, back.stitched, back.computed) == (2, 5, 2)
 
 
-def test_a_report_of_another_version_says_so():
-    with pytest.raises(Unavailable, match="different versions"):
-        report_of({PARAM: {"stitched": "many"}}, 9, 7)
+def test_what_another_version_sends_is_refused_with_what_to_do():
+    """A version without prefills answers one with nothing."""
+    advice = "different versions .*restart API, workers and engines together"
+    of_0_2_0 = {PARAM: {"placed": [["k", 0, 8]], "tag": "t"}}
+    for refusal, call in (
+        (Rejected, lambda: planned_of(of_0_2_0, 12)),
+        (Rejected, lambda: prefill_of({PARAM: {"prefill": {"surprise": 1}}}, LIMITS)),
+        (Unavailable, lambda: check_prefilled(None)),
+        (Unavailable, lambda: report_of({PARAM: {"stitched": "many"}}, 9, 7)),
+    ):
+        with pytest.raises(refusal, match=advice):
+            call()
 
 
 def test_recomputed_spans_come_back_or_stay_unknown():

@@ -152,7 +152,8 @@ licences-gpu: setup ## What packages for a GPU state of their licences, into sup
 	$(BIN)/python -m supply.licences table $(VENV)/absent.json > supply/licences-gpu.txt
 
 audit: setup ## Known vulnerabilities of the locked versions; needs the internet
-	$(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes $(foreach list,$(LOCK) $(DEV) requirements-tools.txt docs/kubernetes/router.txt,-r $(list))
+	@code=0; for list in $(LOCK) $(DEV) requirements-tools.txt docs/kubernetes/router.txt; do \
+	  $(BIN)/uv tool run pip-audit==$(AUDIT_VERSION) --disable-pip --require-hashes -r $$list || code=1; done; exit $$code
 
 clean: ## Remove everything that was made here, data included
 	rm -rf $(VENV) $(VENV)-clients* $(VENV)-open-webui $(CLIENTS)/node_modules .ragkv .cache bench-ttft.json sbom-*.json

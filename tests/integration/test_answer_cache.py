@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -67,6 +68,18 @@ class TestHits:
         )
         assert again["timings"]["engine_ttft_ms"] == 0 < again["timings"]["ttft_ms"]
         assert counts(keeping) == (1, 1, 0)
+
+    def test_what_another_version_kept_is_a_miss_and_takes_no_feedback(self, keeping: Client, parts: Parts):
+        answer_id = ask(keeping)["id"]
+        for key in parts.redis.scan_iter("ragkv:answers:*:bodies"):
+            parts.redis.hset(key, "0", msgspec.msgpack.encode(["another form"]))
+        parts.redis.set(f"ragkv:recent:{tenant(parts)}:{answer_id}", msgspec.msgpack.encode(["another form"]))
+
+        assert ask(keeping)["cached_answer"] is None
+        assert keeping.put(f"/v1/answers/{answer_id}/feedback", json={"rating": "up"}).status_code == 404
+        assert (
+            parts.recent_answers.keep_only(tenant(parts), parts.default_collection.collection_id, lambda ids: {}) == 2
+        )
 
     def test_a_question_that_means_the_same_is_a_hit(self, keeping: Client):
         ask(keeping)

@@ -25,7 +25,15 @@ from ragkv.observe import metrics
 from ragkv.retrieve.index import Vectors
 from ragkv.service.answer_cache.guards import is_time_bound, may_share_answer
 from ragkv.service.answer_cache.recent import RecentAnswers
-from ragkv.service.answer_cache.ring import ID_BYTES, MAX_BODY_BYTES, AnswerRing, RingName, new_record_id, record_type
+from ragkv.service.answer_cache.ring import (
+    ID_BYTES,
+    MAX_BODY_BYTES,
+    AnswerRing,
+    RingName,
+    new_record_id,
+    record_type,
+    unpacked,
+)
 from ragkv.service.base.database import Database
 from ragkv.service.collections.statements import cache_terms
 from ragkv.settings import Settings
@@ -215,7 +223,7 @@ class AnswerCache:
         near = [(int(slots[i]), float(cosines[i])) for i in nearest]
         bodies = self._ring.bodies(look.name, [slot for slot, _ in near]) if near else []
         for (slot, similarity), packed in zip(near, bodies, strict=True):
-            body = None if packed is None else msgspec.msgpack.decode(packed, type=_AnswerBody)
+            body = None if packed is None else unpacked(packed, _AnswerBody)
             if body and body.id == bytes(records["id"][slot]) and may_share_answer(question.text, body.question):
                 chunks = {c.id: c for c in self._chunks_of(question.tenant_id, [p.chunk_id for p in body.passages])}
                 # A document that was replaced since has chunks of the same ids, and other text.

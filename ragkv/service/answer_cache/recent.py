@@ -11,7 +11,7 @@ import msgspec
 from ragkv.answer.question import Answer, Question
 from ragkv.chunk import Chunk
 from ragkv.errors import Unavailable
-from ragkv.service.answer_cache.ring import floor_key
+from ragkv.service.answer_cache.ring import floor_key, unpacked
 from ragkv.service.base.redis import Redis, reporting
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class RecentAnswers:
         """None for an answer that is older, or another tenant's. Raises Unavailable."""
         with reporting():
             packed = self._redis.get(_key(tenant_id, answer_id))
-        return msgspec.msgpack.decode(packed, type=RecentAnswer) if isinstance(packed, bytes) else None
+        return unpacked(packed, RecentAnswer) if isinstance(packed, bytes) else None
 
     def collections(self) -> list[tuple[str, str]]:
         """(tenant, collection) of those that have answers. Raises Unavailable."""
@@ -103,15 +103,14 @@ class RecentAnswers:
         with reporting():
             keys: list[Any] = self._redis.zrange(place, 0, -1)
             packed: list[Any] = self._redis.mget(keys) if keys else []
-        read = (
-            (key, msgspec.msgpack.decode(body, type=RecentAnswer))
-            for key, body in zip(keys, packed, strict=True)
-            if body
+        answers = {key: unpacked(body, RecentAnswer) for key, body in zip(keys, packed, strict=True) if body}
+        current = checksums(
+            sorted({chunk_id for answer in answers.values() if answer for chunk_id, _ in answer.chunks})
         )
-        answers = dict(read)
-        current = checksums(sorted({chunk_id for answer in answers.values() for chunk_id, _ in answer.chunks}))
         stale = [
-            key for key, body in answers.items() if any(current.get(chunk) != digest for chunk, digest in body.chunks)
+            key
+            for key, answer in answers.items()
+            if answer is None or any(current.get(chunk) != digest for chunk, digest in answer.chunks)
         ]
         with reporting():
             self._remove(stale, place)

@@ -4,8 +4,9 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +24,7 @@ _PREFIX = "ragkv:answers:"
 _PARTS = ("head", "records", "bodies")
 _USED = f"{_PREFIX}used"
 
+_Kept = TypeVar("_Kept")
 Records = NDArray[np.void]
 """Rows of `record_type`."""
 
@@ -217,6 +219,14 @@ def record_type(dim: int) -> np.dtype[Any]:
     return np.dtype(
         [("id", f"V{ID_BYTES}"), ("asked", f"V{ID_BYTES}"), ("at", "<f8"), ("vector", "<f4", (dim,))]
     )  # fmt: skip
+
+
+def unpacked(packed: bytes, kind: type[_Kept]) -> _Kept | None:
+    """A value from Redis; None for one that another version kept in another form."""
+    try:
+        return msgspec.msgpack.decode(packed, type=kind)
+    except msgspec.DecodeError:
+        return None
 
 
 def new_record_id() -> bytes:

@@ -35,6 +35,9 @@ FEW_CORES = 4
 MOST_KERNELS = 128
 """Kernels that oneDNN keeps of those that it makes for each shape of a matrix product. Its default is 1,024: with
 prompts of ever new lengths hundreds of megabytes, which save no time."""
+CPU_BLOCK_TOKENS = 32
+"""Tokens of a cache block on a CPU, the fewest that vLLM's kernel takes. Its default is 128: so many tokens, behind the
+last whole block that a prompt shares with an earlier one, are computed again. On GPUs it is 16."""
 FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
@@ -130,7 +133,9 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     if language_model := LANGUAGE_MODELS.get(config.model_type):
         # It alone is loaded: it has no tokens that attend to ones behind them, as images do.
         arguments["hf_overrides"] = {"architectures": [language_model], "is_mm_prefix_lm": False}
-    if layout.is_latent and not on_gpu:
+    if not on_gpu and not layout.is_latent:
+        arguments["block_size"] = CPU_BLOCK_TOKENS
+    elif not on_gpu:
         if config.rope_parameters["rope_type"] != "yarn":
             raise Unsupported(
                 "vLLM's kernel on CPUs turns the wrong dimensions of this model's queries, also without ragkv: with "

@@ -70,6 +70,14 @@ def test_a_cpu_runs_eagerly_unless_told_to_compile(monkeypatch: pytest.MonkeyPat
         assert (arguments["enforce_eager"], "compilation_config" in arguments) == (eager, False)
 
 
+@pytest.mark.parametrize(("on_gpu", "tokens"), [(False, 32), (True, None)])
+def test_on_a_cpu_a_prompt_shares_blocks_of_few_tokens(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, on_gpu: bool, tokens: int | None
+):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: on_gpu)
+    assert engine_arguments(Settings(), folder, LAYOUT).get("block_size") == tokens
+
+
 def test_more_ranks_than_heads_can_be_shared_among_are_refused(folder: Path):
     with pytest.raises(Unsupported, match="3 ranks"):
         engine_arguments(Settings(tensor_parallel_size=3), folder, LAYOUT)

@@ -176,6 +176,8 @@ class TestAccess:
             Database("mysql://localhost/x")
         with pytest.raises(Rejected, match="not a database URL"):
             Database("nonsense")
+        with pytest.raises(Rejected, match="names no user"):
+            Database("postgresql://127.0.0.1/ragkv")
 
     def test_a_server_that_is_away_is_unavailable(self):
         with pytest.raises(Unavailable):

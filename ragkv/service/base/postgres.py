@@ -30,8 +30,11 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 def open_postgres(url: URL) -> Engine:
-    """An engine whose connections are limited, and never used again once they are out of step."""
+    """An engine whose connections are limited, and never used again once they are out of step. Raises Rejected for a
+    URL without a user."""
     query = dict(url.query)
+    if not url.username and "user" not in query:
+        raise Rejected("RAGKV_DATABASE_URL names no user: use postgresql://USER:PASSWORD@HOST/DATABASE")
     connect_args: dict[str, Any] = {"timeout": CONNECT_TIMEOUT_S, "tcp_keepalive": True}
     if folder := query.pop("host", None):
         query["unix_sock"] = f"{folder}/.s.PGSQL.{url.port or 5432}"

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 BLOCK = 128
-"""Tokens of a cache block on a CPU."""
+"""Tokens of a cache block: of so many, few requests fill a small cache and then need more."""
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def exact(language_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         data_dir=home / "data", model=str(save_tiny(config_of("Llama 3, llama3"), language_model, home / "model")),
         dtype="float32", chunk_tokens=96, max_model_len=2816, kv_cache_gib=0.006,
     )  # fmt: skip
-    world = started(settings, 24, worker_extension_cls="tests.engine.peek.Peek")
+    world = started(settings, 24, worker_extension_cls="tests.engine.peek.Peek", block_size=BLOCK)
     yield world
     world.stop()
 

@@ -107,13 +107,13 @@ def evaluations_page(
 ) -> Response[str]:
     """Render the runs of one collection, or of all: the newest figures, how they changed, and a list."""
     tenant_id = request.user.tenant_id
+    collection_id = collection_ref(tenant_id, collection, database).collection_id if collection else None
     collections = collections_of(tenant_id, database, collection)
-    name = collection_ref(tenant_id, collection, database).collection_id if collection else None
-    latest = list_runs(tenant_id, name, MAX_PAGE, None, database).items
+    latest = list_runs(tenant_id, collection_id, MAX_PAGE, None, database).items
     return page(
         request,
         "evaluations.html",
-        runs=list_runs(tenant_id, name, RUNS_A_PAGE, cursor, database),
+        runs=list_runs(tenant_id, collection_id, RUNS_A_PAGE, cursor, database),
         collections=collections,
         chosen=chosen_collection(collections, collection),
         fidelity=next((run for run in latest if run.fidelity), None),

@@ -133,15 +133,15 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     if language_model := LANGUAGE_MODELS.get(config.model_type):
         # It alone is loaded: it has no tokens that attend to ones behind them, as images do.
         arguments["hf_overrides"] = {"architectures": [language_model], "is_mm_prefix_lm": False}
-    if not on_gpu and not layout.is_latent:
-        arguments["block_size"] = CPU_BLOCK_TOKENS
-    elif not on_gpu:
+    if layout.is_latent and not on_gpu:
         if config.rope_parameters["rope_type"] != "yarn":
             raise Unsupported(
                 "vLLM's kernel on CPUs turns the wrong dimensions of this model's queries, also without ragkv: with "
                 "latent attention and without yarn it can be served on GPUs alone"
             )
         arguments["attention_backend"] = "CPU_MLA"  # by itself vLLM packs its weights where there is AMX
+    elif not on_gpu:
+        arguments["block_size"] = CPU_BLOCK_TOKENS
     if settings.speculative_tokens:
         # So many at once are guessed to be those that followed the same few in the prompt before.
         guesses = {

@@ -503,10 +503,13 @@ class TestWorkerProcess:
             assert reason in (failed.error or "")
         assert worker.pid == second
 
-    def test_it_ends_with_the_reason_over_a_schema_that_it_does_not_know(self, parts: Parts):
+    @pytest.fixture
+    def environ(self, parts: Parts) -> dict[str, str]:
+        return os.environ | {"RAGKV_DATA_DIR": str(parts.settings.data_dir), "RAGKV_MODEL": parts.settings.model}
+
+    def test_it_ends_with_the_reason_over_a_schema_that_it_does_not_know(self, parts: Parts, environ: dict[str, str]):
         with parts.database.writing() as session:
             session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
-        environ = os.environ | {"RAGKV_DATA_DIR": str(parts.settings.data_dir), "RAGKV_MODEL": parts.settings.model}
         ended = subprocess.run(COMMAND, env=environ, capture_output=True, text=True, check=False, timeout=120)
 
         assert ended.returncode == 1
@@ -515,9 +518,10 @@ class TestWorkerProcess:
             in ended.stderr
         )
 
-    def test_it_waits_for_a_database_that_is_away_at_its_start(self, parts: Parts, free_port: Callable[[], int]):
+    def test_it_waits_for_a_database_that_is_away_at_its_start(
+        self, environ: dict[str, str], free_port: Callable[[], int]
+    ):
         url = f"postgresql://ragkv@127.0.0.1:{free_port()}/ragkv"
-        environ = os.environ | {"RAGKV_DATA_DIR": str(parts.settings.data_dir), "RAGKV_MODEL": parts.settings.model}
         with subprocess.Popen(COMMAND, env=environ | {"RAGKV_DATABASE_URL": url}, stderr=subprocess.PIPE) as worker:
             assert any(b"next attempt in 2 s: the database cannot be opened" in line for line in worker.stderr)
             worker.terminate()

@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from ragkv.errors import Forbidden, Rejected, Unauthorised
 from ragkv.service.access.sessions import SignedIn
@@ -49,9 +49,9 @@ class SignIn:
 
     def __post_init__(self) -> None:
         """Check the configuration. Raises Rejected for what no sign-in could work with."""
-        _checked_url("RAGKV_OIDC_ISSUER", self.issuer)
+        _check_url("RAGKV_OIDC_ISSUER", self.issuer)
         if self.public_url is not None:
-            _checked_url("RAGKV_PUBLIC_URL", self.public_url)
+            _check_url("RAGKV_PUBLIC_URL", self.public_url)
         if "openid" not in self.scopes.split():
             raise Rejected("RAGKV_OIDC_SCOPES must contain the scope openid")
         if self.session_s not in SESSION_S:
@@ -182,8 +182,8 @@ class Rights:
         return scopes
 
 
-def _checked_url(name: str, url: str) -> SplitResult:
-    """The parts of a URL. Raises Rejected for a URL that is not https, or http on this machine."""
+def _check_url(name: str, url: str) -> None:
+    """Check a URL. Raises Rejected for a URL that is not https, or http on this machine."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018 - raises for one that is no number
@@ -191,7 +191,6 @@ def _checked_url(name: str, url: str) -> SplitResult:
         raise Rejected(f"{name} is not a URL: {url[:80]!r}") from None
     if not is_private_transport(url) or parts.username is not None or parts.query or parts.fragment:
         raise Rejected(f"{name} must begin with https:// (http:// only on this machine) and name a host: {url[:80]!r}")
-    return parts
 
 
 def _with_dashboard(scopes: Mapping[TenantName, KeyScope]) -> tuple[TenantName, ...]:

@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ragkv.retrieve.sparse import SparseVector
+
 DEPTH = 50
 """Candidates that each of the two searches hands to the fusion."""
 
@@ -106,6 +108,20 @@ class Index(Protocol):
         hybrid: the best DEPTH of each kind of search, or `limit` of them if that is more, fused by reciprocal rank with
         Qdrant's constant: 1 / (2 + rank) from 0 (Cormack, Clarke and Büttcher, SIGIR 2009). A question without a single
         term is searched by its dense vector alone.
+        """
+        ...
+
+    def holders(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        terms: SparseVector,
+        limit: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list[list[Hit]]:
+        """For each term the chunks that have it, scored by BM25; none for a term that more than `limit` chunks have.
+
+        With `document_ids` only chunks of these documents count.
         """
         ...
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Point, SearchMode, Vectors, fused
 from ragkv.retrieve.segment import Best, Segment, Shown
+from ragkv.retrieve.sparse import SparseVector
 
 EXACT_ROWS = 50_000
 """Collections of no more chunks are searched exactly: all their vectors are read, in 10 ms or so."""
@@ -87,6 +88,32 @@ class MemoryIndex:
             ranked = fused([place for place, _ in hits] for hits in searches)[:limit]
         return [Hit(*views[number][0].ids(row), score) for (number, row), score in ranked]
 
+    def holders(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        terms: SparseVector,
+        limit: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list[list[Hit]]:
+        collection = self._of(tenant_id, collection_id)
+        views = [(segment, segment.within(document_ids)) for segment in (collection.segments if collection else ())]
+        indices, values = terms
+        weights = values * _rarities(views, indices)
+        by_term: list[list[Hit]] = []
+        for term, weight in zip(indices, weights, strict=True):
+            holders = [(segment, segment.postings.holders(term, shown)) for segment, shown in views]
+            if sum(len(rows) for _, (rows, _) in holders) > limit:
+                holders = []
+            by_term.append(
+                [
+                    Hit(*segment.ids(row), score)
+                    for segment, (rows, own) in holders
+                    for row, score in zip(rows.tolist(), (weight * own).tolist(), strict=True)
+                ]
+            )
+        return by_term
+
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         collection = self._of(tenant_id, collection_id)
         segments = () if collection is None else collection.segments
@@ -138,12 +165,16 @@ def _by_dense(views: Views, vectors: Vectors, limit: int) -> Ranked:
 
 
 def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
-    """Rarity is ln(1 + (N - n + 0.5) / (n + 0.5)) for a term in n of the collection's N chunks, as in Qdrant."""
-    num_chunks = sum(segment.num_shown for segment, _ in views)
-    occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in vectors.indices])
-    weights = (vectors.values * np.log1p((num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))).astype(np.float32)
+    weights = (vectors.values * _rarities(views, vectors.indices)).astype(np.float32)
     matching = [segment.matching(vectors.indices, weights, limit, shown) for segment, shown in views]
     return _best_of(views, matching, limit)
+
+
+def _rarities(views: Views, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)) for a term in n of the collection's N chunks, as in Qdrant."""
+    num_chunks = sum(segment.num_shown for segment, _ in views)
+    occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in terms])
+    return np.log1p((num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))
 
 
 def _best_of(views: Views, best_of_segments: Sequence[Best], limit: int) -> Ranked:

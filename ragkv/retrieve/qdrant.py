@@ -22,6 +22,7 @@ from qdrant_client.http.exceptions import ApiException, UnexpectedResponse
 from ragkv.errors import Rejected, Unavailable
 from ragkv.ids import batched
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, Point, SearchMode, Vectors, fused_hits
+from ragkv.retrieve.sparse import SparseVector
 from ragkv.urls import without_secrets
 
 log = logging.getLogger(__name__)
@@ -133,34 +134,61 @@ class QdrantIndex:
     ) -> list[Hit]:
         scope = _where(tenant_id=tenant_id, collection_id=collection_id)
         if document_ids is None or len(document_ids) <= MOST_NAMED:
-            return self._query(scope, vectors, limit, mode, document_ids)
+            return self._query(scope, [vectors], limit, mode, document_ids)[0]
 
         def best(kind: SearchMode, depth: int) -> list[Hit]:
-            return best_among(lambda most, named: self._query(scope, vectors, most, kind, named), depth, document_ids)
+            return best_among(
+                lambda most, named: self._query(scope, [vectors], most, kind, named)[0], depth, document_ids
+            )
 
         if mode != "hybrid" or not vectors.indices.size:
             return best("dense" if mode == "hybrid" else mode, limit)
         depth = max(DEPTH, limit)
         return fused_hits([best("dense", depth), best("sparse", depth)])[:limit]
 
+    def holders(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        terms: SparseVector,
+        limit: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list[list[Hit]]:
+        no_dense, (indices, values) = np.zeros(0, np.float32), terms
+        alone = [Vectors(no_dense, indices[i : i + 1], values[i : i + 1]) for i in range(len(indices))]
+        if document_ids is None or len(document_ids) <= MOST_NAMED:
+            scope = _where(tenant_id=tenant_id, collection_id=collection_id)
+            found = self._query(scope, alone, limit + 1, "sparse", document_ids)
+        else:
+            found = [self.search(tenant_id, collection_id, v, limit + 1, "sparse", document_ids) for v in alone]
+        return [hits if len(hits) <= limit else [] for hits in found]
+
     def _query(
         self,
         scope: models.Filter,
-        vectors: Vectors,
+        questions: Sequence[Vectors],
         limit: int,
         mode: SearchMode,
         document_ids: DocumentIds | None,
-    ) -> list[Hit]:
+    ) -> list[list[Hit]]:
+        """The hits of each question, in one request."""
         with self._reporting():
             if self._server_scopes_idf is None:
                 version = self._client.info().version.split(".")[:2]
                 self._server_scopes_idf = tuple(int(part) for part in version if part.isdigit()) >= _SCOPED_IDF_SINCE
             # IDF is counted over the scope alone, where the server can.
             idf = models.SearchParams(idf=models.IdfCorpusParams(corpus=scope)) if self._server_scopes_idf else None
-            request = _request(vectors, limit, mode, _within(scope, document_ids), idf)
-            (response,) = self._client.query_batch_points(COLLECTION, [request])
-        scored = ((point.payload or {}, point.score) for point in response.points)
-        return [Hit(payload["chunk_id"], payload["document_id"], score) for payload, score in scored]
+            within = _within(scope, document_ids)
+            requests = [_request(vectors, limit, mode, within, idf) for vectors in questions]
+            responses = self._client.query_batch_points(COLLECTION, requests)
+        return [
+            [
+                Hit(payload["chunk_id"], payload["document_id"], point.score)
+                for point in response.points
+                if (payload := point.payload)
+            ]
+            for response in responses
+        ]
 
     def dense_of(self, tenant_id: str, collection_id: str, chunk_ids: Sequence[str]) -> dict[str, NDArray[np.float32]]:
         if not chunk_ids:

@@ -1,7 +1,9 @@
 """From a question to passages, in one or more hops.
 
 Hop 1 is a hybrid search for the question. An identifier in the question (the number of an invoice, a version, an
-address) that only few passages have decides: by ranks alone the nearest of many like letters would win.
+address) that only few passages have decides: by ranks alone the nearest of many like letters would win. Rare words of
+the question count for all passages of the documents that have them: of many like contracts, the clause about notice in
+the one whose first page names the party.
 
 Each further hop adds two kinds of evidence, on the scale of reciprocal rank fusion (1 for what both searches put first,
 less the further down), so that they simply add up:
@@ -17,10 +19,11 @@ much worse than either.
 A re-ranker, where there is one, reads the best passages of all hops again and has half a say in their order.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -28,7 +31,7 @@ import numpy as np
 from ragkv.chunk import Chunk, Passage
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
-from ragkv.retrieve.index import DEPTH, DocumentIds, Index, Vectors, fused, fused_hits
+from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused, fused_hits
 from ragkv.retrieve.links import LinkCache, TitleLinks, TitleSource
 from ragkv.retrieve.mirror import Mirror
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
@@ -42,13 +45,21 @@ ENRICH_CHARACTERS = 100
 ENRICHED_WEIGHT = 0.7
 """What a hit of an enriched search counts beside one of the question itself."""
 IDENTIFIERS = 16
-"""The first identifiers of a question that are looked up, one search each."""
+"""The first identifiers of a question count."""
+TERMS = 48
+"""Terms of a question that are looked up one by one: these identifiers, then what weighs most."""
 HOLDERS = 8
 """Passages that an identifier may have. What more passages have identifies none of them."""
 IDENTIFIED_WEIGHT = 2.0
 """What an identifier counts for the only passage that has it; of n passages each gets an nth."""
-
-_NO_DENSE = np.zeros(0, np.float32)
+RARE = 50
+"""Passages that a term may have to say something of their documents."""
+DOCUMENTS = 8
+"""Documents with the most rare terms that are searched once more."""
+MOST = 0.8
+"""A passage with so much of what its document has gains nothing by its document."""
+EQUAL = 1e-3
+"""Sums of scores that differ by no more are equal."""
 
 Scores = dict[str, float]
 LinkedGroup = tuple[float, Sequence[str]]
@@ -170,7 +181,8 @@ class Retriever:
             seen = frozenset(documents) if scope.document_ids is None else scope.document_ids
             scope = scope._replace(document_ids=seen - outdated)
         comparable = self._comparable(scope, documents)
-        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable)
+        is_of_several = len(documents if scope.document_ids is None else scope.document_ids) > 1
+        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, is_of_several=is_of_several)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
@@ -204,9 +216,13 @@ class _Walk:
         scope: SearchScope,
         question: str,
         comparable: DocumentIds | None,
+        *,
+        is_of_several: bool,
     ) -> None:
-        """comparable: the documents that dense vectors find, others are found by their words alone; None for all."""
+        """comparable: the documents that dense vectors find, others are found by their words alone; None for all.
+        is_of_several: whether there are documents to choose from."""
         self._comparable = comparable
+        self._is_of_several = is_of_several
         self._embed = embed
         self._index = index
         self._chunks = chunks
@@ -221,19 +237,44 @@ class _Walk:
     def first_hop(self, top_k: int) -> list[str]:
         """The best of a search for the question."""
         self._add_search(self._vectors, max(DEPTH, top_k), weight=1.0)
-        # Then the passages with an identifier of the question that few have, by 1 / their number each; of several
-        # identifiers the one that the fewest have.
-        shares: Scores = {}
-        search = partial(self._index.search, self._scope.tenant_id, self._scope.collection_id)
-        for term in sparse.identifiers(self._question)[:IDENTIFIERS]:
-            vectors = Vectors(_NO_DENSE, np.array([term], np.uint32), np.ones(1, np.float32))
-            holders = search(vectors, HOLDERS + 1, "sparse", self._scope.document_ids)
-            if len(holders) <= HOLDERS:
-                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(holders)) for hit in holders}
-        for chunk_id, share in shares.items():
-            self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
+        scope, identifiers = self._scope, sparse.identifiers(self._question)[:IDENTIFIERS]
+        weights = dict(zip(self._vectors.indices.tolist(), self._vectors.values.tolist(), strict=True))
+        heaviest = sorted(weights, key=lambda term: -weights[term])
+        looked_up = list(dict.fromkeys((*identifiers, *heaviest)))[:TERMS]
+        terms = np.array(looked_up, np.uint32), np.array([weights.get(i, 1.0) for i in looked_up], np.float32)
+        holders = self._index.holders(scope.tenant_id, scope.collection_id, terms, RARE, scope.document_ids)
+        self._add_identified(holders[: len(identifiers)])
+        if self._is_of_several:
+            self._add_documents(holders)
         self.scores = dict(self._searched)
         return self.best(top_k)
+
+    def _add_identified(self, holders: Iterable[Sequence[Hit]]) -> None:
+        """holders: the passages of each identifier. A passage's rarest one counts."""
+        shares: Scores = {}
+        for hits in holders:
+            if len(hits) <= HOLDERS:
+                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(hits)) for hit in hits}
+        for chunk_id, share in shares.items():
+            self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
+
+    def _add_documents(self, holders: Sequence[Sequence[Hit]]) -> None:
+        """holders: the passages of each rare term. A document has those of all its passages, each as strongly as the
+        best of them. The nth passage of the nth document gets an nth of an nth, unless it has these terms itself."""
+        of_passages: Scores = defaultdict(float)
+        of_documents: Scores = defaultdict(float)
+        for hits in holders:
+            of_passages |= {hit.chunk_id: of_passages[hit.chunk_id] + hit.score for hit in hits}
+            best = {hit.document_id: hit.score for hit in sorted(hits, key=attrgetter("score"))}
+            of_documents |= {i: of_documents[i] + score for i, score in best.items()}
+        documents = frozenset(sorted(of_documents, key=lambda i: (-of_documents[i], i))[:DOCUMENTS])
+        ranks: Counter[str] = Counter()
+        for hit in self._search(self._vectors, DEPTH, documents) if documents else ():
+            of_document = of_documents[hit.document_id]
+            ranks[hit.document_id] += 1
+            if of_passages[hit.chunk_id] < MOST * of_document:
+                num_as_strong = sum(other >= of_document - EQUAL for other in of_documents.values())
+                self._searched[hit.chunk_id] += 1 / num_as_strong / ranks[hit.document_id]
 
     def next_hop(self, links: TitleLinks, top_k: int) -> list[str]:
         """The best once the evidence that the best so far give is added."""
@@ -263,16 +304,20 @@ class _Walk:
         return [self._read[i] for i in chunk_ids if i in self._read]
 
     def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
-        scope, comparable = self._scope, self._comparable
-        search = partial(self._index.search, scope.tenant_id, scope.collection_id, vectors)
-        if comparable is None:
-            hits = search(limit, document_ids=scope.document_ids)
-        else:
-            depth = max(DEPTH, limit)
-            near = search(depth, "dense", comparable) if comparable else []
-            hits = fused_hits([near, search(depth, "sparse", scope.document_ids)])[:limit]
-        for hit in hits:
+        for hit in self._search(vectors, limit, self._scope.document_ids):
             self._searched[hit.chunk_id] += weight * hit.score
+
+    def _search(self, vectors: Vectors, limit: int, document_ids: DocumentIds | None) -> list[Hit]:
+        """A hybrid search, among documents that are in scope."""
+        comparable = self._comparable
+        search = partial(self._index.search, self._scope.tenant_id, self._scope.collection_id, vectors)
+        if comparable is None:
+            return search(limit, document_ids=document_ids)
+        if document_ids is not None:
+            comparable &= document_ids
+        depth = max(DEPTH, limit)
+        near = search(depth, "dense", comparable) if comparable else []
+        return fused_hits([near, search(depth, "sparse", document_ids)])[:limit]
 
     def _linked(self, groups: Sequence[LinkedGroup]) -> Scores:
         """The strongest link to each chunk; of several chunks under one title,

@@ -71,6 +71,14 @@ class Postings:
         span = self._span(term)
         return span.stop - span.start if shown is None else int(np.count_nonzero(shown[self._rows[span]]))
 
+    def holders(
+        self, term: np.uint32, shown: NDArray[np.bool_] | None
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The rows with this term, of those that are shown, and its weight in each."""
+        span = self._span(term)
+        rows, weights = self._rows[span], self._weights[span]
+        return (rows, weights) if shown is None else (rows[shown[rows]], weights[shown[rows]])
+
     def add(self, scores: NDArray[np.float32], term: np.uint32, weight: np.float32) -> None:
         """Add to the score of each row with the term: `weight` times the term's weight there."""
         span = self._span(term)

@@ -118,6 +118,24 @@ def test_a_term_rare_for_one_tenant_stays_rare_whatever_others_store(index, tena
     assert index.search(tenant, "c", query("river glacier", dense(1)), 9, "sparse")[0] == before[0]
 
 
+def test_each_term_has_its_holders_unless_it_has_too_many(index, tenant):
+    index.upsert(tenant, "c", [*THREE, point("port", "a river port by the river", dense(1))])
+    index.upsert(tenant, "other", [point("other", "law", dense(1))])
+    terms = np.array([sparse.term_id(word) for word in ("river", "law", "glacier")], np.uint32), np.ones(3, np.float32)
+
+    def holders(limit, document_ids=None):
+        return [set(ids(hits)) for hits in index.holders(tenant, "c", terms, limit, document_ids)]
+
+    assert holders(3) == [{"bank", "ship", "port"}, {"tax"}, set()]
+    assert holders(2) == [set(), {"tax"}, set()]
+    assert holders(2, frozenset("d")) == [{"bank", "port"}, set(), set()]
+    assert index.holders(tenant, "nowhere", terms, 3) == [[], [], []]
+    (alone,) = index.search(tenant, "c", query("law", dense(1)), 1, "sparse")
+    (held,) = index.holders(tenant, "c", terms, 1)[1]
+    assert (held.chunk_id, held.document_id) == ("tax", "e")
+    assert held.score == pytest.approx(alone.score, rel=1e-5)
+
+
 def test_hybrid_search_puts_first_what_both_searches_like(index, tenant):
     index.upsert(tenant, "c", THREE)
     hits = index.search(tenant, "c", query("river ship", dense(1, 1)), 3)

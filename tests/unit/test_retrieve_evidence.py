@@ -6,7 +6,7 @@ Dense vectors are set by hand: a question is the first axis, and `nearness` says
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from ragkv.retrieve.index import Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.retriever import HOLDERS, IDENTIFIERS, Retriever, Searcher
+from ragkv.retrieve.retriever import HOLDERS, RARE, TERMS, Retriever, Searcher
 from ragkv.threads import Threads
 
 DIM = 3
@@ -32,19 +32,21 @@ INDEXES: dict[str, Callable[[], Index]] = {
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A passage: its text, its cosine with a question, and that with what an enriched search asks."""
+    """A passage: its text, its cosine with a question, and that with what an enriched search asks. document: None for
+    one of its own."""
 
     text: str
     nearness: float
     enriched: float = 0.0
+    document: str | None = None
 
 
 class Shelf:
-    """Passages by title, each a document of its own."""
+    """Passages by title."""
 
     def __init__(self, texts: Mapping[str, Text]) -> None:
         self._chunks = {
-            title: Chunk(title, f"document {title}", 0, title, one.text, 0, len(one.text), None, (1,))
+            title: Chunk(title, document_of(title, one), 0, title, one.text, 0, len(one.text), None, (1,))
             for title, one in texts.items()
         }
 
@@ -81,7 +83,7 @@ def retriever_over(texts: Mapping[str, Text], question: str, index: Index) -> Re
     """A retriever of these passages. question: the one that will be asked."""
     index.ensure(DIM)
     points = [
-        Point(title, f"document {title}", title, Vectors(vector_of(one), *terms))
+        Point(title, document_of(title, one), title, Vectors(vector_of(one), *terms))
         for (title, one), terms in zip(
             texts.items(),
             sparse.document_vectors([search_text(title, one.text) for title, one in texts.items()]),
@@ -95,6 +97,10 @@ def retriever_over(texts: Mapping[str, Text], question: str, index: Index) -> Re
         return Vectors(axis, *sparse.query_vector(asked))
 
     return Retriever(embed, index, Shelf(texts))
+
+
+def document_of(title: str, text: Text) -> str:
+    return text.document or f"document {title}"
 
 
 def vector_of(text: Text) -> np.ndarray:
@@ -184,16 +190,81 @@ def test_an_identifier_that_only_documents_left_out_have_decides_nothing():
 def test_of_many_identifiers_the_first_are_looked_up():
     """A question of thousands of numbers takes a bounded number of searches."""
 
-    class Counted(MemoryIndex):
-        searches = 0
+    looked_up = []
 
-        def search(self, *args, **kwargs):
-            Counted.searches += 1
-            return super().search(*args, **kwargs)
+    class Counted(MemoryIndex):
+        def holders(self, tenant_id, collection_id, terms, *args, **kwargs):
+            looked_up.append(len(terms[0]))
+            return super().holders(tenant_id, collection_id, terms, *args, **kwargs)
 
     texts = letters([f"invoice INV-{10_000 + 37 * i}" for i in range(HOLDERS)])
     found(texts, " ".join(str(10_000 + i) for i in range(5_000)), hops=1, made=Counted)
-    assert Counted.searches == 1 + IDENTIFIERS
+    assert looked_up == [TERMS]
+
+
+PARTIES = ["Vestby", "Harlow", "Norden", "Kestrel", "Brightwater", "Castello", "Oakfield", "Sunmark"]
+
+
+NEAREST = 0.5
+"""The score of the passage that is nearest, and has no word of the question."""
+
+
+def contracts() -> dict[str, Text]:
+    """Like contracts, whose first page alone names the party. Of their clauses the nearest to a question is that of the
+    first one, and none has a word of it."""
+    pages = {
+        f"Agreement {i}, page 1": Text(f"between Meridian and {party}, the customer", 0.3, document=party)
+        for i, party in enumerate(PARTIES)
+    }
+    return pages | {
+        f"Agreement {i}, page 2": Text("It takes thirty days in writing.", 0.9 - i / 100, document=party)
+        for i, party in enumerate(PARTIES)
+    }
+
+
+@pytest.mark.parametrize("made", INDEXES.values(), ids=INDEXES)
+@pytest.mark.parametrize("hops", [1, 2])
+@pytest.mark.parametrize("number", [0, 4, 7])
+def test_of_like_documents_the_one_that_another_passage_identifies_is_meant(number, hops, made):
+    scores = found(contracts(), f"How long is notice to {PARTIES[number]}?", hops, made)
+    assert next(title for title in scores if title.endswith("page 2")) == f"Agreement {number}, page 2"
+
+
+def test_words_that_many_passages_have_say_nothing_of_their_documents():
+    """The customer is named once in each of so many contracts and one more."""
+    copies = -(-RARE // len(PARTIES)) + 1
+    texts = {
+        f"{title}, {n}": replace(text, document=f"{text.document} {n}")
+        for n in range(copies)
+        for title, text in contracts().items()
+    }
+    clauses = [title for title in texts if "page 2" in title]
+    scores, without = found(texts, "Who is the customer?", hops=1), found(texts, "Who is the zebra?", hops=1)
+    assert [scores[title] for title in clauses] == pytest.approx([without[title] for title in clauses])
+
+
+def test_several_documents_that_are_meant_share():
+    scores = found(contracts(), f"How long is notice to {PARTIES[0]} or {PARTIES[5]}?", hops=1)
+    assert scores["Agreement 0, page 2"] == pytest.approx(NEAREST + 1 / 2 / 2, abs=1e-6)
+
+
+def test_what_only_documents_left_out_say_does_not_count():
+    chosen = frozenset(PARTIES[:4])
+    question = f"How long is notice to {PARTIES[0]} or {PARTIES[5]}?"
+    seen = {title: text for title, text in contracts().items() if text.document in chosen}
+    assert found(contracts(), question, 1, document_ids=chosen) == pytest.approx(found(seen, question, 1))
+
+
+def test_the_words_of_the_only_document_say_nothing():
+    texts = {title: text for title, text in contracts().items() if text.document == PARTIES[0]}
+    scores = found(texts, f"How long is notice to {PARTIES[0]}?", hops=1)
+    assert scores["Agreement 0, page 2"] == pytest.approx(NEAREST)
+
+
+def test_a_document_of_one_passage_gains_nothing():
+    """Its words count as those of the passage."""
+    texts = {title: Text(text.text, text.nearness) for title, text in contracts().items()}
+    assert max(found(texts, f"How long is notice to {PARTIES[0]}?", hops=1).values()) <= 1.0
 
 
 def test_a_title_that_the_question_names_is_a_link():

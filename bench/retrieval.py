@@ -1,9 +1,9 @@
 """Recall of each search method over a corpus of passages and questions with known gold passages.
 
-Each line of the corpus is one passage, `{"id", "title", "text"}`, and is searched as one chunk, however long. Each line
-of the data is one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields
-are ignored. Every question is asked of every method before the next one, so that a machine that slows down slows all
-of them.
+Each line of the corpus is one passage, `{"id", "title", "text", "document"}`, and is searched as one chunk, however
+long. Passages of one `document` are parts of it; a passage without is a document of its own. Each line of the data is
+one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields are ignored.
+Every question is asked of every method before the next one, so that a machine that slows down slows all of them.
 
 The report is one JSON object, a `RetrievalReport`:
 
@@ -45,7 +45,7 @@ TOP_K = max(CUTOFFS)
 HOPS = 2
 DENSE, BM25, HYBRID, HYBRID_HOPS = METHODS = ("dense", "bm25", "hybrid", "hybrid + hops")
 RERANKED = (f"{HYBRID} + re-ranker", f"{HYBRID_HOPS} + re-ranker")
-_TENANT = _COLLECTION = _DOCUMENT = "corpus"
+_TENANT = _COLLECTION = "corpus"
 
 StepProgress = Callable[[str, int, int], None]
 """Told (what is being done, how many done, how many in all)."""
@@ -57,6 +57,7 @@ class _Passage(msgspec.Struct, frozen=True):
     id: int | str
     text: str
     title: str = ""
+    document: int | str | None = None
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -129,10 +130,11 @@ class RetrievalReport(msgspec.Struct, frozen=True):
 
 
 class Corpus:
-    """Passages in memory, as one document's chunks: what the database is to retrieval."""
+    """Passages in memory, as chunks of documents: what the database is to retrieval."""
 
     def __init__(self, chunks: Mapping[str, Chunk]) -> None:
         self._chunks = chunks
+        self._documents = {chunk.document_id: 1 for chunk in chunks.values()}
 
     @classmethod
     def read(cls, path: Path) -> "Corpus":
@@ -143,8 +145,9 @@ class Corpus:
             chunk_id = str(line.id)
             if chunk_id in chunks:
                 raise Rejected(f"{path}, line {number}: a second passage with id {chunk_id}")
+            document_id = chunk_id if line.document is None else f"document {line.document}"
             chunks[chunk_id] = Chunk(
-                chunk_id, _DOCUMENT, len(chunks), line.title, line.text, 0, len(line.text), page=None, token_ids=()
+                chunk_id, document_id, len(chunks), line.title, line.text, 0, len(line.text), page=None, token_ids=()
             )
         if not chunks:
             raise Rejected(f"{path}: no passages in it")
@@ -157,7 +160,7 @@ class Corpus:
         return chunk_id in self._chunks
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
-        return {_DOCUMENT: 1}
+        return self._documents
 
     def of_other_encoders(self, tenant_id: str, collection_id: str) -> DocumentIds:
         return frozenset()

@@ -158,10 +158,10 @@ class QdrantIndex:
         alone = [Vectors(no_dense, indices[i : i + 1], values[i : i + 1]) for i in range(len(indices))]
         if document_ids is None or len(document_ids) <= MOST_NAMED:
             scope = _where(tenant_id=tenant_id, collection_id=collection_id)
-            found = self._query(scope, alone, limit + 1, "sparse", document_ids)
+            by_term = self._query(scope, alone, limit + 1, "sparse", document_ids)
         else:
-            found = [self.search(tenant_id, collection_id, v, limit + 1, "sparse", document_ids) for v in alone]
-        return [hits if len(hits) <= limit else [] for hits in found]
+            by_term = [self.search(tenant_id, collection_id, v, limit + 1, "sparse", document_ids) for v in alone]
+        return [hits if len(hits) <= limit else [] for hits in by_term]
 
     def _query(
         self,

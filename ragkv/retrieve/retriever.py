@@ -54,10 +54,12 @@ IDENTIFIED_WEIGHT = 2.0
 """What an identifier counts for the only passage that has it; of n passages each gets an nth."""
 RARE = 50
 """Passages that a term may have to say something of their documents."""
-DOCUMENTS = 8
-"""Documents with the most rare terms that are searched once more."""
+CANDIDATE_DOCUMENTS = 64
+"""Documents with the most rare terms, among which the other terms count."""
+DOCUMENTS = 4
+"""Documents with the most terms then, whose passages gain by them."""
 MOST = 0.8
-"""A passage with so much of what its document has gains nothing by its document."""
+"""A passage with so much of what its document has gains nothing by it."""
 EQUAL = 1e-3
 """Sums of scores that differ by no more are equal."""
 
@@ -237,17 +239,24 @@ class _Walk:
     def first_hop(self, top_k: int) -> list[str]:
         """The best of a search for the question."""
         self._add_search(self._vectors, max(DEPTH, top_k), weight=1.0)
-        scope, identifiers = self._scope, sparse.identifiers(self._question)[:IDENTIFIERS]
+        identifiers = sparse.identifiers(self._question)[:IDENTIFIERS]
         weights = dict(zip(self._vectors.indices.tolist(), self._vectors.values.tolist(), strict=True))
         heaviest = sorted(weights, key=lambda term: -weights[term])
-        looked_up = list(dict.fromkeys((*identifiers, *heaviest)))[:TERMS]
-        terms = np.array(looked_up, np.uint32), np.array([weights.get(i, 1.0) for i in looked_up], np.float32)
-        holders = self._index.holders(scope.tenant_id, scope.collection_id, terms, RARE, scope.document_ids)
-        self._add_identified(holders[: len(identifiers)])
+        terms = {term: weights.get(term, 1.0) for term in list(dict.fromkeys((*identifiers, *heaviest)))[:TERMS]}
+        holders = self._holders(terms, self._scope.document_ids)
+        self._add_identified([holders[term] for term in identifiers])
         if self._is_of_several:
-            self._add_documents(holders)
+            self._add_documents(terms, holders)
         self.scores = dict(self._searched)
         return self.best(top_k)
+
+    def _holders(self, terms: Mapping[int, float], document_ids: DocumentIds | None) -> dict[int, list[Hit]]:
+        """The passages of each term, by its weight in the question; none where it is not rare."""
+        if not terms:
+            return {}
+        vector = np.array(list(terms), np.uint32), np.array(list(terms.values()), np.float32)
+        place = self._scope.tenant_id, self._scope.collection_id
+        return dict(zip(terms, self._index.holders(*place, vector, RARE, document_ids), strict=True))
 
     def _add_identified(self, holders: Iterable[Sequence[Hit]]) -> None:
         """holders: the passages of each identifier. A passage's rarest one counts."""
@@ -258,18 +267,20 @@ class _Walk:
         for chunk_id, share in shares.items():
             self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
 
-    def _add_documents(self, holders: Sequence[Sequence[Hit]]) -> None:
-        """holders: the passages of each rare term. A document has those of all its passages, each as strongly as the
-        best of them. The nth passage of the nth document gets an nth of an nth, unless it has these terms itself."""
+    def _add_documents(self, terms: Mapping[int, float], holders: Mapping[int, Sequence[Hit]]) -> None:
+        """holders: the passages of each rare term; the other terms count among the documents of these. The nth passage
+        of the nth document gets an nth of an nth, unless it has most of what the document has."""
+        rare = _terms_of_documents(holders.values())
+        if not rare:
+            return
+        common = {term: weight for term, weight in terms.items() if not holders[term]}
+        lists = [*holders.values(), *self._holders(common, _strongest(rare, CANDIDATE_DOCUMENTS)).values()]
         of_passages: Scores = defaultdict(float)
-        of_documents: Scores = defaultdict(float)
-        for hits in holders:
-            of_passages |= {hit.chunk_id: of_passages[hit.chunk_id] + hit.score for hit in hits}
-            best = {hit.document_id: hit.score for hit in sorted(hits, key=attrgetter("score"))}
-            of_documents |= {i: of_documents[i] + score for i, score in best.items()}
-        documents = frozenset(sorted(of_documents, key=lambda i: (-of_documents[i], i))[:DOCUMENTS])
+        for hit in (hit for hits in lists for hit in hits):
+            of_passages[hit.chunk_id] += hit.score
+        of_documents = _terms_of_documents(lists)
         ranks: Counter[str] = Counter()
-        for hit in self._search(self._vectors, DEPTH, documents) if documents else ():
+        for hit in self._search(self._vectors, DEPTH, _strongest(of_documents, DOCUMENTS)):
             of_document = of_documents[hit.document_id]
             ranks[hit.document_id] += 1
             if of_passages[hit.chunk_id] < MOST * of_document:
@@ -337,6 +348,21 @@ class _Walk:
             for rank, chunk_id in enumerate(nearest, start=1):
                 linked[chunk_id] = max(linked[chunk_id], weight / rank)
         return linked
+
+
+def _terms_of_documents(holders: Iterable[Sequence[Hit]]) -> Scores:
+    """The sum of the terms that passages of a document have, each as strongly as the best of them. holders: the
+    passages of each term."""
+    sums: Scores = defaultdict(float)
+    for hits in holders:
+        best = {hit.document_id: hit.score for hit in sorted(hits, key=attrgetter("score"))}
+        for document_id, score in best.items():
+            sums[document_id] += score
+    return sums
+
+
+def _strongest(documents: Scores, count: int) -> DocumentIds:
+    return frozenset(sorted(documents, key=lambda i: (-documents[i], i))[:count])
 
 
 def enriched(question: str, chunk: Chunk) -> str:

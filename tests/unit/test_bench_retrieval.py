@@ -120,6 +120,15 @@ def test_a_corpus_keeps_its_passages_by_id_and_title(tmp_path):
     assert [(chunk.title, chunk.chunk_id) for chunk in corpus.titles("t", "c")] == [("T", "7"), ("T", "b"), ("", "9")]
 
 
+def test_passages_are_of_the_document_they_name_or_of_one_of_their_own(tmp_path):
+    rows = [{"id": 1, "text": "a", "document": 2}, {"id": 2, "text": "b"}, {"id": 3, "text": "c", "document": 2}]
+    corpus = Corpus.read(write_lines(tmp_path / "c.jsonl", rows))
+
+    documents = [chunk.document_id for chunk in corpus.chunks("t", ["1", "2", "3"])]
+    assert documents[0] == documents[2] != documents[1]
+    assert set(corpus.indexed_documents("t", "c")) == set(documents)
+
+
 def test_blank_lines_are_skipped_and_still_counted(tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text('{"id": 1, "title": "", "text": "a"}\n\n  \n{"id": 2}\n')

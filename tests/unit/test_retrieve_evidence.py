@@ -6,7 +6,7 @@ Dense vectors are set by hand: a question is the first axis, and `nearness` says
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -188,7 +188,7 @@ def test_an_identifier_that_only_documents_left_out_have_decides_nothing():
 
 
 def test_of_many_identifiers_the_first_are_looked_up():
-    """A question of thousands of numbers takes a bounded number of searches."""
+    """A question of thousands of numbers takes a bounded number of look-ups."""
 
     looked_up = []
 
@@ -199,7 +199,8 @@ def test_of_many_identifiers_the_first_are_looked_up():
 
     texts = letters([f"invoice INV-{10_000 + 37 * i}" for i in range(HOLDERS)])
     found(texts, " ".join(str(10_000 + i) for i in range(5_000)), hops=1, made=Counted)
-    assert looked_up == [TERMS]
+    assert len(looked_up) <= 2
+    assert max(looked_up) == TERMS
 
 
 PARTIES = ["Vestby", "Harlow", "Norden", "Kestrel", "Brightwater", "Castello", "Oakfield", "Sunmark"]
@@ -209,16 +210,16 @@ NEAREST = 0.5
 """The score of the passage that is nearest, and has no word of the question."""
 
 
-def contracts() -> dict[str, Text]:
+def contracts(parties: Sequence[str] = PARTIES) -> dict[str, Text]:
     """Like contracts, whose first page alone names the party. Of their clauses the nearest to a question is that of the
     first one, and none has a word of it."""
     pages = {
         f"Agreement {i}, page 1": Text(f"between Meridian and {party}, the customer", 0.3, document=party)
-        for i, party in enumerate(PARTIES)
+        for i, party in enumerate(parties)
     }
     return pages | {
-        f"Agreement {i}, page 2": Text("It takes thirty days in writing.", 0.9 - i / 100, document=party)
-        for i, party in enumerate(PARTIES)
+        f"Agreement {i}, page 2": Text("It takes thirty days in writing.", 0.9 - i / 1000, document=party)
+        for i, party in enumerate(parties)
     }
 
 
@@ -231,16 +232,17 @@ def test_of_like_documents_the_one_that_another_passage_identifies_is_meant(numb
 
 
 def test_words_that_many_passages_have_say_nothing_of_their_documents():
-    """The customer is named once in each of so many contracts and one more."""
-    copies = -(-RARE // len(PARTIES)) + 1
-    texts = {
-        f"{title}, {n}": replace(text, document=f"{text.document} {n}")
-        for n in range(copies)
-        for title, text in contracts().items()
-    }
+    texts = contracts([f"Party{i}" for i in range(RARE + 1)])
     clauses = [title for title in texts if "page 2" in title]
     scores, without = found(texts, "Who is the customer?", hops=1), found(texts, "Who is the zebra?", hops=1)
     assert [scores[title] for title in clauses] == pytest.approx([without[title] for title in clauses])
+
+
+def test_a_common_word_counts_among_the_documents_that_have_a_rare_one():
+    """Vestby Energi: two documents have the first word, a hundred the other."""
+    parties = ["Vestby Foods", "Vestby Energi", *(f"Party{i} Energi" for i in range(2 * RARE))]
+    scores = found(contracts(parties), "How long is notice to Vestby Energi?", hops=1)
+    assert next(title for title in scores if "page 2" in title) == "Agreement 1, page 2"
 
 
 def test_several_documents_that_are_meant_share():

@@ -1,9 +1,10 @@
 """Recall of each search method over a corpus of passages and questions with known gold passages.
 
 Each line of the corpus is one passage, `{"id", "title", "text", "document"}`, and is searched as one chunk, however
-long. Passages of one `document` are parts of it; a passage without is a document of its own. Each line of the data is
-one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields are ignored.
-Every question is asked of every method before the next one, so that a machine that slows down slows all of them.
+long. Passages of one `document`, a file's name, are parts of it; a passage without is a document of its own. Each line
+of the data is one question, `{"id", "question", "gold_ids"}`; all of `gold_ids` are needed to answer it. Other fields
+are ignored. Every question is asked of every method before the next one, so that a machine that slows down slows all of
+them.
 
 The report is one JSON object, a `RetrievalReport`:
 
@@ -37,7 +38,7 @@ from ragkv.retrieve.index import DocumentIds, Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
-from ragkv.retrieve.retriever import Retriever
+from ragkv.retrieve.retriever import Named, Retriever
 from ragkv.service.evaluations.metrics import interval, resamples
 
 CUTOFFS = (2, 5, 10)
@@ -57,7 +58,7 @@ class _Passage(msgspec.Struct, frozen=True):
     id: int | str
     text: str
     title: str = ""
-    document: int | str | None = None
+    document: str | None = None
 
 
 class _Question(msgspec.Struct, frozen=True):
@@ -135,6 +136,7 @@ class Corpus:
     def __init__(self, chunks: Mapping[str, Chunk]) -> None:
         self._chunks = chunks
         self._documents = {chunk.document_id: 1 for chunk in chunks.values()}
+        self._names = {i: sparse.name_terms(i) for i in self._documents if i not in chunks}
 
     @classmethod
     def read(cls, path: Path) -> "Corpus":
@@ -145,9 +147,16 @@ class Corpus:
             chunk_id = str(line.id)
             if chunk_id in chunks:
                 raise Rejected(f"{path}, line {number}: a second passage with id {chunk_id}")
-            document_id = chunk_id if line.document is None else f"document {line.document}"
             chunks[chunk_id] = Chunk(
-                chunk_id, document_id, len(chunks), line.title, line.text, 0, len(line.text), page=None, token_ids=()
+                chunk_id,
+                line.document or chunk_id,
+                len(chunks),
+                line.title,
+                line.text,
+                0,
+                len(line.text),
+                page=None,
+                token_ids=(),
             )
         if not chunks:
             raise Rejected(f"{path}: no passages in it")
@@ -167,6 +176,19 @@ class Corpus:
 
     def outdated(self, tenant_id: str, collection_id: str) -> DocumentIds:
         return frozenset()
+
+    def named(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        terms: Sequence[int],
+        limit: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list[Named]:
+        by_term = [frozenset(i for i, name in self._names.items() if term in name) for term in terms]
+        asked_for = [named if document_ids is None else named & document_ids for named in by_term]
+        few = [ids if len(ids) <= limit else frozenset[str]() for ids in asked_for]
+        return [Named(len(named), ids) for named, ids in zip(by_term, few, strict=True)]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]

@@ -1,7 +1,8 @@
 """Documents of one form, and questions about one of them: `python -m bench.measure.like_documents CORPUS QUESTIONS`.
 
 Two files for `ragkv eval retrieval`: contracts, CVs, invoices and manuals, 200 of each, whose first passage alone says
-which one it is. The passage that a question asks for is that of the others, but for a number.
+which one it is; and handbooks, which only the names of their files tell apart. The passage that a question asks for is
+that of the others, but for a number.
 """
 
 import argparse
@@ -98,10 +99,28 @@ def manual(n: int) -> Form:
     )
 
 
+def handbook(n: int) -> Form:
+    return Form(
+        [
+            ("Employee handbook: Leave", f"Each employee has {20 + n} days of paid leave a year."),
+            ("Employee handbook: Hours", f"The working week has {30 + n % 10} hours. Overtime is paid."),
+            ("Employee handbook: Travel", f"Trips are paid up to {100 + n} euros a day."),
+        ],
+        {
+            f"How many days of leave are there according to {name_of('handbook', n)}?": 0,
+            f"What is paid for trips in the {COMPANIES[n]} handbook?": 2,
+        },
+    )
+
+
+def name_of(form: str, n: int) -> str:
+    return f"handbook_{COMPANIES[n].replace(' ', '_').lower()}.pdf" if form == "handbook" else f"{form}-{n}.pdf"
+
+
 def lines() -> Iterator[tuple[dict[str, object], bool]]:
     """Each passage and each question, which True marks."""
-    for form, n in product((contract, cv, invoice, manual), range(NUM_DOCUMENTS)):
-        document = f"{form.__name__} {n}"
+    for form, n in product((contract, cv, invoice, manual, handbook), range(NUM_DOCUMENTS)):
+        document = name_of(form.__name__, n)
         passages, questions = form(n)
         for number, (title, text) in enumerate(passages):
             yield {"id": f"{document}, {number}", "title": title, "text": text, "document": document}, False

@@ -53,9 +53,11 @@ HOLDERS = 8
 IDENTIFIED_WEIGHT = 2.0
 """What an identifier counts for the only passage that has it; of n passages each gets an nth."""
 RARE = 50
-"""Passages that a term may have to say something of their documents."""
-CANDIDATE_DOCUMENTS = 64
-"""Documents with the most rare terms, among which the other terms count."""
+"""Passages, or documents by their names, that a term may have to say which documents are meant."""
+CANDIDATE_DOCUMENTS = 32
+"""Documents with the most rare terms, among which the other terms count, too."""
+COMMON = 200
+"""Passages of these documents that a term may have."""
 DOCUMENTS = 4
 """Documents with the most terms then, whose passages gain by them."""
 MOST = 0.8
@@ -66,6 +68,13 @@ EQUAL = 1e-3
 Scores = dict[str, float]
 LinkedGroup = tuple[float, Sequence[str]]
 """The weight of a link and the chunks under the title it names."""
+
+
+class Named(NamedTuple):
+    """Documents whose name has a term: how many there are in all, and those that were asked for."""
+
+    total: int
+    document_ids: DocumentIds
 
 
 class SearchScope(NamedTuple):
@@ -92,6 +101,18 @@ class CollectionSource(TitleSource, Protocol):
 
     def outdated(self, tenant_id: str, collection_id: str) -> DocumentIds:
         """The searchable documents whose text is of a file that another has replaced."""
+        ...
+
+    def named(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        terms: Sequence[int],
+        limit: int,
+        document_ids: DocumentIds | None = None,
+    ) -> list["Named"]:
+        """For each term the searchable documents whose file's name has it: of these, if there are no more than
+        `limit`."""
         ...
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
@@ -183,8 +204,8 @@ class Retriever:
             seen = frozenset(documents) if scope.document_ids is None else scope.document_ids
             scope = scope._replace(document_ids=seen - outdated)
         comparable = self._comparable(scope, documents)
-        is_of_several = len(documents if scope.document_ids is None else scope.document_ids) > 1
-        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, is_of_several=is_of_several)
+        num_documents = len(documents if scope.document_ids is None else scope.document_ids)
+        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, num_documents)
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
@@ -218,13 +239,12 @@ class _Walk:
         scope: SearchScope,
         question: str,
         comparable: DocumentIds | None,
-        *,
-        is_of_several: bool,
+        num_documents: int,
     ) -> None:
         """comparable: the documents that dense vectors find, others are found by their words alone; None for all.
-        is_of_several: whether there are documents to choose from."""
+        num_documents: of the scope."""
         self._comparable = comparable
-        self._is_of_several = is_of_several
+        self._num_documents = num_documents
         self._embed = embed
         self._index = index
         self._chunks = chunks
@@ -243,20 +263,32 @@ class _Walk:
         weights = dict(zip(self._vectors.indices.tolist(), self._vectors.values.tolist(), strict=True))
         heaviest = sorted(weights, key=lambda term: -weights[term])
         terms = {term: weights.get(term, 1.0) for term in list(dict.fromkeys((*identifiers, *heaviest)))[:TERMS]}
-        holders = self._holders(terms, self._scope.document_ids)
+        holders = self._holders(terms, RARE, self._scope.document_ids)
         self._add_identified([holders[term] for term in identifiers])
-        if self._is_of_several:
+        if self._num_documents > 1:
             self._add_documents(terms, holders)
         self.scores = dict(self._searched)
         return self.best(top_k)
 
-    def _holders(self, terms: Mapping[int, float], document_ids: DocumentIds | None) -> dict[int, list[Hit]]:
-        """The passages of each term, by its weight in the question; none where it is not rare."""
+    def _holders(
+        self, terms: Mapping[int, float], limit: int, document_ids: DocumentIds | None
+    ) -> dict[int, list[Hit]]:
+        """The passages of each term, by its weight in the question; none where there are more than `limit`."""
         if not terms:
             return {}
         vector = np.array(list(terms), np.uint32), np.array(list(terms.values()), np.float32)
         place = self._scope.tenant_id, self._scope.collection_id
-        return dict(zip(terms, self._index.holders(*place, vector, RARE, document_ids), strict=True))
+        return dict(zip(terms, self._index.holders(*place, vector, limit, document_ids), strict=True))
+
+    def _named(self, terms: Mapping[int, float], limit: int, document_ids: DocumentIds | None) -> list[list[Hit]]:
+        """The documents whose name has a term, as hits of no passage: BM25 over names. None where there are more than
+        `limit`."""
+        place, num_documents = (self._scope.tenant_id, self._scope.collection_id), self._num_documents
+        names = self._chunks.named(*place, list(terms), limit, document_ids)
+        return [
+            [Hit("", i, weight * sparse.weight_in_name(total, num_documents)) for i in documents]
+            for weight, (total, documents) in zip(terms.values(), names, strict=True)
+        ]
 
     def _add_identified(self, holders: Iterable[Sequence[Hit]]) -> None:
         """holders: the passages of each identifier. A passage's rarest one counts."""
@@ -267,18 +299,21 @@ class _Walk:
         for chunk_id, share in shares.items():
             self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
 
-    def _add_documents(self, terms: Mapping[int, float], holders: Mapping[int, Sequence[Hit]]) -> None:
-        """holders: the passages of each rare term; the other terms count among the documents of these. The nth passage
-        of the nth document gets an nth of an nth, unless it has most of what the document has."""
-        rare = _terms_of_documents(holders.values())
+    def _add_documents(self, terms: Mapping[int, float], holders: Mapping[int, list[Hit]]) -> None:
+        """holders: the passages of each rare term. A document has the terms of its name and of all its passages; others
+        than rare ones count among the documents with rare ones. The nth passage of the nth document gets an nth of an
+        nth, unless it has most of what the document has."""
+        rare = _terms_of_documents([*holders.values(), *self._named(terms, RARE, self._scope.document_ids)])
         if not rare:
             return
+        candidates = _strongest(rare, CANDIDATE_DOCUMENTS)
         common = {term: weight for term, weight in terms.items() if not holders[term]}
-        lists = [*holders.values(), *self._holders(common, _strongest(rare, CANDIDATE_DOCUMENTS)).values()]
+        holders = {**holders, **self._holders(common, COMMON, candidates)}
         of_passages: Scores = defaultdict(float)
-        for hit in (hit for hits in lists for hit in hits):
+        for hit in (hit for hits in holders.values() for hit in hits):
             of_passages[hit.chunk_id] += hit.score
-        of_documents = _terms_of_documents(lists)
+        named = zip(terms, self._named(terms, COMMON, candidates), strict=True)
+        of_documents = _terms_of_documents([*holders[term], *hits] for term, hits in named)
         ranks: Counter[str] = Counter()
         for hit in self._search(self._vectors, DEPTH, _strongest(of_documents, DOCUMENTS)):
             of_document = of_documents[hit.document_id]
@@ -351,8 +386,7 @@ class _Walk:
 
 
 def _terms_of_documents(holders: Iterable[Sequence[Hit]]) -> Scores:
-    """The sum of the terms that passages of a document have, each as strongly as the best of them. holders: the
-    passages of each term."""
+    """The sum of each document's terms, each as strong as in the best of its hits. holders: the hits of each term."""
     sums: Scores = defaultdict(float)
     for hits in holders:
         best = {hit.document_id: hit.score for hit in sorted(hits, key=attrgetter("score"))}

@@ -6,6 +6,7 @@ languages of its script, and those that no chunk has find nothing. Scripts witho
 give single characters and pairs of them. docs/DECISIONS.md says why.
 """
 
+import math
 import re
 import threading
 import unicodedata
@@ -226,6 +227,22 @@ def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]
         yield from _pairs(word) if len(word) > 1 else word
     else:
         yield from _terms(word, languages.get(script_of(word), DEFAULT))
+
+
+def name_terms(name: str) -> frozenset[int]:
+    """Ids of the terms of a file's name."""
+    return frozenset(term for word in words(name) for term in _name_terms(word))
+
+
+def weight_in_name(num_named: int, num_documents: int) -> float:
+    """The weight of a term that so many of the documents' names have, as if it were the only one of each."""
+    rarity = math.log1p((max(num_documents - num_named, 0) + 0.5) / (num_named + 0.5))
+    return rarity * (K1 + 1) / (1 + K1 * (1 - B))
+
+
+@lru_cache(maxsize=1 << 16)
+def _name_terms(word: str) -> tuple[int, ...]:
+    return tuple(map(term_id, [word] if word.isdigit() else terms_told(word, {})))
 
 
 def _terms(word: str, language: Language) -> Iterator[str]:

@@ -14,6 +14,7 @@ from sqlalchemy import event, text
 from ragkv.chunk import Chunk
 from ragkv.retrieve.index import Vectors
 from ragkv.retrieve.links import LinkCache, TitleLinks
+from ragkv.retrieve.sparse import name_terms
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenants import find_collection_ref
@@ -26,6 +27,8 @@ from ragkv.service.parts import Parts
 from tests.integration.filled import source_of
 
 TITLES = ["Ada Lovelace", "Bell", "Ada Lovelace: Youth"]
+NAMES = ["handbook_2024.pdf", "Handbook Bergen.docx", "plan.txt"]
+NAME_TERMS = sorted(frozenset[int]().union(*map(name_terms, NAMES)))
 VECTORS = Vectors(np.ones(2, np.float32), np.array([1], np.uint32), np.array([1], np.float32))
 
 
@@ -53,6 +56,7 @@ class Follower:
         assert self.source.of_other_encoders(*self.place) == anew.of_other_encoders(*self.place)
         assert self.source.outdated(*self.place) == anew.outdated(*self.place)
         assert vars(self.links.of(*self.place, documents)) == vars(TitleLinks(anew.titles(*self.place)))
+        assert self.source.named(*self.place, NAME_TERMS, 9) == anew.named(*self.place, NAME_TERMS, 9)
 
 
 @pytest.fixture
@@ -64,7 +68,8 @@ def follower(parts: Parts) -> Iterator[Follower]:
 
 def upload(parts: Parts, dice: random.Random) -> str:
     body = io.BytesIO(dice.randbytes(16))
-    return store_document(find_collection_ref(parts.database), "a.txt", body, parts.intake).document_id
+    name = dice.choice(NAMES)
+    return store_document(find_collection_ref(parts.database), name, body, parts.intake).document_id
 
 
 def read(parts: Parts, document_id: str, titles: list[str]) -> None:
@@ -75,6 +80,21 @@ def read(parts: Parts, document_id: str, titles: list[str]) -> None:
     lease.store_chunks(chunks, [VECTORS] * len(chunks), Status.SEARCHABLE, index_fingerprint=parts.index_fingerprint)
     lease.enter(Status.SEARCHABLE)
     lease.finish([], "kv fingerprint")
+
+
+def test_a_document_is_known_by_the_words_of_its_name_once_it_can_be_searched(parts: Parts, follower: Follower):
+    document_id = upload(parts, random.Random(1))
+
+    def named(limit: int = 1, document_ids: frozenset[str] | None = None) -> list[tuple[int, frozenset[str]]]:
+        return [*follower.source.named(*follower.place, sorted(name_terms("BERGEN")), limit, document_ids)]
+
+    amend_document(follower.place[0], document_id, parts.database, "bergen-plan.PDF")
+    assert named() == [(0, frozenset())]
+    read(parts, document_id, ["Leave"])
+    assert named() == named(document_ids=frozenset([document_id, "other"])) == [(1, frozenset([document_id]))]
+    assert named(limit=0) == named(document_ids=frozenset(["other"])) == [(1, frozenset())]
+    amend_document(follower.place[0], document_id, parts.database, "oslo.pdf")
+    assert named() == [(0, frozenset())]
 
 
 @contextmanager
@@ -95,7 +115,7 @@ def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, foll
     documents = [upload(parts, dice) for _ in range(4)]
     waiting = set(documents)
     for _ in range(40):
-        match dice.choice(["upload", "read", "read", "amend", "replace", "delete", "restart"]):
+        match dice.choice(["upload", "read", "read", "amend", "rename", "replace", "delete", "restart"]):
             case "upload":
                 documents.append(upload(parts, dice))
                 waiting.add(documents[-1])
@@ -105,10 +125,12 @@ def test_whatever_others_do_it_knows_what_a_new_process_would(parts: Parts, foll
                 waiting.remove(chosen)
             case "amend" if documents:
                 amend_document(follower.place[0], dice.choice(documents), parts.database, patch={"n": dice.random()})
+            case "rename" if documents:
+                amend_document(follower.place[0], dice.choice(documents), parts.database, dice.choice(NAMES))
             case "replace" if documents:
-                chosen = dice.choice(documents)
+                chosen, name = dice.choice(documents), dice.choice(NAMES)
                 replace_document(
-                    follower.place[0], chosen, "b.txt", io.BytesIO(dice.randbytes(16)), parts.intake, parts.removal
+                    follower.place[0], chosen, name, io.BytesIO(dice.randbytes(16)), parts.intake, parts.removal
                 )
                 waiting.add(chosen)
             case "delete" if documents:

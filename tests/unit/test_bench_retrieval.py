@@ -22,6 +22,7 @@ from ragkv.cli import main
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
 from ragkv.retrieve.encoder import Encoder
+from ragkv.retrieve.sparse import name_terms
 from ragkv.settings import Settings
 
 # From 2WikiMultihopQA (Apache-2.0), shortened.
@@ -121,12 +122,17 @@ def test_a_corpus_keeps_its_passages_by_id_and_title(tmp_path):
 
 
 def test_passages_are_of_the_document_they_name_or_of_one_of_their_own(tmp_path):
-    rows = [{"id": 1, "text": "a", "document": 2}, {"id": 2, "text": "b"}, {"id": 3, "text": "c", "document": 2}]
+    rows = [
+        {"id": 1, "text": "a", "document": "plan.pdf"},
+        {"id": 2, "text": "b"},
+        {"id": 3, "text": "c", "document": "plan.pdf"},
+    ]
     corpus = Corpus.read(write_lines(tmp_path / "c.jsonl", rows))
 
     documents = [chunk.document_id for chunk in corpus.chunks("t", ["1", "2", "3"])]
     assert documents[0] == documents[2] != documents[1]
     assert set(corpus.indexed_documents("t", "c")) == set(documents)
+    assert corpus.named("t", "c", sorted(name_terms("plan")), 1) == [(1, {documents[0]})]
 
 
 def test_blank_lines_are_skipped_and_still_counted(tmp_path):

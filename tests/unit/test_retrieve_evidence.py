@@ -6,7 +6,7 @@ Dense vectors are set by hand: a question is the first axis, and `nearness` says
 import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from ragkv.retrieve.index import Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.retriever import HOLDERS, RARE, TERMS, Retriever, Searcher
+from ragkv.retrieve.retriever import HOLDERS, RARE, TERMS, Named, Retriever, Searcher
 from ragkv.threads import Threads
 
 DIM = 3
@@ -55,6 +55,17 @@ class Shelf:
 
     def of_other_encoders(self, tenant_id: str, collection_id: str) -> frozenset[str]:
         return frozenset()
+
+    def named(
+        self, tenant_id: str, collection_id: str, terms: Sequence[int], limit: int, document_ids=None
+    ) -> list[Named]:
+        names = {name: sparse.name_terms(name) for name in self.indexed_documents(tenant_id, collection_id)}
+        by_term = [frozenset(name for name in names if term in names[name]) for term in terms]
+        asked_for = [named if document_ids is None else named & document_ids for named in by_term]
+        return [
+            Named(len(named), ids if len(ids) <= limit else frozenset())
+            for named, ids in zip(by_term, asked_for, strict=True)
+        ]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]
@@ -243,6 +254,15 @@ def test_a_common_word_counts_among_the_documents_that_have_a_rare_one():
     parties = ["Vestby Foods", "Vestby Energi", *(f"Party{i} Energi" for i in range(2 * RARE))]
     scores = found(contracts(parties), "How long is notice to Vestby Energi?", hops=1)
     assert next(title for title in scores if "page 2" in title) == "Agreement 1, page 2"
+
+
+def test_a_document_is_meant_by_the_name_of_its_file():
+    """Which none of its passages has."""
+    texts = {title: replace(text, document=f"plan_{text.document}.pdf") for title, text in contracts().items()}
+    texts = {title: replace(text, text=text.text.split(" and ")[0]) for title, text in texts.items()}
+    scores = found(texts, f"How long is notice by plan_{PARTIES[5]}.pdf?", hops=1)
+    assert next(title for title in scores if "page 2" in title) == "Agreement 5, page 2"
+    assert scores["Agreement 5, page 2"] > 1.0
 
 
 def test_several_documents_that_are_meant_share():

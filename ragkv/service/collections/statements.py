@@ -84,8 +84,8 @@ def collection_of_document_changed(document_id: str) -> Update:
 
 
 def mark_changed_document(document_id: str) -> Update:
-    """Leave the present generation in a document whose chunks are others, or outdated or no longer so: right after
-    `collection_changed`."""
+    """Leave the present generation in a document whose name or chunks are others, or outdated or no longer so: right
+    after `collection_changed`."""
     present = select(CollectionRow.generation).where(CollectionRow.id == DocumentRow.collection_id).scalar_subquery()
     return update(DocumentRow).where(DocumentRow.id == document_id).values(changed_in=present)
 

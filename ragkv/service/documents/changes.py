@@ -96,6 +96,8 @@ def amend_document(
             relabel(session, document, checked(patched(document.labels, patch)))
         session.flush()
         session.execute(collection_changed(document.collection_id))
+        if name is not None:
+            session.execute(mark_changed_document(document_id))
         return view_of(document)
 
 
@@ -150,7 +152,6 @@ def exchange_file(
         intake.files.keep(tenant_id, received)
         if is_new or document.name != old_name:
             session.execute(collection_changed(document.collection_id))
-        if is_new:
             session.execute(mark_changed_document(document_id))
     removal.when_changed()
     view = document_view(tenant_id, document_id, intake.database)

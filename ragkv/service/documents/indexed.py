@@ -9,6 +9,8 @@ from ragkv.chunk import Chunk, prompt_text
 from ragkv.ids import batched
 from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
+from ragkv.retrieve.retriever import Named
+from ragkv.retrieve.sparse import name_terms
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import outdated
 from ragkv.service.collections.statements import changes_of
@@ -60,6 +62,19 @@ class DatabaseSource:
     def outdated(self, tenant_id: str, collection_id: str) -> frozenset[str]:
         """The indexed documents whose text is of a file that another has replaced."""
         return self._versions_of(tenant_id, collection_id).outdated
+
+    def named(
+        self,
+        tenant_id: str,
+        collection_id: str,
+        terms: Sequence[int],
+        limit: int,
+        document_ids: frozenset[str] | None = None,
+    ) -> list[Named]:
+        """For each term the indexed documents whose file's name has it."""
+        versions = self._versions_of(tenant_id, collection_id)
+        with versions.lock:
+            return [versions.names.with_term(term, limit, document_ids) for term in terms]
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents; those of another encoder have an empty dense vector."""
@@ -128,12 +143,16 @@ class _Versions:
         self.by_document: dict[str, int] = {}
         self.of_other_encoders: frozenset[str] = frozenset()
         self.outdated: frozenset[str] = frozenset()
+        self.names = _Names()
+        """To be read under the lock."""
 
-    def update(self, earlier: "_Versions", written: Iterable[tuple[str, int, bool, bool, bool]]) -> None:
+    def update(self, earlier: "_Versions", written: Iterable[tuple[str, int, str, bool, bool, bool]]) -> None:
         """Take over `earlier` with what was written since; in copies, because other threads read those handed out."""
         by_document, replaced = dict(earlier.by_document), set(earlier.outdated)
         of_other_encoders = set(earlier.of_other_encoders)
-        for document_id, version, is_indexed, of_encoder, is_replaced in written:
+        self.names = earlier.names
+        for document_id, version, name, is_indexed, of_encoder, is_replaced in written:
+            self.names.rename(document_id, name if is_indexed else "")
             by_document.pop(document_id, None)
             of_other_encoders.discard(document_id)
             replaced.discard(document_id)
@@ -143,11 +162,8 @@ class _Versions:
                 of_other_encoders.add(document_id)
             if is_indexed and is_replaced:
                 replaced.add(document_id)
-        self.by_document, self.of_other_encoders, self.outdated = (
-            by_document,
-            frozenset(of_other_encoders),
-            frozenset(replaced),
-        )
+        self.by_document = earlier.by_document if by_document == earlier.by_document else by_document
+        self.of_other_encoders, self.outdated = frozenset(of_other_encoders), frozenset(replaced)
 
     def since(self, generation: int, marked: int) -> int | None:
         """The generation since which all changes are marked;
@@ -156,3 +172,28 @@ class _Versions:
             return None
         ours, our_marked = self.changes
         return ours if generation > ours and generation - ours == marked - our_marked else None
+
+
+class _Names:
+    """The terms of documents' names."""
+
+    def __init__(self) -> None:
+        self._documents: dict[int, set[str]] = {}
+        self._terms: dict[str, frozenset[int]] = {}
+
+    def with_term(self, term: int, limit: int, document_ids: frozenset[str] | None) -> Named:
+        documents = self._documents.get(term, frozenset[str]())
+        asked_for = documents if document_ids is None else documents & document_ids
+        return Named(len(documents), frozenset(asked_for) if len(asked_for) <= limit else frozenset())
+
+    def rename(self, document_id: str, name: str) -> None:
+        """name: empty for a document that is no longer there."""
+        terms = name_terms(name)
+        for outdated_term in self._terms.pop(document_id, frozenset()) - terms:
+            self._documents[outdated_term].discard(document_id)
+            if not self._documents[outdated_term]:
+                del self._documents[outdated_term]
+        for term in terms:
+            self._documents.setdefault(term, set()).add(document_id)
+        if terms:
+            self._terms[document_id] = terms

@@ -192,17 +192,17 @@ def bytes_of_tenant(tenant_id: str) -> Select[int]:
 
 def versions_of_documents(
     tenant_id: str, collection_id: str, index_fingerprint: str, encoder_fingerprint: str
-) -> Select[str, int, bool, bool, bool]:
-    """(id, version, whether its chunks are there, whether their vectors are of this encoder, whether their file was
-    replaced)."""
+) -> Select[str, int, str, bool, bool, bool]:
+    """(id, version, name, whether its chunks are there, whether their vectors are of this encoder, whether their file
+    was replaced)."""
     of_encoder = is_of_encoder(index_fingerprint, encoder_fingerprint)
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    columns = (DocumentRow.id, DocumentRow.version, DocumentRow.num_chunks > 0, of_encoder, DocumentRow.is_replaced)
-    return select(*columns).where(*mine)
+    columns = (DocumentRow.id, DocumentRow.version, DocumentRow.name)
+    return select(*columns, DocumentRow.num_chunks > 0, of_encoder, DocumentRow.is_replaced).where(*mine)
 
 
 def written_since(documents: Select[*tuple[Any, ...]], generation: int) -> Select[*tuple[Any, ...]]:
-    """The documents whose chunks were written, or became outdated, after a generation."""
+    """The documents whose chunks were written, became outdated, or that were renamed, after a generation."""
     return documents.where(DocumentRow.changed_in > generation)
 
 

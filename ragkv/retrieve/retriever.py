@@ -2,8 +2,8 @@
 
 Hop 1 is a hybrid search for the question. An identifier in the question (the number of an invoice, a version, an
 address) that only few passages have decides: by ranks alone the nearest of many like letters would win. Rare words of
-the question count for all passages of the documents that have them: of many like contracts, the clause about notice in
-the one whose first page names the party.
+the question count for all passages of the documents that have them, in a passage or in their file's name: of many like
+contracts, the clause about notice in the one whose first page names the party.
 
 Each further hop adds two kinds of evidence, on the scale of reciprocal rank fusion (1 for what both searches put first,
 less the further down), so that they simply add up:
@@ -110,9 +110,9 @@ class CollectionSource(TitleSource, Protocol):
         terms: Sequence[int],
         limit: int,
         document_ids: DocumentIds | None = None,
-    ) -> list["Named"]:
-        """For each term the searchable documents whose file's name has it: of these, if there are no more than
-        `limit`."""
+    ) -> list[Named]:
+        """For each term the documents whose file's name has it, as of the last `indexed_documents`: of these, if they
+        are no more than `limit`."""
         ...
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:

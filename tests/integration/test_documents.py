@@ -499,6 +499,22 @@ class TestAskingOfSome:
         assert found("ask", filter={"about": "nobody"}) == set()
         assert_problem(client.post("/v1/ask", json={"question": "engine", "document_ids": ["\x00"]}), 404)
 
+    def test_of_like_documents_the_file_is_meant_that_the_question_names(self, client: Client, ingest: IngestParts):
+        ids = {}
+        for weeks, city in enumerate(("bergen", "lund", "oslo")):
+            body = f"# Handbook\n\nThere are {weeks} weeks of paid leave a year.".encode()
+            ids[city] = upload(client, body, f"handbook_{city}.md").json()["id"]
+            ingest_document(ids[city], ingest)
+
+        def first(question: str) -> str:
+            passages = client.post("/v1/search", json={"question": question}).json()["passages"]
+            return str(passages[0]["document_id"])
+
+        for city, document_id in ids.items():
+            assert first(f"How many weeks of leave are in handbook_{city}.md?") == document_id
+        client.patch(f"/v1/documents/{ids['oslo']}", json={"name": "plan_visby.md"}).raise_for_status()
+        assert first("How many weeks of leave are in the Visby plan?") == ids["oslo"]
+
     def test_an_answer_says_where_the_kv_of_each_passage_came_from(
         self, client: Client, both: dict[str, str], engine: EchoEngine
     ):

@@ -86,6 +86,7 @@ def test_a_document_is_known_by_the_words_of_its_name_once_it_can_be_searched(pa
     document_id = upload(parts, random.Random(1))
 
     def named(limit: int = 1, document_ids: frozenset[str] | None = None) -> list[tuple[int, frozenset[str]]]:
+        follower.source.indexed_documents(*follower.place)
         return [*follower.source.named(*follower.place, sorted(name_terms("BERGEN")), limit, document_ids)]
 
     amend_document(follower.place[0], document_id, parts.database, "bergen-plan.PDF")

@@ -71,8 +71,8 @@ class DatabaseSource:
         limit: int,
         document_ids: frozenset[str] | None = None,
     ) -> list[Named]:
-        """For each term the indexed documents whose file's name has it."""
-        versions = self._versions_of(tenant_id, collection_id)
+        """For each term the documents whose file's name has it, as of the last `indexed_documents`."""
+        versions = self._remembered.of((tenant_id, collection_id))
         with versions.lock:
             return [versions.names.with_term(term, limit, document_ids) for term in terms]
 

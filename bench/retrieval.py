@@ -37,8 +37,9 @@ from ragkv.retrieve.encoder import Encoder, TextProgress, embed_chunks, embed_qu
 from ragkv.retrieve.index import DocumentIds, Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.names import DocumentNames, Named
 from ragkv.retrieve.rerank import Reranker
-from ragkv.retrieve.retriever import Named, Retriever
+from ragkv.retrieve.retriever import Retriever
 from ragkv.service.evaluations.metrics import interval, resamples
 
 CUTOFFS = (2, 5, 10)
@@ -136,7 +137,9 @@ class Corpus:
     def __init__(self, chunks: Mapping[str, Chunk]) -> None:
         self._chunks = chunks
         self._documents = {chunk.document_id: 1 for chunk in chunks.values()}
-        self._names = {i: sparse.name_terms(i) for i in self._documents if i not in chunks}
+        self._names = DocumentNames()
+        for document_id in self._documents.keys() - chunks.keys():
+            self._names.rename(document_id, document_id)
 
     @classmethod
     def read(cls, path: Path) -> "Corpus":
@@ -147,16 +150,9 @@ class Corpus:
             chunk_id = str(line.id)
             if chunk_id in chunks:
                 raise Rejected(f"{path}, line {number}: a second passage with id {chunk_id}")
+            document_id = line.document or chunk_id
             chunks[chunk_id] = Chunk(
-                chunk_id,
-                line.document or chunk_id,
-                len(chunks),
-                line.title,
-                line.text,
-                0,
-                len(line.text),
-                page=None,
-                token_ids=(),
+                chunk_id, document_id, len(chunks), line.title, line.text, 0, len(line.text), page=None, token_ids=()
             )
         if not chunks:
             raise Rejected(f"{path}: no passages in it")
@@ -185,10 +181,7 @@ class Corpus:
         limit: int,
         document_ids: DocumentIds | None = None,
     ) -> list[Named]:
-        by_term = [frozenset(i for i, name in self._names.items() if term in name) for term in terms]
-        asked_for = [named if document_ids is None else named & document_ids for named in by_term]
-        few = [ids if len(ids) <= limit else frozenset[str]() for ids in asked_for]
-        return [Named(len(named), ids) for named, ids in zip(by_term, few, strict=True)]
+        return self._names.named(terms, limit, document_ids)
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]

@@ -29,8 +29,9 @@ CITIES = ("Bergen", "Leeds", "Turin", "Lagos", "Prague", "Kyoto", "Utrecht", "Po
 
 
 class Form(NamedTuple):
-    """A document: its passages by title, and for questions the number of the passage that has the answer."""
+    """A document: its file's name, its passages by title, and for questions the number of the passage that answers."""
 
+    name: str
     passages: list[tuple[str, str]]
     questions: dict[str, int]
 
@@ -38,6 +39,7 @@ class Form(NamedTuple):
 def contract(n: int) -> Form:
     title, company = "Service Agreement", COMPANIES[n]
     return Form(
+        f"contract-{n}.pdf",
         [
             (
                 f"{title}: Parties",
@@ -61,6 +63,7 @@ def contract(n: int) -> Form:
 def cv(n: int) -> Form:
     person = PEOPLE[n]
     return Form(
+        f"cv-{n}.pdf",
         [
             ("Curriculum vitae", f"{person}, born {1960 + n % 40}, lives in {CITIES[n * 3 % 10]}."),
             ("Curriculum vitae: Education", f"{2000 + n % 20}: Master of Science, University of {CITIES[n % 10]}."),
@@ -77,6 +80,7 @@ def cv(n: int) -> Form:
 def invoice(n: int) -> Form:
     number = f"INV-{20_000 + 37 * n}"
     return Form(
+        f"invoice-{n}.pdf",
         [
             ("Invoice", f"Invoice {number} to {COMPANIES[n * 7 % 200]} AS, {1 + n % 28} May 2024."),
             ("Invoice", f"{1 + n % 9} pumps at {40 + n} euros. {2 + n % 5} filters at {11 + n % 13} euros. Freight."),
@@ -89,6 +93,7 @@ def invoice(n: int) -> Form:
 def manual(n: int) -> Form:
     model = f"{('XR', 'KT', 'PM', 'VQ')[n % 4]}-{110 + 10 * (n // 4)}"
     return Form(
+        f"manual-{n}.pdf",
         [
             ("User manual: Introduction", f"Thank you for buying the {model} vacuum pump. Read this before use."),
             ("User manual: Safety", "Disconnect the device from the mains before cleaning. Keep children away."),
@@ -100,28 +105,25 @@ def manual(n: int) -> Form:
 
 
 def handbook(n: int) -> Form:
+    name = f"handbook_{COMPANIES[n].replace(' ', '_').lower()}.pdf"
     return Form(
+        name,
         [
             ("Employee handbook: Leave", f"Each employee has {20 + n} days of paid leave a year."),
             ("Employee handbook: Hours", f"The working week has {30 + n % 10} hours. Overtime is paid."),
             ("Employee handbook: Travel", f"Trips are paid up to {100 + n} euros a day."),
         ],
         {
-            f"How many days of leave are there according to {name_of('handbook', n)}?": 0,
+            f"How many days of leave are there according to {name}?": 0,
             f"What is paid for trips in the {COMPANIES[n]} handbook?": 2,
         },
     )
 
 
-def name_of(form: str, n: int) -> str:
-    return f"handbook_{COMPANIES[n].replace(' ', '_').lower()}.pdf" if form == "handbook" else f"{form}-{n}.pdf"
-
-
 def lines() -> Iterator[tuple[dict[str, object], bool]]:
     """Each passage and each question, which True marks."""
     for form, n in product((contract, cv, invoice, manual, handbook), range(NUM_DOCUMENTS)):
-        document = name_of(form.__name__, n)
-        passages, questions = form(n)
+        document, passages, questions = form(n)
         for number, (title, text) in enumerate(passages):
             yield {"id": f"{document}, {number}", "title": title, "text": text, "document": document}, False
         if n % (NUM_DOCUMENTS // ASKED) == 0:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Point, SearchMode, Vectors, fused
 from ragkv.retrieve.segment import Best, Segment, Shown
-from ragkv.retrieve.sparse import SparseVector
+from ragkv.retrieve.sparse import SparseVector, rarities
 
 EXACT_ROWS = 50_000
 """Collections of no more chunks are searched exactly: all their vectors are read, in 10 ms or so."""
@@ -171,10 +171,8 @@ def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
 
 
 def _rarities(views: Views, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """ln(1 + (N - n + 0.5) / (n + 0.5)) for a term in n of the collection's N chunks, as in Qdrant."""
-    num_chunks = sum(segment.num_shown for segment, _ in views)
-    occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in terms])
-    return np.log1p((num_chunks - occurs_in + 0.5) / (occurs_in + 0.5))
+    occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in terms], np.int_)
+    return rarities(occurs_in, sum(segment.num_shown for segment, _ in views))
 
 
 def _best_of(views: Views, best_of_segments: Sequence[Best], limit: int) -> Ranked:

@@ -34,6 +34,7 @@ from ragkv.retrieve import sparse
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused, fused_hits
 from ragkv.retrieve.links import LinkCache, TitleLinks, TitleSource
 from ragkv.retrieve.mirror import Mirror
+from ragkv.retrieve.names import Named
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.text import clean_question
 from ragkv.threads import Threads
@@ -68,13 +69,6 @@ EQUAL = 1e-3
 Scores = dict[str, float]
 LinkedGroup = tuple[float, Sequence[str]]
 """The weight of a link and the chunks under the title it names."""
-
-
-class Named(NamedTuple):
-    """Documents whose name has a term: how many there are in all, and those that were asked for."""
-
-    total: int
-    document_ids: DocumentIds
 
 
 class SearchScope(NamedTuple):
@@ -283,11 +277,12 @@ class _Walk:
     def _named(self, terms: Mapping[int, float], limit: int, document_ids: DocumentIds | None) -> list[list[Hit]]:
         """The documents whose name has a term, as hits of no passage: BM25 over names. None where there are more than
         `limit`."""
-        place, num_documents = (self._scope.tenant_id, self._scope.collection_id), self._num_documents
+        place = self._scope.tenant_id, self._scope.collection_id
         names = self._chunks.named(*place, list(terms), limit, document_ids)
+        rarities = sparse.rarities(np.array([name.total for name in names], np.int_), self._num_documents).tolist()
         return [
-            [Hit("", i, weight * sparse.weight_in_name(total, num_documents)) for i in documents]
-            for weight, (total, documents) in zip(terms.values(), names, strict=True)
+            [Hit("", document_id, weight * rarity * sparse.ALONE) for document_id in name.document_ids]
+            for weight, rarity, name in zip(terms.values(), rarities, names, strict=True)
         ]
 
     def _add_identified(self, holders: Iterable[Sequence[Hit]]) -> None:
@@ -314,13 +309,14 @@ class _Walk:
             of_passages[hit.chunk_id] += hit.score
         named = zip(terms, self._named(terms, COMMON, candidates), strict=True)
         of_documents = _terms_of_documents([*holders[term], *hits] for term, hits in named)
+        documents = _strongest(of_documents, DOCUMENTS)
+        least = {document_id: of_documents[document_id] - EQUAL for document_id in documents}
+        num_as_strong = {i: sum(other >= least[i] for other in of_documents.values()) for i in documents}
         ranks: Counter[str] = Counter()
-        for hit in self._search(self._vectors, DEPTH, _strongest(of_documents, DOCUMENTS)):
-            of_document = of_documents[hit.document_id]
+        for hit in self._search(self._vectors, DEPTH, documents):
             ranks[hit.document_id] += 1
-            if of_passages[hit.chunk_id] < MOST * of_document:
-                num_as_strong = sum(other >= of_document - EQUAL for other in of_documents.values())
-                self._searched[hit.chunk_id] += 1 / num_as_strong / ranks[hit.document_id]
+            if of_passages[hit.chunk_id] < MOST * of_documents[hit.document_id]:
+                self._searched[hit.chunk_id] += 1 / num_as_strong[hit.document_id] / ranks[hit.document_id]
 
     def next_hop(self, links: TitleLinks, top_k: int) -> list[str]:
         """The best once the evidence that the best so far give is added."""

@@ -6,7 +6,6 @@ languages of its script, and those that no chunk has find nothing. Scripts witho
 give single characters and pairs of them. docs/DECISIONS.md says why.
 """
 
-import math
 import re
 import threading
 import unicodedata
@@ -31,6 +30,8 @@ K1 = 1.2
 B = 0.75
 AVERAGE_TERMS = 64.0
 """Content terms of an ordinary chunk. A constant: a chunk's vector may not depend on what else is indexed."""
+ALONE = (K1 + 1) / (1 + K1 * (1 - B))
+"""The weight of a term in a text that is hardly longer."""
 GRAM_LENGTH = 0.25
 """What a character or a pair counts in a chunk's length, beside 1 for a word."""
 GRAM_WEIGHT = 0.5
@@ -145,6 +146,11 @@ def _stem(word: str, language: Language) -> str:
 _known_stem = lru_cache(maxsize=1 << 17)(_stem)
 
 
+def rarities(occurs_in: NDArray[np.int_], num_texts: int) -> NDArray[np.float64]:
+    """ln(1 + (N - n + 0.5) / (n + 0.5)) for terms in n of N texts each, as in Qdrant."""
+    return np.log1p((np.maximum(num_texts - occurs_in, 0) + 0.5) / (occurs_in + 0.5))
+
+
 def term_id(term: str) -> int:
     """A term's dimension: the same in every process, 32 bits. Two terms that collide count as one."""
     return xxhash.xxh32_intdigest(term.encode("utf-8", "surrogatepass"))
@@ -227,22 +233,6 @@ def terms_told(word: str, languages: Mapping[Script, Language]) -> Iterator[str]
         yield from _pairs(word) if len(word) > 1 else word
     else:
         yield from _terms(word, languages.get(script_of(word), DEFAULT))
-
-
-def name_terms(name: str) -> frozenset[int]:
-    """Ids of the terms of a file's name."""
-    return frozenset(term for word in words(name) for term in _name_terms(word))
-
-
-def weight_in_name(num_named: int, num_documents: int) -> float:
-    """The weight of a term that so many of the documents' names have, as if it were the only one of each."""
-    rarity = math.log1p((max(num_documents - num_named, 0) + 0.5) / (num_named + 0.5))
-    return rarity * (K1 + 1) / (1 + K1 * (1 - B))
-
-
-@lru_cache(maxsize=1 << 16)
-def _name_terms(word: str) -> tuple[int, ...]:
-    return tuple(map(term_id, [word] if word.isdigit() else terms_told(word, {})))
 
 
 def _terms(word: str, language: Language) -> Iterator[str]:

@@ -14,7 +14,7 @@ from sqlalchemy import event, text
 from ragkv.chunk import Chunk
 from ragkv.retrieve.index import Vectors
 from ragkv.retrieve.links import LinkCache, TitleLinks
-from ragkv.retrieve.sparse import name_terms
+from ragkv.retrieve.names import name_terms
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenants import find_collection_ref

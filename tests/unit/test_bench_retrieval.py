@@ -22,7 +22,7 @@ from ragkv.cli import main
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
 from ragkv.retrieve.encoder import Encoder
-from ragkv.retrieve.sparse import name_terms
+from ragkv.retrieve.names import name_terms
 from ragkv.settings import Settings
 
 # From 2WikiMultihopQA (Apache-2.0), shortened.

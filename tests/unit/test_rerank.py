@@ -16,8 +16,9 @@ from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder, embed_chunks, embed_question
 from ragkv.retrieve.index import Point
 from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.names import Named
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
-from ragkv.retrieve.retriever import Named, Retriever
+from ragkv.retrieve.retriever import Retriever
 from ragkv.settings import Settings
 
 WORDS = [f"word{i}" for i in range(200)]

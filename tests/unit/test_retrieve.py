@@ -14,7 +14,8 @@ from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
-from ragkv.retrieve.retriever import Named, Retriever
+from ragkv.retrieve.names import Named
+from ragkv.retrieve.retriever import Retriever
 from ragkv.settings import Settings
 
 # From 2WikiMultihopQA (Apache-2.0), shortened.

@@ -18,8 +18,9 @@ from ragkv.retrieve.encoder import search_text
 from ragkv.retrieve.index import Index, Point, Vectors
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
+from ragkv.retrieve.names import DocumentNames, Named
 from ragkv.retrieve.qdrant import QdrantIndex
-from ragkv.retrieve.retriever import HOLDERS, RARE, TERMS, Named, Retriever, Searcher
+from ragkv.retrieve.retriever import HOLDERS, RARE, TERMS, Retriever, Searcher
 from ragkv.threads import Threads
 
 DIM = 3
@@ -59,13 +60,10 @@ class Shelf:
     def named(
         self, tenant_id: str, collection_id: str, terms: Sequence[int], limit: int, document_ids=None
     ) -> list[Named]:
-        names = {name: sparse.name_terms(name) for name in self.indexed_documents(tenant_id, collection_id)}
-        by_term = [frozenset(name for name in names if term in names[name]) for term in terms]
-        asked_for = [named if document_ids is None else named & document_ids for named in by_term]
-        return [
-            Named(len(named), ids if len(ids) <= limit else frozenset())
-            for named, ids in zip(by_term, asked_for, strict=True)
-        ]
+        names = DocumentNames()
+        for document_id in self.indexed_documents(tenant_id, collection_id):
+            names.rename(document_id, document_id)
+        return names.named(terms, limit, document_ids)
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         return [self._chunks[i] for i in chunk_ids if i in self._chunks]

@@ -9,8 +9,7 @@ from ragkv.chunk import Chunk, prompt_text
 from ragkv.ids import batched
 from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
-from ragkv.retrieve.retriever import Named
-from ragkv.retrieve.sparse import name_terms
+from ragkv.retrieve.names import DocumentNames, Named
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import outdated
 from ragkv.service.collections.statements import changes_of
@@ -74,7 +73,7 @@ class DatabaseSource:
         """For each term the documents whose file's name has it, as of the last `indexed_documents`."""
         versions = self._remembered.of((tenant_id, collection_id))
         with versions.lock:
-            return [versions.names.with_term(term, limit, document_ids) for term in terms]
+            return versions.names.named(terms, limit, document_ids)
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents; those of another encoder have an empty dense vector."""
@@ -143,7 +142,7 @@ class _Versions:
         self.by_document: dict[str, int] = {}
         self.of_other_encoders: frozenset[str] = frozenset()
         self.outdated: frozenset[str] = frozenset()
-        self.names = _Names()
+        self.names = DocumentNames()
         """To be read under the lock."""
 
     def update(self, earlier: "_Versions", written: Iterable[tuple[str, int, str, bool, bool, bool]]) -> None:
@@ -172,28 +171,3 @@ class _Versions:
             return None
         ours, our_marked = self.changes
         return ours if generation > ours and generation - ours == marked - our_marked else None
-
-
-class _Names:
-    """The terms of documents' names."""
-
-    def __init__(self) -> None:
-        self._documents: dict[int, set[str]] = {}
-        self._terms: dict[str, frozenset[int]] = {}
-
-    def with_term(self, term: int, limit: int, document_ids: frozenset[str] | None) -> Named:
-        documents = self._documents.get(term, frozenset[str]())
-        asked_for = documents if document_ids is None else documents & document_ids
-        return Named(len(documents), frozenset(asked_for) if len(asked_for) <= limit else frozenset())
-
-    def rename(self, document_id: str, name: str) -> None:
-        """name: empty for a document that is no longer there."""
-        terms = name_terms(name)
-        for outdated_term in self._terms.pop(document_id, frozenset()) - terms:
-            self._documents[outdated_term].discard(document_id)
-            if not self._documents[outdated_term]:
-                del self._documents[outdated_term]
-        for term in terms:
-            self._documents.setdefault(term, set()).add(document_id)
-        if terms:
-            self._terms[document_id] = terms

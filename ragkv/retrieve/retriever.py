@@ -198,8 +198,7 @@ class Retriever:
             seen = frozenset(documents) if scope.document_ids is None else scope.document_ids
             scope = scope._replace(document_ids=seen - outdated)
         comparable = self._comparable(scope, documents)
-        num_documents = len(documents if scope.document_ids is None else scope.document_ids)
-        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, num_documents)
+        walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, len(documents))
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
@@ -236,7 +235,7 @@ class _Walk:
         num_documents: int,
     ) -> None:
         """comparable: the documents that dense vectors find, others are found by their words alone; None for all.
-        num_documents: of the scope."""
+        num_documents: of the collection."""
         self._comparable = comparable
         self._num_documents = num_documents
         self._embed = embed
@@ -259,7 +258,8 @@ class _Walk:
         terms = {term: weights.get(term, 1.0) for term in list(dict.fromkeys((*identifiers, *heaviest)))[:TERMS]}
         holders = self._holders(terms, RARE, self._scope.document_ids)
         self._add_identified([holders[term] for term in identifiers])
-        if self._num_documents > 1:
+        in_scope = self._scope.document_ids
+        if (self._num_documents if in_scope is None else len(in_scope)) > 1:
             self._add_documents(terms, holders)
         self.scores = dict(self._searched)
         return self.best(top_k)

@@ -263,6 +263,20 @@ def test_a_document_is_meant_by_the_name_of_its_file():
     assert scores["Agreement 5, page 2"] > 1.0
 
 
+def test_the_rarity_of_a_name_is_that_of_the_collection():
+    """Two of twelve files are plans, six have a passage about the harbour: the plan is meant, also of two documents."""
+    parties = [f"Party{i}" for i in range(10)] + ["plan_a.pdf", "plan_b.pdf"]
+    texts = {
+        title: replace(text, text=f"{text.text} at the harbour")
+        if title.endswith("page 1") and text.document in parties[:6]
+        else text
+        for title, text in contracts(parties).items()
+    }
+    texts = {title: replace(text, text=text.text.replace("plan_", "")) for title, text in texts.items()}
+    scores = found(texts, "How long is notice by the plan of the harbour?", 1, document_ids=frozenset(parties[3::8]))
+    assert next(title for title in scores if "page 2" in title) == "Agreement 11, page 2"
+
+
 def test_several_documents_that_are_meant_share():
     scores = found(contracts(), f"How long is notice to {PARTIES[0]} or {PARTIES[5]}?", hops=1)
     assert scores["Agreement 0, page 2"] == pytest.approx(NEAREST + 1 / 2 / 2, abs=1e-6)

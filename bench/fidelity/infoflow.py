@@ -22,9 +22,7 @@ from ragkv.stitch.select import causal_attention_weights
 __all__ = ["StitchConnector"]  # what vLLM looks for here
 
 
-def question_norms(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
-) -> torch.Tensor:
+def question_norms(model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
     """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers.
     [tokens] float32.
 
@@ -40,7 +38,7 @@ def question_norms(
         weights = causal_attention_weights(queries[:], keys)
         norms.add_(model.ranks.mean(weights[:, end - num_candidates : end]).norm(dim=0))
 
-    run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)
+    run_question(model, stitch, layers_looked_at(model, layout, stitch), on_layer)
     return norms
 
 

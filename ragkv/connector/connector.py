@@ -29,7 +29,7 @@ from ragkv.connector.prefill import Prefills
 from ragkv.connector.prefill_share import PrefillShare
 from ragkv.connector.ranks import Ranks
 from ragkv.connector.selections import Selections
-from ragkv.connector.stitcher import Stitcher
+from ragkv.connector.stitcher import Stitcher, Stopwatch
 from ragkv.connector.under_way import Done, UnderWay
 from ragkv.engine.protocol import Prefill, Report
 from ragkv.engine.wire import (
@@ -88,6 +88,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._ranks = Ranks()
         self._under_way: UnderWay | None = None
         self._done: dict[str, Done] = {}
+        self._watches: dict[str, Stopwatch] = {}
         self._prefills: Prefills | None = None
         self._prefilled: dict[str, Report] = {}
         self._prefills_s = 0.0
@@ -196,6 +197,10 @@ class StitchConnector(KVConnectorBase_V1):
                 self._forget_filling(request_id)
                 if request_id in self._reports:
                     self._reports[request_id] = _added(self._reports[request_id], report)
+            for request_id in meta.times.keys() & self._reports.keys():
+                report = self._reports[request_id]
+                for name, milliseconds in meta.times[request_id].items():
+                    setattr(report, name, getattr(report, name) + milliseconds)
             self._given_up |= meta.failed & self._planned.keys()
 
     def _forget_filling(self, request_id: str) -> None:
@@ -269,15 +274,28 @@ class StitchConnector(KVConnectorBase_V1):
         return {block for done in self._done.values() for block in done.failed_blocks}
 
     def build_connector_worker_meta(self) -> KVConnectorWorkerMetadata | None:
-        """vLLM: the worker's metadata of this step for the scheduler. The reports."""
+        """vLLM: the worker's metadata of this step for the scheduler. The reports, and times.
+
+        An accelerator's are waited for in a later step, whose own work is launched by then: waiting at once would keep
+        that from being launched while KV is written.
+        """
+        meta = self._get_connector_metadata()
+        assert isinstance(meta, StitchMetadata)
         done, self._done = self._done, {}
+        self._watches |= {request_id: stitched.watch for request_id, stitched in done.items()}
+        ready = [
+            request_id
+            for request_id, watch in self._watches.items()
+            if not watch.may_run or (request_id not in done and not meta.is_idle)
+        ]
+        times = {request_id: self._watches.pop(request_id).times() for request_id in ready}
         prefilled, self._prefilled = self._prefilled, {}
         prefills_s, self._prefills_s = self._prefills_s, 0.0
-        if not done and not prefilled and not prefills_s:
+        if not done and not times and not prefilled and not prefills_s:
             return None
-        reports = {request_id: finished.report for request_id, finished in done.items()}
-        failed = {request_id for request_id, finished in done.items() if finished.failed_blocks}
-        return StitchReports(reports, failed, prefilled, prefills_s)
+        reports = {request_id: stitched.report for request_id, stitched in done.items()}
+        failed = {request_id for request_id, stitched in done.items() if stitched.failed_blocks}
+        return StitchReports(reports, times, failed, prefilled, prefills_s)
 
     def wait_for_layer_load(self, layer_name: str) -> None:
         """vLLM: wait for a layer's KV. There is nothing to wait for: a request runs once all of its KV is in place."""

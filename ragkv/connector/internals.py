@@ -139,16 +139,21 @@ class ModelInternals:
         else:
             layer.impl.do_kv_cache_update(layer, keys, values, layer.kv_cache, slots)
 
+    def sent(self, part: torch.Tensor) -> torch.Tensor:
+        """A copy of a host's tensor on the device. Nothing waits: a copy that blocks would wait for all that the device
+        has to do before it."""
+        return part.to(self.device, non_blocking=True)
+
     def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
         """A batch of these spans of a request with this block table [blocks] int64."""
-        positions = torch.cat([torch.arange(s.start, s.end) for s in spans]).to(self.device)  # one copy, not one a span
+        positions = self.sent(torch.cat([torch.arange(s.start, s.end) for s in spans]))  # one copy, not one a span
         slots = block_ids[positions // self.block_size] * self.block_size + positions % self.block_size
         return InPlaceBatch(tuple(spans), positions, slots)
 
-    def forward(self, token_ids: torch.Tensor, batch: InPlaceBatch, block_ids: torch.Tensor) -> None:
+    def forward(self, token_ids: Sequence[int], batch: InPlaceBatch, block_ids: torch.Tensor) -> None:
         """Run the plain model over a batch of spans of one request, writing their KV in place.
 
-        token_ids: [tokens] int64, those of the batch; block_ids: [blocks] int64, the request's block table, or
+        token_ids: those of the batch; block_ids: [blocks] int64, the request's block table, or
         [spans, blocks], that of each.
 
         Each span is a sequence of its own on the request's block table: its query is the span, its context everything
@@ -166,7 +171,7 @@ class ModelInternals:
                 metadata, self._config, num_tokens=len(batch.positions), slot_mapping=slots, skip_compiled=True
             ),
         ):
-            self._model(input_ids=token_ids.to(torch.int32), positions=batch.positions)
+            self._model(input_ids=self.sent(torch.tensor(token_ids, dtype=torch.int32)), positions=batch.positions)
 
     def prefill_apart(self, rows: Sequence[Sequence[int]], prefix: PrefixKV, observer: Observer) -> None:
         """Run rows of token ids through the model, each behind the prefix and unaware of the others, as far as the
@@ -183,9 +188,9 @@ class ModelInternals:
         slots = torch.cat(
             [torch.arange(start + s.start, start + s.end) for start, s in zip(starts, spans, strict=True)]
         )
-        prefix_slots = torch.cat([torch.arange(start, start + prefix.num_tokens) for start in starts]).to(self.device)
-        batch = InPlaceBatch(tuple(spans), positions.to(self.device), slots.to(self.device))
-        token_ids = torch.tensor([token for row in rows for token in row], device=self.device)
+        prefix_slots = self.sent(torch.cat([torch.arange(start, start + prefix.num_tokens) for start in starts]))
+        batch = InPlaceBatch(tuple(spans), self.sent(positions), self.sent(slots))
+        token_ids = [token for row in rows for token in row]
         layers = self.layers
         last = len(layers) - 1
         layer_number, rotary, unrotated = 0, cast("Rotary", None), cast("Unrotated | None", None)
@@ -270,28 +275,25 @@ class ModelInternals:
         return axis, cache.shape[axis] // num_blocks
 
     @contextmanager
-    def with_room_for(self, num_tokens: int, block_ids: torch.Tensor, last_layer: int) -> Iterator[torch.Tensor]:
-        """A block table [blocks] for so many tokens of a request: its own `block_ids`, and where these are too few,
-        blocks of others, whose content in the layers up to `last_layer` is put back when the block ends.
+    def with_room_for(self, num_tokens: int, block_ids: Sequence[int], last_layer: int) -> Iterator[torch.Tensor]:
+        """A block table [blocks] int64 for so many tokens of a request: its own `block_ids`, and where these are too
+        few, blocks of others, whose content in the layers up to `last_layer` is put back when the block ends.
 
         While a connector fills a request's blocks, vLLM has given it none for the tokens behind them. Shorter than
         asked for if the whole cache is too small.
         """
-        lacking = -(-num_tokens // self.block_size) - len(block_ids)
-        if lacking <= 0:
-            yield block_ids
-            return
-        num_blocks, own = self._config.cache_config.num_gpu_blocks, block_ids.cpu()
-        among = torch.arange(min(num_blocks, len(own) + lacking))
+        own = torch.tensor(block_ids)
+        lacking = max(-(-num_tokens // self.block_size) - len(own), 0)
+        among = torch.arange(min(self._config.cache_config.num_gpu_blocks, len(own) + lacking))
         lent = among[~torch.isin(among, own)][:lacking]
         caches = [layer.kv_cache for layer in self.layers[: last_layer + 1]]
         axis, parts = self._block_axis(caches[0])
-        rows = (lent[:, None] * parts + torch.arange(parts)).flatten().to(self.device)
-        contents = [cache.index_select(axis, rows) for cache in caches]
+        rows = self.sent((lent[:, None] * parts + torch.arange(parts)).flatten())
+        contents = [cache.index_select(axis, rows) for cache in caches] if lacking else []
         try:
-            yield torch.cat([block_ids, lent.to(block_ids)])
+            yield self.sent(torch.cat([own, lent]))
         finally:
-            for cache, content in zip(caches, contents, strict=True):
+            for cache, content in zip(caches, contents, strict=bool(lacking)):
                 cache.index_copy_(axis, rows, content)
 
     def _common(
@@ -305,9 +307,9 @@ class ModelInternals:
         parts = self.block_size // builder.kv_cache_spec.block_size
         table = (block_ids[..., None] * parts + torch.arange(parts, device=block_ids.device)).flatten(-2)
         return CommonAttentionMetadata(
-            query_start_loc=starts.to(self.device),
+            query_start_loc=self.sent(starts),
             query_start_loc_cpu=starts,
-            seq_lens=ends.to(self.device),
+            seq_lens=self.sent(ends),
             num_reqs=len(batch.spans),
             num_actual_tokens=len(batch.positions),
             max_query_len=int(lengths.max()),

@@ -78,13 +78,15 @@ class StitchMetadata(KVConnectorMetadata):
 
 @dataclass
 class StitchReports(KVConnectorWorkerMetadata):
-    """Reports of the worker on what it finished in one step, by request id. failed: those that vLLM has to compute
-    itself. prefilled: reports on prefills. prefills_s: seconds that prefills took in the step.
+    """Reports of the worker on what it finished in one step, by request id. times: milliseconds by names in a report,
+    which may come in a later step. failed: those that vLLM has to compute itself. prefilled: reports on prefills.
+    prefills_s: seconds that prefills took in the step.
 
     All ranks finish the same requests in the same step; the first one's reports stand for all.
     """
 
     by_request: dict[str, Report] = field(default_factory=dict)
+    times: dict[str, dict[str, float]] = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     prefilled: dict[str, Report] = field(default_factory=dict)
     prefills_s: float = 0.0
@@ -93,6 +95,7 @@ class StitchReports(KVConnectorWorkerMetadata):
         assert isinstance(other, StitchReports)
         return StitchReports(
             other.by_request | self.by_request,
+            other.times | self.times,
             self.failed | other.failed,
             other.prefilled | self.prefilled,
             max(self.prefills_s, other.prefills_s),

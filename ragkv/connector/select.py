@@ -41,8 +41,8 @@ class Stitched:
         return total_tokens(kv_slice.span for kv_slice in self.slices)
 
 
-Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched, torch.Tensor], torch.Tensor]
-"""(model, layout, request, stitched, block ids [blocks] int64) -> a score for each token that may be selected
+Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched], torch.Tensor]
+"""(model, layout, request, stitched) -> a score for each token that may be selected
 (`candidates_of`), in order, [tokens] float32: over the heads of all ranks, and the same on each."""
 
 
@@ -60,12 +60,11 @@ def layers_looked_at(model: ModelInternals, layout: Layout, stitch: StitchReques
 
 
 def select_in_engine(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched
 ) -> tuple[Span, ...]:
     """The blocks with the highest scores, up to the plan's ratio of the chunks' tokens in this request.
 
-    Everything the plan places must be in the cache: stitched, or recomputed. layout: of this rank's heads; block_ids:
-    [blocks] int64, the request's.
+    Everything the plan places must be in the cache: stitched, or recomputed. layout: of this rank's heads.
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
@@ -73,16 +72,14 @@ def select_in_engine(
     if not candidates:
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])
-    scores = SCORES[selection.policy](model, layout, stitch, stitched, block_ids)
+    scores = SCORES[selection.policy](model, layout, stitch, stitched)
     spans = [kv_slice.span for kv_slice in candidates]
     return take_blocks(spans, scores.cpu(), selection.block_size, budget_of(selection.ratio, chunks))
 
 
-def key_deviation(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
-) -> torch.Tensor:
+def key_deviation(model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
-    fresh = _fresh_keys(model, stitch, block_ids)
+    fresh = _fresh_keys(model, stitch)
     spans = [kv_slice.span for kv_slice in candidates_of(stitch, stitched)]
     start = stitch.region.start
     fresh_keys = torch.cat([fresh[span.start - start : span.end - start] for span in spans])
@@ -91,7 +88,7 @@ def key_deviation(
 
 
 def question_attention(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched, block_ids: torch.Tensor
+    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched
 ) -> torch.Tensor:
     """Attention of the question to each token: mean over queries and heads, summed over the layers that choose.
     [tokens] float32.
@@ -107,7 +104,7 @@ def question_attention(
         weights = attention_weights(queries[-QUERIES:], stitched.keys[layer])
         scores.add_(weights[-len(scores) :])
 
-    run_question(model, stitch, block_ids, layers_looked_at(model, layout, stitch), on_layer)
+    run_question(model, stitch, layers_looked_at(model, layout, stitch), on_layer)
     return model.ranks.mean(scores)
 
 
@@ -127,7 +124,6 @@ def candidates_of(stitch: StitchRequest, stitched: Stitched) -> list[KVSlice]:
 def run_question(
     model: ModelInternals,
     stitch: StitchRequest,
-    block_ids: torch.Tensor,
     layers: Sequence[int],
     on_layer: Callable[[int, Queries, torch.Tensor], None],
 ) -> None:
@@ -144,21 +140,20 @@ def run_question(
     start = stitch.plan.end
     if len(stitch.token_ids) - start > model.max_tokens:
         return
-    ids = torch.tensor(stitch.token_ids, device=model.device)
-    with model.with_room_for(len(ids), block_ids, layers[-1]) as table:
-        question = Span(start, max(start, min(len(ids), len(table) * model.block_size)))
+    with model.with_room_for(len(stitch.token_ids), stitch.block_ids, layers[-1]) as table:
+        question = Span(start, max(start, min(len(stitch.token_ids), len(table) * model.block_size)))
         if question.num_tokens:
             batch = model.batch([question], table)
             with model.attention_hook(hook, stop_at=layers[-1]):
-                model.forward(ids[batch.positions], batch, table)
+                model.forward(stitch.token_ids[question.start : question.end], batch, table)
 
 
-def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.Tensor) -> torch.Tensor:
+def _fresh_keys(model: ModelInternals, stitch: StitchRequest) -> torch.Tensor:
     """Rotated keys of layer 1 over the whole region, [tokens, kv_heads, head_dim], as full prefill has them.
 
     Runs layer 0 only, and leaves its fresh KV in place: layer 0 has no context to be wrong about.
     """
-    ids = torch.tensor(stitch.token_ids, device=model.device)
+    block_ids = model.sent(torch.tensor(stitch.block_ids))
     keys_of_steps: list[torch.Tensor] = []
 
     def on_layer(layer: int, _queries: Queries, keys: torch.Tensor, _values: torch.Tensor) -> None:
@@ -168,5 +163,5 @@ def _fresh_keys(model: ModelInternals, stitch: StitchRequest, block_ids: torch.T
     for span in blocks_of(stitch.region, model.max_tokens):
         batch = model.batch([span], block_ids)
         with model.attention_hook(on_layer, stop_at=_CONTEXT_LAYER):
-            model.forward(ids[batch.positions], batch, block_ids)
+            model.forward(stitch.token_ids[span.start : span.end], batch, block_ids)
     return torch.cat(keys_of_steps)

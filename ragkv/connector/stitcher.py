@@ -65,8 +65,8 @@ class StepBudget:
 
 
 class Stopwatch:
-    """Times of the parts of a stitch on the device, in milliseconds. They are read once, at the end: in between nothing
-    waits for an accelerator, which has work ahead."""
+    """Times of the parts of a stitch on the device, in milliseconds, by the names that its report has for them. Nothing
+    waits for an accelerator, which has work ahead, until they are read."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -75,7 +75,7 @@ class Stopwatch:
 
     @contextmanager
     def of(self, name: str) -> Iterator[None]:
-        """Time the block as part of what the report calls `name`."""
+        """Time the block as part of `name`."""
         if self._device.type == "cpu":
             began = time.perf_counter()
             yield
@@ -87,13 +87,18 @@ class Stopwatch:
         end.record()
         self._on_device.append((name, start, end))
 
-    def add_to(self, report: Report) -> None:
-        """Wait for what was timed, and add it to the report."""
-        for name, milliseconds in self._on_host.items():
-            setattr(report, name, getattr(report, name) + milliseconds)
+    @property
+    def may_run(self) -> bool:
+        """Whether what was timed may still be under way, on an accelerator."""
+        return bool(self._on_device)
+
+    def times(self) -> dict[str, float]:
+        """Wait for what was timed. Returns its times."""
+        times = dict(self._on_host)
         for name, start, end in self._on_device:
             end.synchronize()
-            setattr(report, name, getattr(report, name) + start.elapsed_time(end))
+            times[name] = times.get(name, 0.0) + start.elapsed_time(end)
+        return times
 
 
 class Stitcher:
@@ -125,6 +130,10 @@ class Stitcher:
         """Tokens of one cache block."""
         return self._model.block_size
 
+    def watch(self) -> Stopwatch:
+        """Times a stitch."""
+        return Stopwatch(self._model.device)
+
     def fetch(self, stitch: StitchRequest) -> Fetched:
         """Map and check the files of every chunk that is not recomputed whole. Needs no model: any thread may do it."""
         began = time.perf_counter()
@@ -153,7 +162,7 @@ class Stitcher:
         return fetched
 
     def carry_out(
-        self, stitch: StitchRequest, reading: Future[Fetched], room: StepBudget
+        self, stitch: StitchRequest, reading: Future[Fetched], room: StepBudget, watch: Stopwatch
     ) -> Generator[None, None, Report]:
         """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a
         recompute of its span.
@@ -164,8 +173,7 @@ class Stitcher:
             fetched = reading.result()
         self._agree_on(fetched)
         report = Report(fills=1, kv_load_ms=fetched.seconds * 1e3)
-        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        watch = Stopwatch(self._model.device)
+        block_ids = self._model.sent(torch.tensor(stitch.block_ids))
         looked_at = layers_looked_at(self._model, self._layout, stitch)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         near = None
@@ -180,17 +188,18 @@ class Stitcher:
             # whose fresh KV it may attend to.
             yield from self._recompute(stitch, spans, block_ids, Report(), watch, room)
             with watch.of("recompute_ms"):
-                selected = select_in_engine(self._model, self._layout, stitch, stitched, block_ids)
+                selected = select_in_engine(self._model, self._layout, stitch, stitched)
             spans = merge([*spans, *selected])
         yield from self._recompute(stitch, spans, block_ids, report, watch, room)
-        watch.add_to(report)
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = spans
         report.stitched = stitch.region.num_tokens - report.recomputed
         report.failed_keys, report.host_keys = tuple(fetched.failed_keys), frozenset(fetched.host_keys)
         return report
 
-    def recompute_whole(self, stitch: StitchRequest, room: StepBudget) -> Generator[None, None, Report]:
+    def recompute_whole(
+        self, stitch: StitchRequest, room: StepBudget, watch: Stopwatch
+    ) -> Generator[None, None, Report]:
         """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache,
         yielding like it.
 
@@ -198,10 +207,8 @@ class Stitcher:
         """
         report = Report(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
         report.recomputed_spans = (stitch.region,)
-        block_ids = torch.tensor(stitch.block_ids, device=self._model.device)
-        watch = Stopwatch(self._model.device)
+        block_ids = self._model.sent(torch.tensor(stitch.block_ids))
         yield from self._recompute(stitch, [stitch.region], block_ids, report, watch, room)
-        watch.add_to(report)
         return report
 
     def _agree_on(self, fetched: Fetched) -> None:
@@ -303,7 +310,6 @@ class Stitcher:
         watch: Stopwatch,
         room: StepBudget,
     ) -> Generator[None, None, None]:
-        token_ids = torch.tensor(stitch.token_ids, device=self._model.device)
         capture = MeanQueries(self._model, self._layout, stitch.capture) if stitch.capture else None
         while spans:
             while not room.tokens:
@@ -311,8 +317,9 @@ class Stitcher:
             # Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
             part, spans = split(spans, min(room.tokens, self._model.max_tokens), self._model.max_sequences)
             batch = self._model.batch(part, block_ids)
+            token_ids = [token for span in part for token in stitch.token_ids[span.start : span.end]]
             with watch.of("recompute_ms"), capture.of(batch) if capture else nullcontext():
-                self._model.forward(token_ids[batch.positions], batch, block_ids)
+                self._model.forward(token_ids, batch, block_ids)
             room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ragkv.connector.metadata import StitchRequest
-from ragkv.connector.stitcher import Fetched, StepBudget, Stitcher
+from ragkv.connector.stitcher import Fetched, StepBudget, Stitcher, Stopwatch
 from ragkv.engine.protocol import Report
 
 READERS = 2
@@ -26,10 +26,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A request whose region is filled. failed_blocks: those that could not be, which vLLM computes itself."""
+    """A request whose region is filled, or will be by the time that a later step of the device looks at it.
+    failed_blocks: those that could not be, which vLLM computes itself."""
 
     request_id: str
     report: Report
+    watch: Stopwatch
     failed_blocks: frozenset[int] = frozenset()
 
 
@@ -98,10 +100,10 @@ class UnderWay:
     def _work(self, stitch: StitchRequest, fetched: Future[Fetched]) -> Generator[None, None, Done]:
         """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too. But for what
         one of several ranks fails at alone."""
-        name = stitch.request_id
+        name, watch = stitch.request_id, self._stitcher.watch()
         if self._stitcher.ranks.all_of([fetched.done()])[0]:
             try:
-                return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room)))
+                return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room, watch)), watch)
             except Exception as error:
                 if not self._stitcher.ranks.is_shared(error):
                     raise
@@ -110,7 +112,7 @@ class UnderWay:
             fetched.cancel()  # if it still waits for others
             log.warning("request %s: its KV could not be read in time; its context is recomputed in full", name)
         try:
-            return Done(name, (yield from self._stitcher.recompute_whole(stitch, self._room)))
+            return Done(name, (yield from self._stitcher.recompute_whole(stitch, self._room, watch)), watch)
         except Exception as error:
             if not self._stitcher.ranks.is_shared(error):
                 raise
@@ -118,4 +120,4 @@ class UnderWay:
         # Behind a cached prefix vLLM goes on counting the region as found; without one it counts anew.
         lost = stitch.region.num_tokens if stitch.region.start else 0
         report = Report(fills=1, failed_keys=stitch.keys, recomputed_spans=(), lost=lost)
-        return Done(name, report, frozenset(stitch.blocks(self._stitcher.block_size)))
+        return Done(name, report, watch, frozenset(stitch.blocks(self._stitcher.block_size)))

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from ragkv.engine.family import Family
 from ragkv.engine.fork import core_context, end_server
-from ragkv.engine.launch import CONNECTOR_MODULE, engine_arguments, processor_variables, transfer_config
+from ragkv.engine.launch import (
+    CONNECTOR_MODULE,
+    engine_arguments,
+    extend_vllm,
+    processor_variables,
+    transfer_config,
+)
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill, looked_ahead
 from ragkv.engine.wire import (
     PREFILL_PROMPT,
@@ -101,6 +107,7 @@ class LocalEngine:
         from vllm.v1.engine import utils  # noqa: PLC0415 - see above
         from vllm.v1.engine.async_llm import AsyncLLM  # noqa: PLC0415 - see above
 
+        extend_vllm()  # also where ragkv runs from a folder, and vLLM finds no entry point
         if current_platform.is_cpu():
             utils.get_mp_context = core_context
         arguments = AsyncEngineArgs(

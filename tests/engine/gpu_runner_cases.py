@@ -65,6 +65,18 @@ def test_recomputing_everything_is_full_prefill(exact: World) -> None:
         assert kl(full.logprobs[0], stitched.logprobs[0]) > 0.01, "nothing recomputed is something else"
 
 
+def test_what_is_timed_in_a_later_step_is_in_the_report(exact: World) -> None:
+    """And the request goes on before: on a GPU its own work is launched while KV is still written."""
+    run_in_background(exact.engine._llm.collective_rpc("time_as_on_gpus"))
+    chunks = exact.model.chunks[:4]
+    prompt = exact.model.prompt(chunks)
+    recomputed = exact.ask(prompt, exact.model.plan(chunks, [whole_context(prompt)]), max_tokens=4)
+    stitched = exact.ask(prompt, exact.model.plan(chunks), max_tokens=4)
+    at_its_end = exact.ask(prompt, exact.model.plan(chunks, [whole_context(prompt)]), max_tokens=1)
+    assert recomputed.report.recompute_ms > stitched.report.recompute_ms == 0
+    assert at_its_end.report.recompute_ms == 0, "its times come with its only token, and too late"
+
+
 def test_preempted_requests_are_stitched_again_and_answer_the_same(exact: World) -> None:
     """Prompts of four or five blocks each, which soon need another one."""
     sets = [exact.model.chunks[start : start + 5] for start in range(6)]

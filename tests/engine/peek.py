@@ -44,6 +44,10 @@ class Peek:
         """The module of the model runner, and whether steps are scheduled while another is under way."""
         return type(self.model_runner).__module__, self.vllm_config.scheduler_config.async_scheduling
 
+    def time_as_on_gpus(self) -> None:
+        """From now on stitches are timed in later steps, as if their work were still under way."""
+        Stopwatch.may_run = True
+
     def save_own_kv(self, token_ids: list[int], file: str, first: int = 0) -> None:
         """Rotated keys and values that the engine computes for a prompt, [layer][key, value], in idle cache blocks.
         `first`: the position that its first token is told to have."""
@@ -53,7 +57,7 @@ class Peek:
         seen: list[list[torch.Tensor]] = []
         with model.attention_hook(lambda _layer, _query, key, value: seen.append([key.clone(), value.clone()])):
             moved = dataclasses.replace(batch, positions=batch.positions + first)
-            model.forward(torch.tensor(token_ids), moved, blocks)
+            model.forward(token_ids, moved, blocks)
         torch.save(seen, file)
 
     def rotate_file(self, file: str, start: int) -> None:
@@ -91,7 +95,7 @@ class Peek:
             clear()
             batch = model.batch([Span(0, len(token_ids))], table)
             moved = dataclasses.replace(batch, positions=batch.positions + first)
-            model.forward(torch.tensor(token_ids), moved, table)
+            model.forward(token_ids, moved, table)
             computed = blocks_at(table[: len(table) - blocks])
         assert [kv_slice.key for kv_slice in fetched.slices] == keys
         assert all(layer.abs().sum() > 0 for layer in computed)
@@ -113,7 +117,7 @@ class Peek:
             stitched, _ = write(
                 stitcher, fetched.slices, layers_looked_at(stitcher._model, stitcher._layout, stitch), table
             )
-            spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched, table)
+            spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched)
         return [(span.start, span.end) for span in spans]
 
     def written_in_parts(self, params: dict[str, object], token_ids: list[int]) -> tuple[bool, int]:
@@ -143,7 +147,7 @@ class Peek:
         model = get_kv_transfer_group()._under_way._stitcher._model
         caches = [layer.kv_cache for layer in model.layers[:2]]
         before = [cache[:8].clone() for cache in caches]
-        with model.with_room_for((len(own) + count) * model.block_size, torch.tensor(own), last_layer=1) as table:
+        with model.with_room_for((len(own) + count) * model.block_size, own, last_layer=1) as table:
             lent = table[len(own) :]
             for cache in caches:
                 cache[lent] = 7.0

@@ -34,9 +34,11 @@ _FAR = 2.0
 """Between two rows, in heights of a line: where a table without lines ends."""
 
 
-def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box]) -> Iterator[Grid]:
-    """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is
-    none."""
+def open_grids(
+    across: Sequence[Line], down: Sequence[Line], letters: Sequence[Box], closed: Sequence[Grid]
+) -> Iterator[Grid]:
+    """The grids of lines that begin and end at the same places, of a table each. Where lines down are, there is none,
+    nor does one begin within a grid that is closed."""
 
     def ends(line: Line) -> tuple[int, int]:
         return round(line.start / TOLERANCE), round(line.end / TOLERANCE)
@@ -45,6 +47,10 @@ def open_grids(across: Sequence[Line], down: Sequence[Line], letters: Sequence[B
     for _, level in groupby(ordered, key=ends):  # those of one width, from the top down
         lines, begin = list(level), 0
         while begin + _LEAST_LINES <= len(lines) <= _MAX_LINES:
+            middle, below = (lines[begin].start + lines[begin].end) / 2, lines[begin].at - TOLERANCE
+            if any(grid.cell(middle, below) for grid in closed):
+                begin += 1
+                continue
             candidates = _from_header(lines, begin, down, letters)
             last, grid = _longest(candidates, down, letters)
             if grid is not None:

@@ -1,5 +1,6 @@
 """Pages of a PDF as they look: a picture, and the boxes of the words read from it."""
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from ctypes import byref, c_int
@@ -11,7 +12,7 @@ import pypdfium2.raw as pdfium_raw
 from ingest.parse.parsed import Omissions
 from ingest.parse.pdf import LINE_END_HYPHEN, PDFIUM, drawn_pages, end_of_line, opened, page_at
 from ingest.parse.pdf_letters import Letter, text_of
-from ingest.parse.pdf_pages import in_order
+from ingest.parse.pdf_pages import DrawnPage, in_order, may_go_on
 from ingest.parse.pdf_running import REACH
 from ingest.parse.quotes import (
     MAX_PAGES_AT_ONCE,
@@ -65,12 +66,7 @@ def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], om
     with PDFIUM, opened(body) as document, ExitStack() as stack:
         check_page(locating.first, len(document))
         start, last = locating.first, min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
-        # The letters as they are read with the whole document: so pages around these are read, too.
-        begin = start
-        while begin > max(start - _MAX_BACK, 1) and next(drawn_pages(document, [begin - 1], omissions)).may_go_on:
-            begin -= 1
-        around = range(max(begin - REACH, 1) - 1, min(last + REACH, len(document)))
-        texts = {page.number: letters for page, letters in in_order(drawn_pages(document, around, omissions))}
+        texts = {page.number: letters for page, letters in in_order(_around(document, start, last, omissions))}
         pages: list[Letters] = [
             ScanLetters(by_number[number])
             if number in by_number
@@ -78,6 +74,19 @@ def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], om
             for number in range(start, last + 1)
         ]
         return find_quotes(pages, len(document), locating.quotes)
+
+
+def _around(document: pdfium.PdfDocument, start: int, last: int, omissions: Omissions) -> Sequence[DrawnPage]:
+    """The pages from `start` to `last`, those in whose table the first may begin, and REACH pages on both sides: with
+    them letters are those that are read with the whole document."""
+    around = range(max(start - REACH, 1) - 1, min(last + REACH, len(document)))
+    pages = deque(drawn_pages(document, around, omissions))
+    begin = start
+    while begin > max(start - _MAX_BACK, 1) and may_go_on(pages[begin - pages[0].number], pages):
+        begin -= 1
+        if begin > REACH:
+            pages.extendleft(drawn_pages(document, [begin - REACH - 1], omissions))
+    return pages
 
 
 @dataclass(frozen=True, slots=True)

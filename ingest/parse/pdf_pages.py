@@ -34,13 +34,6 @@ class DrawnPage:
     edges: Edges
     is_picture: bool
 
-    @property
-    def may_go_on(self) -> bool:
-        """Whether it may begin within a table: a line of its first ones has words far apart."""
-        segments = segments_of(self.letters)
-        highest = sorted(segments, key=lambda segment: -segment.box.middle)[:_FIRST_LINES]
-        return any(a is not b and a.box.is_beside(b.box) for a in highest for b in highest)
-
 
 def drawn_page(page: pdfium.PdfPage, number: int, fields: Sequence[Field], omissions: Omissions) -> DrawnPage:
     """A page as it is drawn, with the fields that were drawn onto it."""
@@ -54,6 +47,14 @@ def drawn_page(page: pdfium.PdfPage, number: int, fields: Sequence[Field], omiss
     has_words = any(letter.character.isalnum() for letter in letters)
     is_picture = bool(objects) and not has_words
     return DrawnPage(number, letters, box, grids, edges, is_picture)
+
+
+def may_go_on(page: DrawnPage, near: Iterable[DrawnPage]) -> bool:
+    """Whether a page may begin within a table: a line of its first ones, without those that run along the pages near
+    it, has words far apart."""
+    segments = segments_of(without_running(page.letters, page.number, {other.number: other.edges for other in near}))
+    highest = sorted(segments, key=lambda segment: -segment.box.middle)[:_FIRST_LINES]
+    return any(a is not b and a.box.is_beside(b.box) for a in highest for b in highest)
 
 
 def in_order(pages: Iterable[DrawnPage]) -> Iterator[tuple[DrawnPage, Sequence[Letter]]]:

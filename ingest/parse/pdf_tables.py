@@ -36,7 +36,8 @@ def ruled_grids(across: list[Line], down: list[Line], letters: Sequence[Letter])
     """Grids of lines that do not overlap, from the surest kind to the least sure."""
     if not across:
         return []
-    return _apart(chain(closed_grids(across, down), open_grids(across, down, [letter.box for letter in letters])), [])
+    closed = _apart(closed_grids(across, down), [])
+    return _apart(open_grids(across, down, [letter.box for letter in letters], tuple(closed)), closed)
 
 
 def with_tables(

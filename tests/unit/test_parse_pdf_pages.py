@@ -179,6 +179,13 @@ class TestRunningLines:
         text = read(drawn_pdf(*(text_at(60, 810, title) + prose(n) for n, title in enumerate(titles))))
         assert [text.count(title) for title in ("Ducks", "Geese")] == [1, 1]
 
+    def test_one_of_two_parts_is_no_row_of_a_table_that_goes_on(self):
+        """Cited words are located without the pages of that table: here one is damaged."""
+        parts = text_at(60, 810, "Halden County") + text_at(400, 810, "Report 2026")
+        body = drawn_pdf(*(parts + prose(n) for n in range(1, 9))).replace(b"/Type /Page /", b"/Type /Bage /", 1)
+        words = "line 7 of 8 pages and more words"
+        assert locate(body, Locating(8, 8, (Quote(words, 0, len(words)),)), ()).complete
+
     def test_headings_and_words_of_the_body_stay(self):
         chapters = read(drawn_pdf(*(text_at(60, 800, f"Chapter {n}", 18) + prose(n) for n in range(1, 4))))
         assert re.findall(r"Chapter \d", chapters) == ["Chapter 1", "Chapter 2", "Chapter 3"]

@@ -1,5 +1,6 @@
 """Tables in PDF become rows with labels, and words in them are found again on the page."""
 
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -364,6 +365,20 @@ def test_lines_below_many_rows_take_time_in_proportion():
         )
 
     assert_linear(partial(parse, "a.pdf"), ruled, 24)
+
+
+def test_a_ruled_table_costs_little_more_than_its_words():
+    """None of its lines is tried as the one below the header of a table of lines across alone."""
+    places = [(LEFT + 80 * column, TOP - 11 * row) for row in range(60) for column in range(6)]
+    words = "".join(text_at(x, y, f"w{number}") for number, (x, y) in enumerate(places))
+    sides = "".join(f"{x - 2} {y - 3} 80 11 re S\n" for x, y in places)
+
+    def seconds(content: str) -> float:
+        body, began = drawn_pdf(content), time.thread_time()
+        parse("a.pdf", body)
+        return time.thread_time() - began
+
+    assert min(seconds(words + sides) for _ in range(3)) < 3 * min(seconds(words) for _ in range(3))
 
 
 def cells_of(body: bytes, words: str) -> list[tuple[int, int]]:

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 AT_ONCE = 2
 """Pages that are worked on at once, each of another tenant."""
 MAX_SECONDS = 5
+"""Of CPU time."""
 MAX_MEMORY_MIB = 512
 WIDTHS = (600, 1200, 2400)
 """Widths in which pages are drawn. Pictures of other widths are made of these."""
@@ -52,7 +53,7 @@ _Key = tuple[Path, int, str | int]
 
 
 class PageViews:
-    """Pages of all tenants' documents. Methods block for up to MAX_SECONDS: call them in `threads`.
+    """Pages of all tenants' documents. Methods block for seconds: call them in `threads`.
 
     All raise NotFound for a document, file or page that there is not, Rejected with the reason for what cannot be
     shown, and Unavailable if it may succeed later.

@@ -10,8 +10,8 @@ from ingest.parse.scan import WITHOUT_OCR, ReadPage, ScannedPage
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Limits on parsing one document. `seconds` count both as CPU time and by the clock; `page_seconds` by the clock,
-    for each page that is read by OCR."""
+    """Limits on parsing one document. `seconds` of CPU time, or several times as many by the clock; `page_seconds` by
+    the clock, for each page that is read by OCR."""
 
     seconds: int
     memory_mib: int

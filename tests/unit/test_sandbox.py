@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -66,6 +67,21 @@ def test_a_document_that_takes_too_long_is_refused_and_the_next_one_read(parser:
 
     assert time.monotonic() - began < 20
     assert read(parser, "a.txt", b"words").text == "words"
+
+
+def test_a_document_that_waits_for_the_processor_is_read(parser: Parser):
+    """As on a machine that is busy with other work: here its process is stopped for longer than its limit."""
+    read(parser, "a.txt", b"words")
+    busy, stopped = limited(parser, 2, 2048), list[psutil.Process]()
+
+    def stop(done: int, total: int) -> None:
+        if not stopped and (children := _children_of(parser)):
+            stopped.extend(children)
+            children[0].suspend()
+            threading.Timer(2.5, children[0].resume).start()
+
+    assert read(busy, "a.md", SLOW[:60_000], stop).text.startswith("# Heading")
+    assert stopped
 
 
 def test_a_document_that_takes_too_much_memory_is_refused_and_the_next_one_read(parser: Parser):

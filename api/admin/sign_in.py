@@ -4,6 +4,7 @@ import asyncio
 import base64
 import hmac
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -36,6 +37,8 @@ BEGIN = "/admin/sign-in"
 CALLBACK = f"{BEGIN}/callback"
 AT_PROVIDER_S = 600
 """A person may take this long to sign in at the provider."""
+COOKIE_CHARS = 3_000
+"""Journeys of a cookie, which has room for the newest in any case: proxies take few KiB of headers."""
 FAILURES = (Unauthorised, Forbidden, Throttled, Unavailable, Rejected)
 
 log = logging.getLogger(__name__)
@@ -43,7 +46,7 @@ log = logging.getLogger(__name__)
 
 class Journey(msgspec.Struct, frozen=True):
     """State that the browser keeps while its person is at the provider: the challenge, and the page to go to
-    afterwards."""
+    afterwards. Tabs that sign in at once have one each, in one cookie."""
 
     challenge: Challenge
     next: str
@@ -66,7 +69,7 @@ async def begin_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[
     except FAILURES as error:
         return login_form(request, parts.sign_in, journey.next, error)
     response = Redirect(url)
-    response.set_cookie(_journey_cookie(origin, base64.urlsafe_b64encode(msgspec.json.encode(journey)).decode()))
+    response.set_cookie(_journey_cookie(origin, [*_journeys(request, origin), journey]))
     return response
 
 
@@ -77,9 +80,9 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
     journey: Journey | None = None
     try:
         origin = origin_of(request, sign_in)
-        cookie = request.cookies.get(_cookie_name(secure=is_https(origin)), "")
-        with suppress(ValueError):  # none, or one that is not ours
-            journey = msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=Journey)
+        state = request.query_params.get("state", "").encode()
+        journeys = _journeys(request, origin)
+        journey = next((j for j in journeys if hmac.compare_digest(state, j.challenge.state.encode())), None)
         identity = await _identified(request, journey, origin, parts)
         old_token = session_token(request, sign_in.public_url)
         token, caller = await asyncio.to_thread(_begin_session, identity, old_token, parts)
@@ -88,7 +91,7 @@ async def finish_sign_in(request: Request[Any, Any, Any], parts: NamedDependency
         # which is for requests from our own pages alone.
         response = page(request, "onward.html", next=inside(journey.next if journey else HOME))
         response.set_cookie(cookie_of(token, sign_in.session_s, secure=is_https(origin)))
-        response.set_cookie(_journey_cookie(origin, ""))
+        response.set_cookie(_journey_cookie(origin, [other for other in journeys if other is not journey]))
     except FAILURES as error:
         shown = await asyncio.to_thread(_noted, error, address_of(request), parts.login_limit)
         response = login_form(request, parts.sign_in, journey.next if journey else HOME, shown)
@@ -139,9 +142,9 @@ async def _identified(request: Request[Any, Any, Any], journey: Journey | None, 
     provider has refused: a valid code passes whatever others sent from the same address."""
     sign_in, provider, _ = _configured(parts)
     query = request.query_params
-    if journey is None or not hmac.compare_digest(query.get("state", "").encode(), journey.challenge.state.encode()):
+    if journey is None:
         raise Unauthorised(
-            f"sign-in took longer than {AT_PROVIDER_S // 60} minutes, or began in another window or not at {origin}: "
+            f"sign-in took longer than {AT_PROVIDER_S // 60} minutes, or began in another browser or not at {origin}: "
             "sign in again"
         )
     if query.get("iss", sign_in.issuer).rstrip("/") != sign_in.issuer.rstrip("/"):
@@ -179,9 +182,20 @@ def _noted(error: RagKVError, address: str, login_limit: RateLimit) -> RagKVErro
     return error
 
 
-def _journey_cookie(origin: str, value: str) -> Cookie:
-    """Sent when the provider leads back here, as the session's would not be. Removed by an empty value."""
+def _journeys(request: Request[Any, Any, Any], origin: str) -> list[Journey]:
+    """Journeys of this browser, the newest last; none without a cookie, or with one that is not ours."""
+    cookie = request.cookies.get(_cookie_name(secure=is_https(origin)), "")
+    with suppress(ValueError):
+        return msgspec.json.decode(base64.urlsafe_b64decode(cookie), type=list[Journey])
+    return []
+
+
+def _journey_cookie(origin: str, journeys: Sequence[Journey]) -> Cookie:
+    """Sent when the provider leads back here, as the session's would not be. Removed where there are no journeys."""
     secure = is_https(origin)
+    value = base64.urlsafe_b64encode(msgspec.json.encode(journeys)).decode() if journeys else ""
+    if len(value) > COOKIE_CHARS and len(journeys) > 1:
+        return _journey_cookie(origin, journeys[1:])
     lifetime_s = AT_PROVIDER_S if value else 0
     return Cookie(_cookie_name(secure=secure), "/", value, lifetime_s, httponly=True, secure=secure, samesite="lax")
 

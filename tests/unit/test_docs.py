@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
+from api.v1.documents import documents_router, upload_many
 from ragkv.cli import main
 from ragkv.prefill.writer import SUFFICIENT_KL
+from ragkv.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -78,6 +80,13 @@ def test_the_limit_for_nothing_recomputed_is_the_one_in_force(subtests: pytest.S
             stated = re.findall(r"KL below (0\.\d+)", (ROOT / page).read_text())
 
             assert set(map(float, stated)) == {SUFFICIENT_KL}
+
+
+def test_the_proxy_of_the_guide_lets_batches_of_files_through():
+    (mib,) = re.findall(r"client_max_body_size (\d+)m;", (DOCS / "operations" / "run.md").read_text())
+    documents_router(settings := Settings())
+
+    assert upload_many.request_max_body_size <= int(mib) << 20 < 5 * settings.max_upload_bytes
 
 
 def test_pictures_and_reports_are_those_that_a_page_names():

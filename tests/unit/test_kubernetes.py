@@ -10,6 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from ragkv.engine.supervisor import SupervisionTimes
 from ragkv.settings import Settings
 
 FOLDER = Path(__file__).parents[2] / "docs" / "kubernetes"
@@ -165,6 +166,11 @@ def test_an_api_that_ends_refuses_nothing_while_requests_are_still_sent_to_it_an
 
     assert command == "sleep" and float(seconds) >= 5
     assert float(seconds) + settings.shutdown_grace_s + 20 <= pod["terminationGracePeriodSeconds"]
+
+
+def test_an_engine_has_the_time_to_start_that_the_service_gives_one():
+    probe = pods(base())["engine"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["periodSeconds"] * probe["failureThreshold"] >= SupervisionTimes().start
 
 
 def test_addresses_of_services_are_no_settings():

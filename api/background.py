@@ -10,6 +10,7 @@ from litestar import Litestar
 
 from ingest.page_views import PageViews
 from ragkv.errors import RagKVError
+from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.service.base.database import Database
 from ragkv.service.checks.cleaning import remove_unnamed_files
 from ragkv.service.documents.removal import MemoryKeeper, Removal
@@ -95,7 +96,7 @@ def evaluating(parts: Parts) -> Lifespan:
     """A lifespan that carries out evaluations: this process has the engine."""
 
     async def evaluate(runner: EvaluationRunner) -> None:
-        measured = False
+        measured, throttled = False, ThrottledLog(log)
         while True:
             if not measured:
                 await asyncio.sleep(IDLE_S)
@@ -103,7 +104,7 @@ def evaluating(parts: Parts) -> Lifespan:
             try:
                 measured = await runner.step()
             except RagKVError as error:
-                log.warning("a question of an evaluation is measured later: %s", error)
+                throttled.warning("a question of an evaluation is measured later: %s", error)
             except Exception:
                 log.exception("a question of an evaluation is measured later")
 

@@ -238,7 +238,7 @@ class Parts:
     @cached_property
     def gate(self) -> Gate:
         return Gate(
-            self.database,
+            self.database.brief,
             self.rate_limit,
             self.default_collection.tenant_id,
             open_without_keys=self.settings.on_loopback and self.sign_in is None,
@@ -249,7 +249,7 @@ class Parts:
     @cached_property
     def rights(self) -> Rights | None:
         """Rights of people who signed in, if there is a provider. Raises Rejected for tenants that do not exist."""
-        return None if self.sign_in is None else Rights.of(self.sign_in.grants, self.database)
+        return None if self.sign_in is None else Rights.of(self.sign_in.grants, self.database.brief)
 
     @cached_property
     def provider(self) -> "Provider | None":

@@ -173,6 +173,15 @@ class TestPostgres:
             lift_time_limits(session)
             assert session.scalar(text("SELECT 1 FROM pg_sleep(0.3)")) == 1
 
+    def test_a_brief_statement_waits_no_longer_than_a_connection(self, postgres: Database, monkeypatch: Patch):
+        monkeypatch.setattr(postgres_module, "CONNECT_TIMEOUT_S", 0.2)
+        for session_of in (postgres.brief.reading, postgres.brief.writing):
+            with pytest.raises(Unavailable), session_of() as session:
+                session.execute(text("SELECT pg_sleep(5)"))
+
+        with postgres.reading() as session:
+            assert session.scalar(text("SELECT 1 FROM pg_sleep(0.5)")) == 1
+
     def test_connections_to_a_server_that_takes_no_changes_are_replaced(
         self, postgres_url: str, postgres_admin: Connection
     ):

@@ -43,6 +43,7 @@ class RateLimit:
     """
 
     def __init__(self, client: Redis, per_minute: int, *, fails_open: bool, refusal: str = TOO_MANY_OF_A_KEY) -> None:
+        self._client = client
         self._take = client.register_script(_TAKE)
         self._per_minute = per_minute
         self._fails_open = fails_open
@@ -56,7 +57,7 @@ class RateLimit:
             return
         cost_us = 60_000_000 // self._per_minute
         try:
-            with reporting():
+            with reporting(self._client):
                 wait_us = int(self._take(keys=[f"ragkv:rate:{key_id}"], args=[cost_us, cost_us * self._per_minute]))
         except Unavailable as error:
             if not self._fails_open:

@@ -44,7 +44,7 @@ class Sessions:
     def begin(self, holder: Holder, lifetime_s: int = LIFETIME_S) -> str:
         """The token of a new session. It ends after its lifetime, or with `end`."""
         token = secrets.token_hex(TOKEN_CHARS // 2)
-        with reporting():
+        with reporting(self._client):
             self._client.set(_place(token), _encoded(holder), ex=lifetime_s)
         return token
 
@@ -52,7 +52,7 @@ class Sessions:
         """The holder of a session; None once it has ended."""
         if len(token) != TOKEN_CHARS:
             return None
-        with reporting():
+        with reporting(self._client):
             encoded = self._client.get(_place(token))
         if not isinstance(encoded, bytes):
             return None
@@ -60,15 +60,15 @@ class Sessions:
 
     def change(self, token: str, holder: Holder) -> None:
         """Another holder for a session that has not ended, which ends no later for it."""
-        with reporting():
+        with reporting(self._client):
             self._client.set(_place(token), _encoded(holder), xx=True, keepttl=True)
 
     def end(self, token: str) -> None:
-        with reporting():
+        with reporting(self._client):
             self._client.delete(_place(token))
 
     def end_all(self) -> None:
-        with reporting():
+        with reporting(self._client):
             for place in self._client.scan_iter(f"{_PREFIX}*", count=1000):
                 self._client.delete(place)
 

@@ -71,7 +71,7 @@ class RecentAnswers:
         ref = question.tenant_id, question.collection_id
         keys = [_key(question.tenant_id, answer.id), _place(*ref), _ALL, floor_key(*ref)]
         try:
-            with reporting():
+            with reporting(self._redis):
                 self._put(keys, [generation, packed, KEPT_S, time.time(), MAX_OF_COLLECTION, MAX_OF_ALL])
         except Unavailable as error:
             log.warning("an answer takes no feedback: %s", error)
@@ -79,18 +79,18 @@ class RecentAnswers:
     def forget(self, tenant_id: str, collection_id: str) -> None:
         """Remove the answers of a collection. Raises Unavailable."""
         place = _place(tenant_id, collection_id)
-        with reporting():
+        with reporting(self._redis):
             self._remove(self._redis.zrange(place, 0, -1), place)
 
     def find(self, tenant_id: str, answer_id: str) -> RecentAnswer | None:
         """None for an answer that is older, or another tenant's. Raises Unavailable."""
-        with reporting():
+        with reporting(self._redis):
             packed = self._redis.get(_key(tenant_id, answer_id))
         return unpacked(packed, RecentAnswer) if isinstance(packed, bytes) else None
 
     def collections(self) -> list[tuple[str, str]]:
         """(tenant, collection) of those that have answers. Raises Unavailable."""
-        with reporting():
+        with reporting(self._redis):
             names = [str(name, "ascii") for name in self._redis.scan_iter(f"{_OF}*")]
         return [(tenant, collection) for tenant, _, collection in (name[len(_OF) :].partition(":") for name in names)]
 
@@ -100,7 +100,7 @@ class RecentAnswers:
         `checksums` gives those of the chunks that there are now. Raises Unavailable.
         """
         place = _place(tenant_id, collection_id)
-        with reporting():
+        with reporting(self._redis):
             keys: list[Any] = self._redis.zrange(place, 0, -1)
             packed: list[Any] = self._redis.mget(keys) if keys else []
         answers = {key: unpacked(body, RecentAnswer) for key, body in zip(keys, packed, strict=True) if body}
@@ -112,7 +112,7 @@ class RecentAnswers:
             for key, answer in answers.items()
             if answer is None or any(current.get(chunk) != digest for chunk, digest in answer.chunks)
         ]
-        with reporting():
+        with reporting(self._redis):
             self._remove(stale, place)
         return len(stale)
 

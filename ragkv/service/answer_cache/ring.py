@@ -151,7 +151,7 @@ class AnswerRing:
     def records(self, name: RingName, dim: int) -> Records:
         """Kept records, in no order: none if it is of another generation."""
         head, records, _ = name.keys()
-        with reporting(), self._client.pipeline() as pipeline:
+        with reporting(self._client), self._client.pipeline() as pipeline:
             pipeline.hget(head, "generation")
             pipeline.get(records)
             for used in (_USED, f"{_PREFIX}{name.tenant_id}:used"):
@@ -163,7 +163,7 @@ class AnswerRing:
 
     def bodies(self, name: RingName, slots: Sequence[int]) -> list[bytes | None]:
         """Bodies by the places of their records. A newer one may have taken the place meanwhile: compare ids."""
-        with reporting():
+        with reporting(self._client):
             bodies: list[bytes | None] = self._client.hmget(name.keys()[2], [str(slot) for slot in slots])  # type: ignore[assignment]
         return bodies
 
@@ -171,27 +171,27 @@ class AnswerRing:
         """Keep an answer. False if the collection has changed since, or if there is no room for its answers."""
         keys = [*name.keys(), floor_key(name.tenant_id, name.collection_id)]
         values: list[Any] = [name.base, name.generation, record, body, MAX_ENTRIES, ttl_s * 1000]
-        with reporting():
+        with reporting(self._client):
             return bool(self._put(keys=keys, args=[*values, time.time(), self._room.tenant, self._room.all]))
 
     def count(self, tenant_id: str, collection_id: str, outcome: str) -> None:
-        with reporting():
+        with reporting(self._client):
             self._client.hincrby(_counts(tenant_id, collection_id), outcome, 1)
 
     def counts(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
-        with reporting():
+        with reporting(self._client):
             counted: dict[bytes, bytes] = self._client.hgetall(_counts(tenant_id, collection_id))  # type: ignore[assignment]
         return {outcome.decode(): int(number) for outcome, number in counted.items()}
 
     def collections(self) -> list[tuple[str, str]]:
         """(tenant, collection) of everything that is kept."""
-        with reporting():
+        with reporting(self._client):
             bases: list[bytes] = self._client.zrange(_USED, 0, -1)  # type: ignore[assignment]
         return sorted({(parts[2], parts[3]) for parts in (base.decode().split(":") for base in bases)})
 
     def drop_unlisted(self) -> int:
         """Remove rings that were kept by a version which listed none. Returns how many."""
-        with reporting():
+        with reporting(self._client):
             heads = [head.decode() for head in self._client.scan_iter(f"{_PREFIX}*:head", count=1000)]
             bases = [
                 base
@@ -210,7 +210,7 @@ class AnswerRing:
         """
         counts = _counts(tenant_id, collection_id) if generation == GONE else ""
         args: list[Any] = [tenant_id, _of(tenant_id, collection_id), generation, LATE_S, counts]
-        with reporting():
+        with reporting(self._client):
             return int(self._forget(keys=[floor_key(tenant_id, collection_id)], args=args))
 
 

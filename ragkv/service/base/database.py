@@ -17,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 from ragkv.errors import Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.failures import discarding, translated
-from ragkv.service.base.postgres import READS, open_postgres, wait_in_silence
+from ragkv.service.base.postgres import BRIEF, READS, open_postgres, wait_in_silence
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 
 Session = orm.Session
@@ -36,10 +36,15 @@ class Database:
     A connection that any exception but ours and the server's own errors went through is closed, not used again.
     """
 
-    def __init__(self, url: str) -> None:
-        self.engine = open_engine(url)
+    def __init__(self, place: str | Engine) -> None:
+        self.engine = open_engine(place) if isinstance(place, str) else place
         self._reading = self.engine.execution_options(**{READS: True})
         self._writing = self.engine.execution_options(**{WRITES: True})
+
+    @property
+    def brief(self) -> "Database":
+        """The same database for statements that take no time: a server that is silent is given up within seconds."""
+        return Database(self.engine.execution_options(**{BRIEF: True}))
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

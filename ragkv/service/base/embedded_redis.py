@@ -11,13 +11,12 @@ import time
 from pathlib import Path
 from typing import IO
 
-import redis
 from redis.exceptions import RedisError
 
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import make_folder
 from ragkv.ids import new_id
-from ragkv.service.base.redis import connect, reporting, socket_path
+from ragkv.service.base.redis import Redis, connect, reporting, socket_path
 from ragkv.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -30,18 +29,18 @@ _DELETIONS = "ragkv:log:deletions"
 class AppendLog:
     """Methods block, and raise Unavailable when Redis is away."""
 
-    def __init__(self, client: "redis.Redis") -> None:
+    def __init__(self, client: Redis) -> None:
         self._redis = client
 
     def note_deletion(self) -> None:
         """Have the log rewritten: by a worker's next sweep, or when the server stops."""
-        with reporting():
+        with reporting(self._redis):
             self._redis.sadd(_DELETIONS, new_id())
 
     def rewrite(self, timeout_s: float) -> bool:
         """Rewrite the log if anything was deleted since. True once that is done; False if there is no need, if another
         process does it, or if it fails or takes longer: then a later call tries again."""
-        with reporting():
+        with reporting(self._redis):
             deletions = list(self._redis.smembers(_DELETIONS))
             if not deletions or self._is_rewriting():
                 return False
@@ -165,7 +164,7 @@ class EmbeddedRedis:
     def _take_over(self, deadline: float) -> None:
         """Run the server that a killed owner left, or one more."""
         if self._answers():
-            with reporting():
+            with reporting(self._client):
                 self._pid_of_left = int(self._client.info("server")["process_id"])
         else:
             self._launch(deadline)

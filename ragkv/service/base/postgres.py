@@ -3,15 +3,18 @@
 import secrets
 import socket
 import ssl
+from functools import partial
 from typing import Any
 
 import msgspec
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
-from sqlalchemy.exc import DisconnectionError
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ragkv.errors import Rejected
-from ragkv.service.base.failures import discard_broken
+from ragkv.errors import Rejected, Unavailable
+from ragkv.service.base.circuit_breaker import CircuitBreaker
+from ragkv.service.base.failures import AWAY, discard_broken
 
 CONNECT_TIMEOUT_S = 10
 """For connecting, and for the check of a connection before each use."""
@@ -23,8 +26,8 @@ LIMITS = {"statement_timeout": "60s", "lock_timeout": "30s", "idle_in_transactio
 DURABLE = "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';"
 """A commit is on disk when it returns, though the server, role or database says `off`. The other values stay: they are
 about standby servers."""
-READS = "ragkv_reads"
-"""The execution option of connections that read."""
+READS, BRIEF = "ragkv_reads", "ragkv_brief"
+"""Execution options: of connections that read; of those whose statements take no longer than CONNECT_TIMEOUT_S."""
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """Seconds and probes after which a peer that is gone without a word is noticed: a minute."""
 
@@ -48,47 +51,64 @@ def open_postgres(url: URL) -> Engine:
         hide_parameters=True,
         json_deserializer=msgspec.json.decode,
     )
-    event.listen(engine, "do_connect", _connect)
-    event.listen(engine, "checkout", _refuse_out_of_step)
+    breaker = CircuitBreaker(CONNECT_TIMEOUT_S, AWAY)
+    event.listen(engine, "do_connect", partial(_connect, breaker))
+    event.listen(engine, "checkout", partial(_refuse_out_of_step, breaker))
     event.listen(engine, "begin", _begin)
+    event.listen(engine, "handle_error", partial(_note_silence, breaker))
     discard_broken(engine)
     return engine
 
 
-def _connect(dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: dict[str, Any]) -> Any:
+def _connect(
+    breaker: CircuitBreaker, dialect: Dialect, record: ConnectionPoolEntry, args: Any, options: dict[str, Any]
+) -> Any:
     """A connection with the limits and DURABLE."""
     assert dialect.loaded_dbapi is not None
     try:
-        connection: Any = dialect.connect(*args, **options)
-        sock: socket.socket = connection._usock  # noqa: SLF001 - pg8000 hands its socket out no other way
-        supported = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
-        for name in supported if sock.family != socket.AF_UNIX else ():
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
-        connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()) + DURABLE)
+        with breaker.guarding():
+            connection: Any = dialect.connect(*args, **options)
+            sock: socket.socket = connection._usock  # noqa: SLF001 - pg8000 hands its socket out no other way
+            supported = [name for name in _KEEPALIVE if hasattr(socket, name)]  # not every system has all
+            for name in supported if sock.family != socket.AF_UNIX else ():
+                sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), _KEEPALIVE[name])
+            connection.execute_simple("".join(f"SET {name} = '{limit}';" for name, limit in LIMITS.items()) + DURABLE)
     except OSError as error:
         raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
     return connection
 
 
-def wait_in_silence(connection: Connection) -> None:
-    """Lift SILENCE_S, until the connection is used for something else."""
+def wait_in_silence(connection: Connection, limit_s: float | None = None) -> None:
+    """Set another limit than SILENCE_S, or none, until the connection is used for something else."""
     driver: Any = connection.connection.driver_connection
-    driver._usock.settimeout(None)  # noqa: SLF001 - as above
+    driver._usock.settimeout(limit_s)  # noqa: SLF001 - as above
 
 
 def _begin(connection: Connection) -> None:
+    options = connection.get_execution_options()
+    if options.get(BRIEF):
+        wait_in_silence(connection, CONNECT_TIMEOUT_S)
     # Every statement that reads would see another moment by default. One that writes is to see what others committed.
-    if connection.get_execution_options().get(READS):
+    if options.get(READS):
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
-def _refuse_out_of_step(connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
+def _note_silence(breaker: CircuitBreaker, context: ExceptionContext) -> None:
+    breaker.note(context.original_exception)
+
+
+def _refuse_out_of_step(breaker: CircuitBreaker, connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:
     """Before each use: the answer must be that to this question, not the rest of an earlier one."""
     nonce = secrets.token_hex(8)
     try:
-        connection._usock.settimeout(CONNECT_TIMEOUT_S)  # noqa: SLF001 - as above
-        answered = connection.execute_simple(f"SELECT '{nonce}'").rows
-        connection._usock.settimeout(SILENCE_S)  # noqa: SLF001
+        with breaker.guarding():
+            connection._usock.settimeout(CONNECT_TIMEOUT_S)  # noqa: SLF001 - as above
+            answered = connection.execute_simple(f"SELECT '{nonce}'").rows
+            connection._usock.settimeout(SILENCE_S)  # noqa: SLF001
+    except Unavailable:
+        raise
+    except TimeoutError as error:  # others that were idle as long have probably lost their server too
+        raise InvalidatePoolError("the server is silent") from error
     except Exception as error:
         raise DisconnectionError("the connection broke while it was idle") from error
     if answered != [[nonce]]:

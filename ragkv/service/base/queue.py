@@ -6,12 +6,14 @@ import celery
 from kombu.exceptions import OperationalError
 
 from ragkv.errors import Unavailable
+from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.service.base.redis import SILENCE_S
 
 log = logging.getLogger(__name__)
 
 INGEST = "ragkv.ingest"
 QUEUE = "ragkv"
+AWAY = "the queue is unavailable: try again, or see the service's log"
 
 
 def make_celery(redis_url: str) -> celery.Celery:
@@ -50,11 +52,13 @@ class Queue:
 
     def __init__(self, app: celery.Celery) -> None:
         self._app = app
+        self._breaker = CircuitBreaker(SILENCE_S, AWAY)
 
     def enqueue_ingest(self, document_id: str) -> None:
         """Call it after the commit: a worker may start at once."""
         try:
-            self._app.send_task(INGEST, args=[document_id])
+            with self._breaker.guarding():
+                self._app.send_task(INGEST, args=[document_id])
         except OperationalError as error:
             raise _away(error) from error
 
@@ -62,12 +66,13 @@ class Queue:
         """Messages that no worker has taken yet."""
         with self._app.connection_for_write() as connection:
             try:
-                connection.ensure_connection(max_retries=1, interval_start=0.1)
-                return int(connection.channel().queue_declare(QUEUE).message_count)
+                with self._breaker.guarding():
+                    connection.ensure_connection(max_retries=1, interval_start=0.1)
+                    return int(connection.channel().queue_declare(QUEUE).message_count)
             except (OperationalError, *connection.connection_errors, *connection.channel_errors) as error:
                 raise _away(error) from error
 
 
 def _away(error: Exception) -> Unavailable:
     log.warning("the queue is unavailable: %s", error)
-    return Unavailable("the queue is unavailable: try again, or see the service's log")
+    return Unavailable(AWAY)

@@ -7,15 +7,14 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import redis
 from redis.exceptions import RedisError
 
 from ragkv.errors import Unavailable
+from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.settings import Settings
-
-Redis = redis.Redis
-"""A client."""
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +23,15 @@ SILENCE_S = 5.0
 requests waiting so long, and perhaps twice."""
 MAX_SOCKET_PATH = 100
 """Bytes. The kernel takes 107."""
+AWAY = "Redis does not answer: try again, or see the service's log"
+
+
+class Redis(redis.Redis):
+    """A client. Its breaker is for whoever uses it: see `reporting`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.breaker = CircuitBreaker(SILENCE_S, AWAY)
 
 
 def redis_url(settings: Settings) -> str:
@@ -42,20 +50,24 @@ def socket_path(settings: Settings) -> Path:
 
 def connect(settings: Settings) -> Redis:
     """A client. Connects when first used."""
-    return redis.Redis.from_url(redis_url(settings), socket_connect_timeout=SILENCE_S, socket_timeout=SILENCE_S)
+    limits = {"socket_connect_timeout": SILENCE_S, "socket_timeout": SILENCE_S}
+    client: Any = Redis.from_url(redis_url(settings), **limits)  # typed as a client of the library's own class
+    return cast("Redis", client)
 
 
 @contextlib.contextmanager
-def reporting() -> Iterator[None]:
-    """Translate errors of Redis. Raises Unavailable in place of an error of Redis inside."""
+def reporting(client: Redis) -> Iterator[None]:
+    """Translate errors of Redis. Raises Unavailable in place of an error of Redis inside, and at once while
+    it hangs."""
     try:
-        yield
+        with client.breaker.guarding():
+            yield
     except RedisError as error:
         log.warning("Redis does not answer: %s", error)
-        raise Unavailable("Redis does not answer: try again, or see the service's log") from error
+        raise Unavailable(AWAY) from error
 
 
-def is_there(client: redis.Redis, settings: Settings) -> bool:
+def is_there(client: Redis, settings: Settings) -> bool:
     """Whether a server is configured, or the embedded one of a running service answers."""
     if settings.redis_url is None:
         try:
@@ -65,14 +77,14 @@ def is_there(client: redis.Redis, settings: Settings) -> bool:
     return True
 
 
-def ping(client: redis.Redis) -> None:
+def ping(client: Redis) -> None:
     """Check the connection. Raises Unavailable unless Redis answers."""
-    with reporting():
+    with reporting(client):
         client.ping()
 
 
-def check_takes(client: redis.Redis) -> None:
+def check_takes(client: Redis) -> None:
     """Check that Redis can be written to. Raises Unavailable unless Redis takes new data: one that is full, or cannot
     write its log, does not."""
-    with reporting():
+    with reporting(client):
         client.set("ragkv:takes", b"", xx=True)  # only if it were there: nothing is written

@@ -42,7 +42,7 @@ class Heartbeats:
 
     def beat(self, worker: str, stalled_s: float) -> None:
         """A worker reports. Those that stopped doing so an hour ago are forgotten."""
-        with reporting():
+        with reporting(self._client):
             moment = self._now()
             forgotten = [name for name, at, _ in self._reports() if moment - at > FORGOTTEN_AFTER_S]
             self._client.hset(_HASH, worker, f"{moment:.3f} {stalled_s:.3f}")
@@ -51,12 +51,12 @@ class Heartbeats:
 
     def end(self, worker: str) -> None:
         """A worker stops."""
-        with reporting():
+        with reporting(self._client):
             self._client.hdel(_HASH, worker)
 
     def read(self) -> list[Heartbeat]:
         """The last report of every worker, the latest first."""
-        with reporting():
+        with reporting(self._client):
             moment = self._now()
             heartbeats = [Heartbeat(name, max(moment - at, 0.0), stalled) for name, at, stalled in self._reports()]
         return sorted(heartbeats, key=lambda beat: beat.silent_s)

@@ -64,7 +64,7 @@ class WorkerCounters:
         """The value of each field. Raises Unavailable."""
         if self._client is None:
             return {}
-        with reporting():
+        with reporting(self._client):
             counters = self._client.hgetall(_HASH)
         return {
             field if isinstance(field, str) else field.decode(): float(amount) for field, amount in counters.items()
@@ -74,7 +74,7 @@ class WorkerCounters:
         if self._client is None or not amounts:
             return
         try:
-            with reporting(), self._client.pipeline(transaction=True) as together:
+            with reporting(self._client), self._client.pipeline(transaction=True) as together:
                 for field, amount in amounts.items():
                     together.hincrbyfloat(_HASH, field, amount)
                 together.execute()

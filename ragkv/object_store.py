@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
-from obstore.store import LocalStore, MemoryStore, from_url
+from obstore.store import LocalStore, from_url
 
 from ragkv.errors import Rejected
 
@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 CONNECT = timedelta(seconds=3)
 TIMEOUT = timedelta(seconds=60)
 """For the whole of one object."""
+SILENCE = timedelta(seconds=15)
+"""For the store's next word. Counted from the beginning of a request: one that uploads for longer needs more."""
 RETRIES = 2
 _STATUS = re.compile(r"status code: (\d+)")
 """Listings fail with one kind of error, whatever its cause."""
@@ -33,7 +35,7 @@ class StoreLocation:
     secret_key: str | None = None
 
 
-def opened(place: StoreLocation) -> Any:
+def opened(place: StoreLocation, silence: timedelta = SILENCE) -> Any:
     """The store at the URL's prefix. Raises Rejected for a URL that names none. Nothing is sent yet."""
     scheme = urlsplit(place.url).scheme
     credentials: dict[str, Any] = {
@@ -46,15 +48,16 @@ def opened(place: StoreLocation) -> Any:
         if scheme == "file":
             return LocalStore.from_url(place.url, mkdir=True)
         if scheme == "memory":
-            return MemoryStore()
+            raise Rejected("memory:// keeps nothing: name a bucket or a folder")
         options: dict[str, Any] = {
             "config": {name: value for name, value in credentials.items() if value is not None},
             "client_options": {
                 "allow_http": (place.endpoint or "").startswith("http://"),
                 "connect_timeout": CONNECT,
                 "timeout": TIMEOUT,
+                "read_timeout": silence,
             },
-            "retry_config": {"max_retries": RETRIES, "retry_timeout": TIMEOUT},
+            "retry_config": {"max_retries": RETRIES, "retry_timeout": silence},
         }
         return from_url(place.url, **options)
     except (BaseError, ValueError, OSError) as error:

@@ -20,7 +20,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError
 
 from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
 from ragkv.ids import batched
-from ragkv.object_store import StoreLocation, opened, told_of
+from ragkv.object_store import SILENCE, TIMEOUT, StoreLocation, opened, told_of
 
 MARKER = "ragkv-kv.json"
 FORMAT = 1
@@ -28,7 +28,8 @@ PIECE_BYTES = 8 * 2**20
 WHOLE_BYTES = 64 * 2**20
 """Larger files are uploaded in parts of this size."""
 FAILURES, PAUSE_S = 3, 5.0
-"""Failures in a row after which requests pause, and the seconds of the pause: they fail at once meanwhile."""
+"""Failures in a row after which requests pause, and the seconds of the pause: they fail at once meanwhile. Then one
+request at a time goes on, until one succeeds."""
 
 _OBJECT = re.compile(r"[0-9a-f]{2}/([0-9a-f]{64})\.safetensors")
 
@@ -59,7 +60,7 @@ class ObjectStore:
         elsewhere: a place without a marker is not a new one then. Raises Rejected for a URL that names no object store.
         """
         try:
-            self._store = opened(place)
+            self._store, self._uploads = opened(place), opened(place, TIMEOUT)
         except Rejected as refusal:
             raise Rejected(f"RAGKV_KV_REMOTE: {refusal}") from None
         self._service = service
@@ -98,7 +99,7 @@ class ObjectStore:
         self._claim()
         with path.open("rb") as file, self._asking((BaseError, ValueError)):  # an OSError is the file's
             try:
-                obstore.put(self._store, _name(key), file, chunk_size=WHOLE_BYTES)
+                obstore.put(self._uploads, _name(key), file, chunk_size=WHOLE_BYTES)
             except FileNotFoundError as error:  # the bucket is gone, not the file
                 raise BaseError(str(error)) from None
 
@@ -190,12 +191,16 @@ class ObjectStore:
     @contextmanager
     def _asking(self, errors: tuple[type[Exception], ...] = (BaseError, ValueError, OSError)) -> Iterator[None]:
         """Errors of the store as Unavailable. Nothing is asked for a while after several in a row."""
-        if time.monotonic() < self._paused_until:
-            raise Unavailable(self._trouble)
+        with self._lock:
+            moment = time.monotonic()
+            if moment < self._paused_until:
+                raise Unavailable(self._trouble)
+            if self._failures >= FAILURES:
+                self._paused_until = moment + SILENCE.total_seconds()
         try:
             yield
         except (NotFound, FileNotFoundError):
-            self._failures = 0
+            self._succeeded()
             raise
         except errors as error:
             with self._lock:
@@ -204,7 +209,11 @@ class ObjectStore:
                 if self._failures >= FAILURES:
                     self._paused_until = time.monotonic() + PAUSE_S
             raise Unavailable(self._trouble) from None
-        self._failures = 0
+        self._succeeded()
+
+    def _succeeded(self) -> None:
+        with self._lock:
+            self._failures, self._paused_until = 0, 0.0
 
     def _gone(self) -> Unavailable:
         return self._refused(

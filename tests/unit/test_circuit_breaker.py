@@ -1,6 +1,5 @@
 """A circuit breaker: one call at a time waits for a server that hangs, the others are refused at once."""
 
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -15,6 +14,7 @@ from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.service.base.database import Database
 from ragkv.service.base.queue import Queue, make_celery
 from ragkv.settings import Settings
+from tests.support.silent_server import SilentServer, silent_server
 
 CALLERS = 8
 LIMIT_S = 1.5
@@ -79,32 +79,31 @@ class TestServers:
         monkeypatch.setattr(queue, "SILENCE_S", LIMIT_S)
 
     @pytest.fixture
-    def silent(self) -> Iterator[socket.socket]:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            listener.setblocking(False)
-            yield listener
+    def silent(self) -> Iterator[SilentServer]:
+        with silent_server() as server:
+            yield server
 
-    def test_postgresql(self, silent: socket.socket):
-        with closing(Database(f"postgresql://user:word@127.0.0.1:{silent.getsockname()[1]}/name")) as database:
+    def test_postgresql(self, silent: SilentServer):
+        with closing(Database(f"postgresql://user:word@127.0.0.1:{silent.port}/name")) as database:
             assert_few_wait(database.ping, silent)
 
-    def test_redis(self, silent: socket.socket, tmp_path: Path):
-        settings = Settings(data_dir=tmp_path, redis_url=f"redis://127.0.0.1:{silent.getsockname()[1]}")
+    def test_redis(self, silent: SilentServer, tmp_path: Path):
+        settings = Settings(data_dir=tmp_path, redis_url=f"redis://127.0.0.1:{silent.port}")
         with closing(redis.connect(settings)) as client:
             assert_few_wait(lambda: redis.ping(client), silent)
 
-    def test_the_queue(self, silent: socket.socket):
-        waking = Queue(make_celery(f"redis://127.0.0.1:{silent.getsockname()[1]}"))
+    def test_the_queue(self, silent: SilentServer):
+        waking = Queue(make_celery(f"redis://127.0.0.1:{silent.port}"))
         assert_few_wait(lambda: waking.enqueue_ingest("a"), silent)
 
 
-def assert_few_wait(call: Callable[[], object], silent: socket.socket) -> None:
+def assert_few_wait(call: Callable[[], object], silent: SilentServer) -> None:
     """After one call that timed out, one of several at once connects: a library may try twice."""
     assert is_unavailable(call)
-    connections(silent)
+    silent.connections()
     with ThreadPoolExecutor(CALLERS) as threads:
         assert all(threads.map(is_unavailable, [call] * CALLERS))
-    assert 1 <= connections(silent) <= 2
+    assert 1 <= silent.connections() <= 2
 
 
 def is_unavailable(call: Callable[[], object]) -> bool:
@@ -113,13 +112,3 @@ def is_unavailable(call: Callable[[], object]) -> bool:
     except Unavailable:
         return True
     return False
-
-
-def connections(listener: socket.socket) -> int:
-    """How many were made since the last look."""
-    made = 0
-    with suppress(BlockingIOError):
-        while True:
-            listener.accept()[0].close()
-            made += 1
-    return made

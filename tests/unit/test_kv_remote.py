@@ -3,7 +3,9 @@
 import re
 import socketserver
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
@@ -14,9 +16,10 @@ from ragkv.errors import Corrupt, NotFound, Rejected, Unavailable
 from ragkv.kv.file import write_kv
 from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
-from ragkv.object_store import StoreLocation
+from ragkv.object_store import StoreLocation, opened
 from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short
 from tests.support.made_kv import KEY, LAYOUT, some_kv
+from tests.support.silent_server import silent_server
 
 OTHER_KEY = "cd" * 32
 
@@ -208,6 +211,22 @@ def test_a_store_that_is_away_is_not_asked_again_at_once(s3_place, store, monkey
     assert server.connections == asked >= FAILURES
 
 
+def test_a_store_that_hangs_is_asked_by_one_at_a_time(s3_place, monkeypatch):
+    monkeypatch.setattr("ragkv.kv.remote.PAUSE_S", 0.0)
+    with silent_server() as silent:
+        place = replace(s3_place, endpoint=f"http://127.0.0.1:{silent.port}")
+        hanging = ObjectStore(place, lambda: "a service")
+        hanging._store = opened(place, timedelta(seconds=1))
+        for _ in range(FAILURES):
+            with pytest.raises(Unavailable):
+                hanging.has(KEY)
+        silent.connections()
+        with ThreadPoolExecutor(8) as threads:
+            for attempt in [threads.submit(hanging.has, KEY) for _ in range(8)]:
+                assert isinstance(attempt.exception(), Unavailable)
+        assert silent.connections() == 1
+
+
 def test_a_file_that_cannot_be_read_is_no_fault_of_the_store(store, remote):
     store.put(KEY, some_kv())
     for _ in range(FAILURES):
@@ -217,7 +236,7 @@ def test_a_file_that_cannot_be_read_is_no_fault_of_the_store(store, remote):
     assert [each.key for each in remote.objects()] == [KEY]
 
 
-@pytest.mark.parametrize("url", ["nonsense", "ftp://host/x", "az://account/container/x"])
+@pytest.mark.parametrize("url", ["nonsense", "ftp://host/x", "az://account/container/x", "memory:///x"])
 def test_a_url_that_names_no_store_is_refused(url):
     with pytest.raises(Rejected, match="RAGKV_KV_REMOTE"):
         ObjectStore(StoreLocation(url), lambda: "a service")

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
 BATCH = 32
 TRIES = 2
 """A text that ends the encoder's process twice is not encoded."""
+SILENCE_S = 300.0
+"""After so long the encoder's process hangs: as for the engine, far more than a slow machine needs for a few texts."""
 NICENESS = 10
 """Who only asks for a list does not wait for the encoder."""
 
@@ -117,7 +118,7 @@ class Encoder:
 
 class EncoderProcess:
     """Encodes as `Encoder` does in a separate process, one call after the other, for callers that are busy with other
-    work. Safe to share between threads. A process that died is started again.
+    work. Safe to share between threads. A process that dies or hangs is replaced.
 
     A text is hundreds of small operations, before each of which a thread waits for its turn at the interpreter. Beside
     five busy threads that is 20 times the encoder's own time; beside none of them it is the encoder's own time
@@ -130,11 +131,12 @@ class EncoderProcess:
         """Start the process and load the encoder in it. Raises what `Encoder.load` raises."""
         self._folder = folder
         self._lock = threading.Lock()
+        self._is_closed = False
         self._pool = self._started()
         self.dim = self._pool.submit(_with_encoder, folder, attrgetter("dim")).result()
 
     def encode(self, texts: list[str]) -> NDArray[np.float32]:
-        """[len(texts), dim] float32 rows of unit length. Raises Unavailable if the process dies of it."""
+        """[len(texts), dim] float32 rows of unit length. Raises Unavailable if the process dies of it, or hangs."""
         return self._in_process(Encoder.encode, texts)
 
     def count_tokens(self, texts: list[str]) -> int:
@@ -144,19 +146,36 @@ class EncoderProcess:
     def _in_process(self, work: Callable[[Encoder, list[str]], T], texts: list[str]) -> T:
         for _ in range(TRIES):
             pool = self._pool
-            with suppress(BrokenProcessPool):
-                return pool.submit(_with_encoder, self._folder, work, texts).result()
+            try:
+                return pool.submit(_with_encoder, self._folder, work, texts).result(SILENCE_S)
+            except TimeoutError:
+                _kill(pool)
+            except BrokenProcessPool:
+                pass
             with self._lock:  # several threads may find the same pool broken; one of them replaces it
+                if self._is_closed:
+                    break
                 if self._pool is pool:
-                    log.error("the encoder's process died and will be started again")
+                    log.error("the encoder's process died or hung and will be started again")
                     self._pool = self._started()
-        raise Unavailable("the encoder's process died while it read this text; ask again, or see the service's log")
+        raise Unavailable(
+            "the encoder's process died or hung while it read this text; ask again, or see the service's log"
+        )
 
     def close(self) -> None:
+        """Kill the process: one that hangs would keep this one from ending."""
+        with self._lock:
+            self._is_closed = True
+        _kill(self._pool)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _started(self) -> ProcessPoolExecutor:
         return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_prepare)
+
+
+def _kill(pool: ProcessPoolExecutor) -> None:
+    for process in list((pool._processes or {}).values()):  # noqa: SLF001 - Python 3.11 has no other way
+        process.kill()
 
 
 def _prepare() -> None:

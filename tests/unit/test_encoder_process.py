@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ragkv.errors import Rejected
+from ragkv.errors import Rejected, Unavailable
 from ragkv.models import encoder_folder
 from ragkv.retrieve.encoder import Encoder, EncoderProcess
 from ragkv.settings import Settings
@@ -51,6 +52,37 @@ def test_many_threads_may_use_it_and_a_process_that_was_killed_is_started_again(
 
     for vectors in (*before[1:], *after):
         np.testing.assert_allclose(vectors, before[0], atol=1e-5)
+
+
+@pytest.mark.timeout(120)
+def test_a_process_that_hangs_is_killed_and_another_one_answers(monkeypatch: pytest.MonkeyPatch):
+    others = set(multiprocessing.active_children())
+    with closing(EncoderProcess(encoder_folder(Settings(data_dir=CACHE)))) as encoder:
+        (expected,) = encoder.encode(TEXTS[:1])
+        (process,) = set(multiprocessing.active_children()) - others
+        hanging = process.pid or 0
+        os.kill(hanging, signal.SIGSTOP)
+        with monkeypatch.context() as short:
+            short.setattr("ragkv.retrieve.encoder.SILENCE_S", 1.0)
+            with suppress(Unavailable):  # where another one takes longer than that to load it, too
+                encoder.encode(TEXTS[:1])
+
+        np.testing.assert_allclose(encoder.encode(TEXTS[:1])[0], expected, atol=1e-5)
+        wait_until(lambda: not is_running(hanging))
+
+
+@pytest.mark.timeout(120)
+def test_closing_ends_a_process_that_hangs():
+    others = set(multiprocessing.active_children())
+    with closing(EncoderProcess(encoder_folder(Settings(data_dir=CACHE)))) as encoder:
+        (process,) = set(multiprocessing.active_children()) - others
+        hanging = process.pid or 0
+        os.kill(hanging, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as thread:
+            waiting = thread.submit(encoder.encode, TEXTS)
+            encoder.close()
+            assert waiting.exception() is not None
+    wait_until(lambda: not is_running(hanging))
 
 
 def test_it_ends_with_its_parent_however_that_ends():

@@ -289,11 +289,11 @@ class ModelInternals:
         caches = [layer.kv_cache for layer in self.layers[: last_layer + 1]]
         axis, parts = self._block_axis(caches[0])
         rows = self.sent((lent[:, None] * parts + torch.arange(parts)).flatten())
-        contents = [cache.index_select(axis, rows) for cache in caches] if lacking else []
+        contents = [cache.index_select(axis, rows) for cache in caches]
         try:
             yield self.sent(torch.cat([own, lent]))
         finally:
-            for cache, content in zip(caches, contents, strict=bool(lacking)):
+            for cache, content in zip(caches, contents, strict=True):
                 cache.index_copy_(axis, rows, content)
 
     def _common(

@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ def refuse_untested(installed: str) -> None:
         )
 
 
+@cache  # by hand and as a plugin: once in each process
 def extend_vllm() -> None:
     """Make language models known to vLLM, and have its answers decoded behind their prompt's end alone. It calls this
     in all its processes: the entry point in its group of plugins."""

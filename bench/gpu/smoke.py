@@ -1,17 +1,27 @@
 """`python -m bench.gpu.smoke`: whether vLLM's libraries compute right on this GPU, before an engine is started for a
 minute. Rotation, norm, activation, the paged cache's write and FlashAttention 3 over it, as recompute in place uses
-them, each against PyTorch in float32."""
+them, each against PyTorch in float32; and what it saves that scattered spans read their common context once."""
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from statistics import median
+from typing import Any
 
 import click
 import torch
 
+from ragkv.connector.common_context import CommonContext
+from ragkv.span import Span
+
 HEAD_DIM, QUERY_HEADS, KV_HEADS, BLOCK, TOKENS = 128, 32, 8, 16, 1024
-HIDDEN = 4096
-SPANS = ((100, 140), (500, 501), (900, 1024))
+HIDDEN, LAYERS = 4096, 32
+SPANS = Span(100, 140), Span(500, 501), Span(900, 1024)
 """Of one request, as sequences that share its block table."""
+CONTEXT = 16_384
+SCATTERED = tuple(Span(start, start + 4) for start in range(40, CONTEXT, 40))
+"""A tenth of a long context."""
 BOUND = 1e-2
 
 
@@ -45,14 +55,15 @@ def check_kernels() -> list[str]:
     key_cache, value_cache = cache.unbind(1)
     torch.ops._C_cache_ops.reshape_and_cache_flash(rotated, values, key_cache, value_cache, slots, "auto", scale, scale)  # noqa: SLF001
     smoke.compare("reshape_and_cache_flash", key_cache[blocks].reshape(rotated.shape), rotated, bound=1e-6)
-    rows = torch.cat([torch.arange(*span, device="cuda") for span in SPANS])
-    attended = _attention_of_spans(queries[rows], key_cache, value_cache, blocks)
+    rows = torch.cat([torch.arange(span.start, span.end, device="cuda") for span in SPANS])
+    attended = _attended(_attention_of_spans(queries[rows], key_cache, value_cache, blocks, SPANS))
     # Causal attention of these rows, in float32.
     all_keys, all_values = (part.float().repeat_interleave(QUERY_HEADS // KV_HEADS, 1) for part in (rotated, values))
     logits = torch.einsum("qhd,khd->hqk", queries[rows].float(), all_keys) * HEAD_DIM**-0.5
     later = positions > rows[:, None]
     expected = torch.einsum("hqk,khd->qhd", logits.masked_fill(later, -torch.inf).softmax(-1), all_values)
     smoke.compare("FlashAttention 3 over three spans", attended, expected)
+    compare_common_context(smoke)
     return smoke.wrong
 
 
@@ -81,30 +92,74 @@ def _compare_operators(smoke: Smoke, keys: torch.Tensor, positions: torch.Tensor
     return rotated
 
 
-def _attention_of_spans(
-    queries: torch.Tensor, key_cache: torch.Tensor, value_cache: torch.Tensor, blocks: torch.Tensor
-) -> torch.Tensor:
-    """[tokens of the spans, query heads, head_dim]: each span as a sequence that ends where it does."""
-    from vllm.vllm_flash_attn import (  # noqa: PLC0415 - only vLLM for CUDA has it
-        flash_attn_varlen_func,
-        get_scheduler_metadata,
-    )
+def compare_common_context(smoke: Smoke) -> None:
+    """Compare scattered spans that read their common context once with ones that each read it, and time both."""
+    cache = _draw(2, CONTEXT // BLOCK, BLOCK, KV_HEADS, HEAD_DIM)
+    queries, blocks = _draw(4 * len(SCATTERED), QUERY_HEADS, HEAD_DIM), torch.randperm(CONTEXT // BLOCK, device="cuda")
+    common = CommonContext(BLOCK, torch.device("cuda"))
 
-    lengths = torch.tensor([end - start for start, end in SPANS])
+    attention = _attention_of_spans(queries, cache[0], cache[1], blocks, SCATTERED)
+
+    def at_once() -> torch.Tensor:
+        with common.read_once(SCATTERED):
+            return _attended(attention)
+
+    at_once()  # it compares a first result by itself, and gives that of a single call
+    merged = at_once().clone()
+    # Told alone: where they differ the engine has each span read its context.
+    smoke.compare(f"{len(SCATTERED)} spans, context read once", merged, _attended(attention), bound=inf)
+    alone_ms, once_ms = _milliseconds(lambda: _attended(attention)), _milliseconds(at_once)
+    click.echo(f"{LAYERS} layers attend to {CONTEXT} tokens: one by one {alone_ms:.1f} ms, read once {once_ms:.1f} ms")
+
+
+def _milliseconds(work: Callable[[], object], times: int = 20) -> float:
+    """Median time of some work on the GPU."""
+    times_ms: list[float] = []
+    for _ in range(times):
+        start, end = (torch.Event("cuda", enable_timing=True) for _ in "ab")
+        start.record()
+        work()
+        end.record()
+        end.synchronize()
+        times_ms.append(start.elapsed_time(end))
+    return median(times_ms)
+
+
+def _attention_of_spans(
+    queries: torch.Tensor,
+    key_cache: torch.Tensor,
+    value_cache: torch.Tensor,
+    blocks: torch.Tensor,
+    spans: Sequence[Span],
+) -> dict[str, Any]:
+    """Arguments of vLLM's call: each span as a sequence that ends where it does."""
+    from vllm.vllm_flash_attn import get_scheduler_metadata  # noqa: PLC0415 - only vLLM for CUDA has it
+
+    lengths = torch.tensor([span.num_tokens for span in spans])
     starts = torch.tensor([0, *lengths.cumsum(0)], dtype=torch.int32, device="cuda")
-    ends = torch.tensor([end for _, end in SPANS], dtype=torch.int32, device="cuda")
-    longest = int(lengths.max())
+    ends = torch.tensor([span.end for span in spans], dtype=torch.int32, device="cuda")
+    longest, end = int(lengths.max()), spans[-1].end
     plan = get_scheduler_metadata(
-        batch_size=len(SPANS), max_seqlen_q=longest, max_seqlen_k=TOKENS, num_heads_q=QUERY_HEADS, num_heads_kv=KV_HEADS,
+        batch_size=len(spans), max_seqlen_q=longest, max_seqlen_k=end, num_heads_q=QUERY_HEADS, num_heads_kv=KV_HEADS,
         headdim=HEAD_DIM, cache_seqlens=ends, qkv_dtype=torch.bfloat16, cu_seqlens_q=starts, page_size=BLOCK, causal=True,
         window_size=(-1, -1), num_splits=0,
     )  # fmt: skip
-    scales = torch.ones(len(SPANS), KV_HEADS, device="cuda")
-    attended: torch.Tensor = flash_attn_varlen_func(
-        q=queries, k=key_cache, v=value_cache, cu_seqlens_q=starts, max_seqlen_q=longest, seqused_k=ends, max_seqlen_k=TOKENS,
-        softmax_scale=HEAD_DIM**-0.5, causal=True, window_size=[-1, -1], block_table=blocks.int()[None].repeat(len(SPANS), 1),
-        scheduler_metadata=plan, fa_version=3, q_descale=scales, k_descale=scales, v_descale=scales, num_splits=0,
-    )  # fmt: skip
+    scales = torch.ones(len(spans), KV_HEADS, device="cuda")
+    return {
+        "q": queries, "k": key_cache, "v": value_cache, "out": torch.empty_like(queries), "cu_seqlens_q": starts,
+        "max_seqlen_q": longest, "seqused_k": ends, "max_seqlen_k": end, "softmax_scale": HEAD_DIM**-0.5, "causal": True,
+        "window_size": [-1, -1], "block_table": blocks.int()[None].repeat(len(spans), 1), "scheduler_metadata": plan,
+        "fa_version": 3, "q_descale": scales, "k_descale": scales, "v_descale": scales, "num_splits": 0,
+    }  # fmt: skip
+
+
+def _attended(attention: dict[str, Any]) -> torch.Tensor:
+    """[tokens of the spans, query heads, head_dim], computed as often as a model has layers."""
+    from vllm.v1.attention.backends import flash_attn  # noqa: PLC0415 - where its function is replaced
+
+    for _ in range(LAYERS):
+        flash_attn.flash_attn_varlen_func(**attention)
+    attended: torch.Tensor = attention["out"]
     return attended
 
 

@@ -5,6 +5,7 @@ Written against vLLM 0.32: the V1 runner (CPU) and the V2 runner (GPU) both have
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, fields
 from itertools import groupby
 from typing import Any, Protocol, cast
@@ -17,6 +18,7 @@ from vllm.model_executor.models.llama4 import Llama4Attention
 from vllm.v1.attention.backend import AttentionMetadataBuilder, CommonAttentionMetadata
 from vllm.v1.kv_cache_interface import ChunkedLocalAttentionSpec, FullAttentionSpec, SlidingWindowSpec
 
+from ragkv.connector.common_context import CommonContext
 from ragkv.connector.latent import (
     LatentQueries,
     Queries,
@@ -30,6 +32,9 @@ from ragkv.connector.ranks import Ranks
 from ragkv.connector.rotation import Rotary, replaced, rotate, unrotate, watched
 from ragkv.errors import Unsupported
 from ragkv.span import Span
+
+MOST_SPANS = 1024
+"""Spans that run in one forward, if its tokens do: to launch one takes an accelerator's host longer than it runs."""
 
 
 class _StopForward(Exception):
@@ -72,7 +77,10 @@ class ModelInternals:
     ranks each has its part of every layer, and `forward` runs on all of them at once."""
 
     def __init__(self, runner: Any) -> None:
-        self._config: VllmConfig = runner.vllm_config
+        # A configuration for forwards whose sequences are spans, not requests: backends size their buffers by it.
+        self._config: VllmConfig = copy(runner.vllm_config)
+        self._config.scheduler_config = copy(self._config.scheduler_config)
+        self._config.scheduler_config.max_num_seqs = max(self._config.scheduler_config.max_num_seqs, MOST_SPANS)
         _refuse_unsupported(self._config)
         group = get_tp_group()
         self.ranks = Ranks(group.rank_in_group, group.world_size)
@@ -95,6 +103,7 @@ class ModelInternals:
         self.block_size: int = groups[0].kv_cache_spec.block_size
         self.max_tokens: int = self._config.scheduler_config.max_num_batched_tokens
         self.max_sequences: int = self._config.scheduler_config.max_num_seqs
+        self._common_context = CommonContext(self.block_size, self.device)
         for layer in filter(is_latent, self.layers):
             refuse_packed(layer)
         # Llama 4 norms queries and keys behind their rotation: without weights, so it comes to the same before.
@@ -165,8 +174,10 @@ class ModelInternals:
             built = builder.build(0, self._common(builder, batch, block_ids))
             for name in names:
                 metadata[name], slots[name] = built, batch.slots
+        is_one_request = block_ids.ndim == 1
         with (
             torch.inference_mode(),
+            self._common_context.read_once(batch.spans if is_one_request else ()),
             set_forward_context(
                 metadata, self._config, num_tokens=len(batch.positions), slot_mapping=slots, skip_compiled=True
             ),

@@ -1,6 +1,7 @@
 """Tests that run under tests.engine.gpu_runner alone: test_gpu_runner.py starts them."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk
 from ragkv.engine.loop import run_in_background
 from ragkv.settings import Settings
+from ragkv.span import Span
 from tests.engine.conftest import started
 from tests.engine.test_load_failures import (
     chunks,
@@ -21,7 +23,7 @@ from tests.engine.test_under_way import (
     test_answers_beside_stitches_are_those_given_alone,
 )
 from tests.engine.tiny import config_of, save_tiny
-from tests.engine.world import Model, World, kl, request, whole_context
+from tests.engine.world import Answered, Model, World, kl, request, whole_context
 
 __all__ = [
     "chunks",
@@ -63,6 +65,28 @@ def test_recomputing_everything_is_full_prefill(exact: World) -> None:
         assert max(map(kl, full.logprobs, recomputed.logprobs)) <= 1e-3
         assert recomputed.token_ids == full.token_ids
         assert kl(full.logprobs[0], stitched.logprobs[0]) > 0.01, "nothing recomputed is something else"
+
+
+def test_scattered_spans_read_their_context_once(exact: World) -> None:
+    """And answer as if each had read it by itself."""
+    chunks = exact.model.chunks[:12]
+    prompt = exact.model.prompt(chunks)
+    scattered = [Span(start, start + 4) for start in range(40, prompt.question.start - 4, 20)]
+    plan = exact.model.plan(chunks, scattered)
+
+    def asked(least_saved: int) -> tuple[Answered, int]:
+        tokens_read = partial(exact.engine._llm.collective_rpc, "read_contexts_once", args=(least_saved,))
+        [earlier] = run_in_background(tokens_read())
+        answered = exact.ask(prompt, plan, logprobs=-1)
+        [later] = run_in_background(tokens_read())
+        return answered, later - earlier
+
+    alone, read_alone = asked(2**31)
+    asked(1)  # the first layer of all compares both
+    once, read_once = asked(1)
+    assert once.report.recomputed_spans == alone.report.recomputed_spans == tuple(scattered)
+    assert kl(alone.logprobs[0], once.logprobs[0]) < 1e-6
+    assert read_once < 0.6 * read_alone
 
 
 def test_what_is_timed_in_a_later_step_is_in_the_report(exact: World) -> None:

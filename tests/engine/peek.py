@@ -44,6 +44,14 @@ class Peek:
         """The module of the model runner, and whether steps are scheduled while another is under way."""
         return type(self.model_runner).__module__, self.vllm_config.scheduler_config.async_scheduling
 
+    def read_contexts_once(self, least_saved: int) -> int:
+        """From now on spans read their common context once if that saves so many tokens. Returns the tokens that
+        attention has read so far. Under tests.engine.gpu_runner alone."""
+        from flash_attention import Reads
+
+        get_kv_transfer_group()._under_way._stitcher._model._common_context.least_saved = least_saved
+        return Reads.tokens
+
     def time_as_on_gpus(self) -> None:
         """From now on stitches are timed in later steps, as if their work were still under way."""
         Stopwatch.may_run = True

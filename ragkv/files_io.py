@@ -221,5 +221,15 @@ async def lines_of(pieces: AsyncIterable[bytes]) -> AsyncGenerator[str, None]:
         yield _text(partial)
 
 
+async def beginning_of(pieces: AsyncIterable[bytes], most: int) -> bytes:
+    """The bytes of a body, of which no more than `most` and a piece are read."""
+    body = bytearray()
+    async for piece in pieces:
+        body += piece
+        if len(body) >= most:
+            break
+    return bytes(body[:most])
+
+
 def _text(line: bytearray) -> str:
     return line.removesuffix(b"\r").decode(errors="replace")

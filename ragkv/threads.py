@@ -1,5 +1,5 @@
 """Threads and slots for work that others wait for, shared out fairly between its owners; values that threads share;
-and helper processes that end with their parent."""
+a circuit breaker; and helper processes that end with their parent."""
 
 import asyncio
 import contextvars
@@ -9,14 +9,16 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from functools import cache, partial
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, ParamSpec, TypeVar
+
+from ragkv.errors import Unavailable
 
 T = TypeVar("T")
 
@@ -235,6 +237,51 @@ class RecentlyUsed(Generic[K, V]):
     def drop(self, key: K) -> None:
         with self._lock:
             self._values.pop(key, None)
+
+
+class CircuitBreaker:
+    """While a server hangs, calls to it are refused at once, not each after a time limit of its own.
+
+    Opens when a call times out, and closes when one ends in another way. While it is open, one call in `every_s`
+    goes on: the server's time limit, so that few callers wait at a time. Shared by threads.
+
+    refusal: message of a refused call.
+    """
+
+    def __init__(self, every_s: float, refusal: str) -> None:
+        self._every_s = every_s
+        self._refusal = refusal
+        self._lock = threading.Lock()
+        self._next_try: float | None = None
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Guard one call. Raises Unavailable in its place while the server hangs. A call that its caller gives up says
+        nothing about the server."""
+        with self._lock:
+            moment = time.monotonic()
+            if self._next_try is not None:
+                if moment < self._next_try:
+                    raise Unavailable(self._refusal)
+                self._next_try = moment + self._every_s
+        try:
+            yield
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        except BaseException as error:
+            self.note(error)
+            raise
+        self.note(None)
+
+    def note(self, error: BaseException | None) -> None:
+        """Note the end of a call, with its error: where a time limit was the cause, a library has its own for it."""
+        while error is not None and not isinstance(error, TimeoutError):
+            error = error.__cause__ or error.__context__
+        with self._lock:
+            if error is None:
+                self._next_try = None
+            elif self._next_try is None:
+                self._next_try = time.monotonic()
 
 
 _LOOK_EVERY_S = 0.5

@@ -8,9 +8,9 @@ import asyncio
 import logging
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import msgspec
@@ -28,13 +28,19 @@ from ragkv.engine.wire import (
     sampling_to_wire,
 )
 from ragkv.errors import Rejected, Unavailable
-from ragkv.files_io import lines_of
+from ragkv.files_io import LONGEST_LINE, beginning_of, lines_of
+from ragkv.threads import CircuitBreaker
 from ragkv.urls import without_secrets
 
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 5.0
 _HEALTH_SECONDS = 5.0
+_TAIL_SECONDS = 30.0
+"""For what follows a whole answer: its usage, and its report."""
+_TRY_EVERY_S = 10.0
+_SHORT_BYTES = 2000
+"""Of an error, or of an answer to a probe, no more is read."""
 _AGAIN_AFTER_S = 1.0
 _REFUSALS = 8
 """So many seconds a router may take to notice that an engine is away."""
@@ -44,21 +50,42 @@ _SESSION = "X-Session-ID"
 _ABOUT_THE_REQUEST = {400, 413, 422}  # other errors are about the server: its key, its load, its address
 
 
+_TokenName = Annotated[str, msgspec.Meta(pattern="^token_id:[0-9]{1,9}$")]
+
+
+class _LogProbs(msgspec.Struct):
+    top_logprobs: list[dict[_TokenName, float]] | None = None
+
+
 class _Choice(msgspec.Struct):
     """One choice of an event: text and tokens of a step, or of several."""
 
     text: str
     token_ids: list[int] | None = None
-    logprobs: dict[str, Any] | None = None
+    logprobs: _LogProbs | None = None
     finish_reason: str | None = None
+
+
+class _PromptTokens(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens_details: _PromptTokens | None = None
 
 
 class _Event(msgspec.Struct):
     """A server-sent event of the completions endpoint, as far as it is read."""
 
     choices: list[_Choice] = []
-    usage: dict[str, Any] | None = None
+    usage: _Usage | None = None
     error: Any = None
+
+
+class _Answer(msgspec.Struct):
+    """A response that is no stream, as far as it is read."""
+
+    kv_transfer_params: dict[str, Any] | None = None
 
 
 class RemoteEngine:
@@ -71,6 +98,8 @@ class RemoteEngine:
 
     def __init__(self, url: str, api_key: str | None, max_model_len: int, silence_s: float = 300.0) -> None:
         self._max_model_len = max_model_len
+        self._silence_s = silence_s
+        self._breaker = CircuitBreaker(_TRY_EVERY_S, _AWAY)
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(silence_s, connect=_CONNECT_SECONDS)
         full = httpx.URL(url.rstrip("/").removesuffix("/v1"))
@@ -95,8 +124,10 @@ class RemoteEngine:
 
     async def _answers(self, path: str) -> bool:
         try:
-            return (await self._http.get(path, timeout=_HEALTH_SECONDS)).is_success
-        except httpx.HTTPError:
+            async with asyncio.timeout(_HEALTH_SECONDS), self._http.stream("GET", path) as response:
+                await beginning_of(response.aiter_bytes(), _SHORT_BYTES)
+                return response.is_success
+        except (httpx.HTTPError, TimeoutError):
             return False
 
     async def status(self) -> str:
@@ -121,25 +152,35 @@ class RemoteEngine:
                 "max_tokens": 1,
                 "kv_transfer_params": prefill_to_wire(await looked_ahead(self, prefill)),
             }
-            response = await self._http.post("/v1/completions", json=body)
-            await _raise_for_status(response)
-            answer = response.json()
+            params = await self._posted(body, self._silence_s)
         except Rejected as error:  # by a proxy in front of the engine, say: the document is not at fault
             log.warning("the engine at %s refused to prefill: %s", self._shown_url, error)
             raise Unavailable(str(error), _RETRY_AFTER_S) from error
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, TimeoutError, msgspec.DecodeError) as error:
             log.warning("the engine at %s did not prefill: %r", self._shown_url, error)
             raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
-        check_prefilled(answer.get("kv_transfer_params"))
+        check_prefilled(params)
+
+    async def _posted(
+        self, body: dict[str, Any], limit_s: float, session: dict[str, str] | None = None
+    ) -> dict[str, Any] | None:
+        """The `kv_transfer_params` of the response, which is whole within the limit."""
+        async with (
+            asyncio.timeout(limit_s),
+            self._http.stream("POST", "/v1/completions", json=body, headers=session) as response,
+        ):
+            await _raise_for_status(response)
+            content = await beginning_of(response.aiter_bytes(), LONGEST_LINE)
+        return msgspec.json.decode(content, type=_Answer).kv_transfer_params
 
     async def _attempt(self, request: Generate) -> AsyncGenerator[Output, None]:
         tag = uuid.uuid4().hex
         waiting: Output | None = None
-        usage: dict[str, Any] = {}
+        usage = _Usage()
         session = {_SESSION: request.session or tag}
         try:
-            async with self._stream(_body(request, tag), session) as lines:
-                async for event in lines:
+            async with self._stream(_body(request, tag), session) as events:
+                async for event in self._in_time(events, request.max_tokens):
                     usage = event.usage or usage
                     if not event.choices:
                         continue
@@ -159,31 +200,53 @@ class RemoteEngine:
 
     @asynccontextmanager
     async def _stream(self, body: dict[str, Any], session: dict[str, str]) -> AsyncIterator[AsyncIterator[_Event]]:
+        stream = self._http.stream("POST", "/v1/completions", json=body, headers=session)
         try:
-            async with self._http.stream("POST", "/v1/completions", json=body, headers=session) as response:
-                await _raise_for_status(response)
-                yield _events(response)
-        except httpx.TimeoutException as error:  # asked again it would take as long
+            with self._breaker.guarding():
+                async with AsyncExitStack() as open_streams:
+                    async with asyncio.timeout(self._silence_s):
+                        response = await open_streams.enter_async_context(stream)
+                        await _raise_for_status(response)
+                    yield _events(response)
+        except (httpx.TimeoutException, TimeoutError) as error:  # asked again it would take as long
             log.warning("the engine at %s is silent: %r", self._shown_url, error)
             raise Unavailable(_AWAY, _RETRY_AFTER_S) from error
         except httpx.HTTPError as error:
             log.warning("the engine at %s went away: %r", self._shown_url, error)
             raise EngineLost(_AWAY, _RETRY_AFTER_S, taken=not isinstance(error, httpx.ConnectError)) from error
 
-    async def _report(self, request: Generate, tag: str, session: dict[str, str], usage: dict[str, Any]) -> Report:
-        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    async def _in_time(self, events: AsyncIterator[_Event], max_tokens: int) -> AsyncIterator[_Event]:
+        """The events. Raises TimeoutError where no token comes in time, whatever else does; EngineLost for more tokens
+        than were asked for."""
+        loop = asyncio.get_running_loop()
+        until, tokens = loop.time() + self._silence_s, 0
+        while True:
+            async with asyncio.timeout_at(until):
+                event = await anext(events, None)
+            if event is None:
+                return
+            yield event
+            for choice in event.choices:
+                if choice.text or choice.token_ids or choice.finish_reason:
+                    self._breaker.note(None)  # others need not wait for the end of this answer
+                    until = loop.time() + (_TAIL_SECONDS if choice.finish_reason else self._silence_s)
+                tokens += len(choice.token_ids or ())
+            if tokens > max_tokens:
+                log.warning("the engine at %s answers with more tokens than it may", self._shown_url)
+                raise EngineLost(_AWAY, _RETRY_AFTER_S)
+
+    async def _report(self, request: Generate, tag: str, session: dict[str, str], usage: _Usage) -> Report:
+        cached = (usage.prompt_tokens_details or _PromptTokens()).cached_tokens or 0
         if request.plan is None:
             return report_of(None, len(request.token_ids), cached)
         body = {"prompt": [request.token_ids[0]], "max_tokens": 1, "kv_transfer_params": {PARAM: {"report_of": tag}}}
         try:
-            response = await self._http.post("/v1/completions", json=body, headers=session)
-            await _raise_for_status(response)
-            params = response.json().get("kv_transfer_params")
+            params = await self._posted(body, _TAIL_SECONDS, session)
             if params is not None:
                 return report_of(params, len(request.token_ids), cached)
             log.warning("the answer is whole, its report is lost: the engine that was asked has none")
-        except (httpx.HTTPError, Rejected, Unavailable, ValueError, AttributeError) as error:
-            log.warning("the answer is whole, its report is lost: %s", error)
+        except (httpx.HTTPError, TimeoutError, Rejected, Unavailable, msgspec.DecodeError) as error:
+            log.warning("the answer is whole, its report is lost: %r", error)
         return Report()
 
 
@@ -233,7 +296,7 @@ async def _events(response: httpx.Response) -> AsyncIterator[_Event]:
 async def _raise_for_status(response: httpx.Response) -> None:
     if response.is_success:
         return
-    text = (await response.aread()).decode(errors="replace")[:500]
+    text = (await beginning_of(response.aiter_bytes(), _SHORT_BYTES)).decode(errors="replace")[:500]
     if response.status_code in _ABOUT_THE_REQUEST:
         raise Rejected(f"the engine refused the request ({response.status_code}): {text}")
     log.warning("the engine failed (%d): %s", response.status_code, text)
@@ -245,7 +308,7 @@ async def _raise_for_status(response: httpx.Response) -> None:
 
 
 def _output(choice: _Choice) -> Output:
-    steps = ((choice.logprobs or {}).get("top_logprobs")) or ()
+    steps = (choice.logprobs or _LogProbs()).top_logprobs or ()
     return Output(
         text=choice.text,
         token_ids=tuple(choice.token_ids or ()),

@@ -10,10 +10,10 @@ from redis.exceptions import TimeoutError as RedisTimeout
 
 from ragkv.errors import Conflict, Unavailable
 from ragkv.service.base import postgres, queue, redis
-from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.service.base.database import Database
 from ragkv.service.base.queue import Queue, make_celery
 from ragkv.settings import Settings
+from ragkv.threads import CircuitBreaker
 from tests.support.silent_server import SilentServer, silent_server
 
 CALLERS = 8

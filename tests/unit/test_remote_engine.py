@@ -5,6 +5,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from ragkv.engine import remote
 from ragkv.engine.protocol import EngineLost, Generate, Prefill, PrefillChunk
 from ragkv.engine.remote import RemoteEngine
 from ragkv.engine.wire import PARAM
-from ragkv.errors import Unavailable
+from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 
@@ -30,6 +31,13 @@ def output(text: str, reason: str | None = None) -> dict[str, Any]:
     return {"choices": [{"text": text, "token_ids": [1], "finish_reason": reason}]}
 
 
+PREFILL = Prefill("a" * 64, (1,), (PrefillChunk("b" * 64, (1, 2)),))
+SILENCE_S = 2
+OK, FAILS = b"HTTP/1.1 200 -\n", b"HTTP/1.1 500 -\n"
+DRIPS = [
+    OK + b"x-more: headers\r\n", OK + b"\r\n ", OK + b"\r\n: still here\n", FAILS + b"\r\n ",
+    OK + b'\r\ndata: {"choices": [{"text": ""}]}\n\n',
+]  # fmt: skip
 WHOLE = [output("a"), output("b", "stop"), USAGE]
 
 
@@ -42,7 +50,8 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
     """The scenario over a server that gives one of the answers to each connection: events, and then it hangs up.
 
     A number is a status without a body, a dict the body; what stands in events as bytes is sent as it is, and the
-    answer ends well behind it. Returns the session of each request.
+    answer ends well behind it; bytes alone are all that is sent, again and again, for ever. Returns the session of each
+    request.
     """
 
     async def whole() -> list[str]:
@@ -52,6 +61,9 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
             head = (await reader.readuntil(b"\r\n\r\n")).decode()
             answer = answers[min(len(asked), len(answers) - 1)]
             asked.append("".join(re.findall("(?i)x-session-id: (.*)\r", head)))
+            if isinstance(answer, bytes):
+                await repeat(answer, writer)
+                return
             status, events = (answer, ()) if isinstance(answer, int) else (200, answer)
             ends_well = isinstance(answer, dict) or (events and isinstance(events[-1], bytes))
             is_whole = status != 200 or ends_well or (events and USAGE.keys() <= events[-1].keys())
@@ -66,7 +78,7 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
 
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        engine = RemoteEngine(f"http://svc:hunter2@127.0.0.1:{port}", "hunter3", 100, silence_s=2)
+        engine = RemoteEngine(f"http://svc:hunter2@127.0.0.1:{port}", "hunter3", 100, silence_s=SILENCE_S)
         try:
             await scenario(engine)
         finally:
@@ -75,6 +87,18 @@ def sessions(scenario: Callable[[RemoteEngine], Coroutine[Any, Any, None]], *ans
         return asked
 
     return asyncio.run(asyncio.wait_for(whole(), 30))
+
+
+async def repeat(told: bytes, writer: asyncio.StreamWriter) -> None:
+    """Send the first line, then the rest ten times a second for as long as the other end listens."""
+    head, _, rest = told.partition(b"\n")
+    writer.write(head + b"\n")
+    with suppress(OSError):
+        while not writer.is_closing():
+            writer.write(rest)
+            await writer.drain()
+            await asyncio.sleep(0.1)
+    writer.close()
 
 
 async def ask(engine: RemoteEngine) -> str:
@@ -90,13 +114,13 @@ def test_a_server_that_dies_before_the_first_token_is_asked_again(first: Any) ->
     assert run(answers, first, WHOLE) == 2
 
 
-@pytest.mark.parametrize("status", [400, 413, 422, 500])
-def test_whatever_answers_to_a_prefill_is_no_fault_of_the_document(status: int) -> None:
+@pytest.mark.parametrize("status", [400, 413, 422, 500, {"kv_transfer_params": 7}])
+def test_whatever_answers_to_a_prefill_is_no_fault_of_the_document(status: Any) -> None:
     """It may be a proxy in front of the engine."""
 
     async def scenario(engine: RemoteEngine) -> None:
         with pytest.raises(Unavailable):
-            await engine.prefill(Prefill("a" * 64, (1,), (PrefillChunk("b" * 64, (1, 2)),)))
+            await engine.prefill(PREFILL)
         with pytest.raises(Unavailable):
             await engine.prefill(Prefill("a" * 64, (1,), (PrefillChunk("b" * 64, (2,) * 90),), cue_ids=(5,) * 5))
 
@@ -135,10 +159,14 @@ BROKEN = [
     b'data: {"choices": [{}]}\n\n',
     b'data: {"detail": "no engine"}\n\n',
     b"data: []\n\n",
+    b'data: {"choices": [{"text": "a", "logprobs": {"top_logprobs": [{"x": 1}]}}]}\n\n',
+    b'data: {"choices": [], "usage": {"prompt_tokens_details": 7}}\n\n',
 ]
 
 
-@pytest.mark.parametrize("broken", BROKEN, ids=["cut off", "without text", "a router's", "no object"])
+@pytest.mark.parametrize(
+    "broken", BROKEN, ids=["cut off", "without text", "a router's", "no object", "tokens", "usage"]
+)
 def test_an_answer_that_breaks_off_within_an_event_is_one_of_a_lost_engine(broken: bytes) -> None:
     """A router that loses its engine may end the answer in good form."""
 
@@ -206,6 +234,62 @@ def test_requests_that_share_nothing_are_of_different_sessions() -> None:
         await answers(engine)
 
     assert len(set(sessions(scenario, WHOLE))) == 2
+
+
+def test_whatever_an_engine_drips_only_tokens_are_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_HEALTH_SECONDS", 0.5)
+
+    async def scenario(engine: RemoteEngine) -> None:
+        outcomes = await asyncio.gather(*(ask(engine) for _ in DRIPS), return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [Unavailable] * len(DRIPS)
+        assert not await engine.ready()
+        with pytest.raises(Unavailable):
+            await engine.prefill(PREFILL)
+
+    assert run(scenario, *DRIPS) == len(DRIPS) + 3
+
+
+def test_of_an_error_only_the_beginning_is_read() -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(Rejected):
+            await ask(engine)
+
+    assert run(scenario, b"HTTP/1.1 400 -\n\r\n" + b" " * 1000) == 1
+
+
+def test_an_answer_ends_with_the_tokens_that_were_asked_for() -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(EngineLost):
+            await ask(engine)
+
+    assert run(scenario, OK + f"\r\ndata: {json.dumps(output('a'))}\n\n".encode()) == 1
+
+
+def test_a_whole_answer_waits_for_its_usage_and_report_but_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "_TAIL_SECONDS", 0.2)
+    request = Generate((1, 2), "salt", StitchPlan((PlacedChunk(None, Span(0, 1)),)), max_tokens=4)
+    whole = f"\r\ndata: {json.dumps(output('ab', 'stop'))}\n\n".encode()
+
+    async def scenario(engine: RemoteEngine) -> None:
+        async with asyncio.timeout(SILENCE_S):
+            assert [output.text async for output in engine.generate(request)] == ["ab"]
+
+    assert run(scenario, OK + whole + b": and now\n", DRIPS[0]) == 2
+
+
+def test_while_an_engine_is_silent_questions_are_refused_at_once() -> None:
+    async def scenario(engine: RemoteEngine) -> None:
+        with pytest.raises(Unavailable):
+            await ask(engine)
+        trying = asyncio.ensure_future(ask(engine))
+        await asyncio.sleep(0.2)
+        trying.cancel()  # its client has left, which says nothing about the engine
+        async with asyncio.timeout(SILENCE_S / 2):
+            for _ in range(4):
+                with pytest.raises(Unavailable):
+                    await ask(engine)
+
+    assert run(scenario, DRIPS[0]) == 2
 
 
 @pytest.mark.parametrize("status", [500, 503])

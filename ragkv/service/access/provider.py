@@ -25,6 +25,7 @@ from joserfc.jws import JWSRegistry
 
 from ragkv import __version__
 from ragkv.errors import Forbidden, Unauthorised, Unavailable
+from ragkv.files_io import beginning_of
 from ragkv.service.access.sign_in import SignIn
 from ragkv.service.base.caller import Person
 from ragkv.threads import FairSlots
@@ -262,11 +263,9 @@ class Provider:
                 ) as http,
                 http.stream(method, url, **options) as response,
             ):
-                body = b""
-                async for part in response.aiter_bytes():
-                    body += part
-                    if len(body) > MAX_BYTES:
-                        raise self._unusable(f"its response has more than {MAX_BYTES:,} bytes")
+                body = await beginning_of(response.aiter_bytes(), MAX_BYTES + 1)
+                if len(body) > MAX_BYTES:
+                    raise self._unusable(f"its response has more than {MAX_BYTES:,} bytes")
         except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             why = (
                 f"no answer within {self._timeout_s:.0f} s" if isinstance(error, TimeoutError) else type(error).__name__

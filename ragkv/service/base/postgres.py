@@ -13,8 +13,8 @@ from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from ragkv.errors import Rejected, Unavailable
-from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.service.base.failures import AWAY, discard_broken
+from ragkv.threads import CircuitBreaker
 
 CONNECT_TIMEOUT_S = 10
 """For connecting, and for the check of a connection before each use."""

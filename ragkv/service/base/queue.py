@@ -6,8 +6,8 @@ import celery
 from kombu.exceptions import OperationalError
 
 from ragkv.errors import Unavailable
-from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.service.base.redis import SILENCE_S
+from ragkv.threads import CircuitBreaker
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ import redis
 from redis.exceptions import RedisError
 
 from ragkv.errors import Unavailable
-from ragkv.service.base.circuit_breaker import CircuitBreaker
 from ragkv.settings import Settings
+from ragkv.threads import CircuitBreaker
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ split by an indexed payload field, and every search is filtered.
 """
 
 import logging
+import time
 import uuid
 import warnings
 from collections import Counter
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
+import httpx
 import numpy as np
 from numpy.typing import NDArray
 from qdrant_client import QdrantClient, models
@@ -23,6 +25,7 @@ from ragkv.errors import Rejected, Unavailable
 from ragkv.ids import batched
 from ragkv.retrieve.index import DEPTH, DocumentIds, Held, Hit, Point, SearchMode, Vectors, fused_hits
 from ragkv.retrieve.sparse import SparseVector
+from ragkv.threads import CircuitBreaker
 from ragkv.urls import without_secrets
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,9 @@ DENSE, TERMS = "dense", "terms"
 BATCH = 256
 SCROLL = 1000
 TIMEOUT_S = 30
+"""For connecting, for the next word of an answer, and for its body."""
+MAX_ANSWER_BYTES = 256 * 2**20
+_AWAY = "the Qdrant server (RAGKV_QDRANT_URL) does not answer: check that it runs"
 POINT_NAMESPACE = uuid.UUID("6f0d1f63-5a0c-5d0e-9a55-1c1f1f0b7a11")
 MOST_NAMED = 2000
 """Documents that one request names: 70 kB of ids."""
@@ -60,12 +66,19 @@ class QdrantIndex:
         self._client = client
         self._shown = shown
         self._server_scopes_idf: bool | None = None
+        self._breaker = CircuitBreaker(TIMEOUT_S, _AWAY)
 
     @classmethod
     def connect(cls, url: str, api_key: str | None = None) -> "QdrantIndex":
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
-            client = QdrantClient(url=url, api_key=api_key, timeout=TIMEOUT_S, check_compatibility=False)
+            client = QdrantClient(
+                url=url,
+                api_key=api_key,
+                timeout=TIMEOUT_S,
+                check_compatibility=False,
+                event_hooks={"response": [_Bounded.bound]},
+            )
         return cls(client, f"the Qdrant server at {without_secrets(url)}")
 
     def close(self) -> None:
@@ -234,14 +247,40 @@ class QdrantIndex:
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         try:
-            yield
+            with self._breaker.guarding():
+                yield
         except UnexpectedResponse as error:
             log.warning("%s refused a request: %s", self._shown, error)
             hint = _HINTS.get(error.status_code or 0, "its answer is in the log")
             raise Unavailable(f"the Qdrant server refused the request ({error.status_code}): {hint}") from error
         except (ApiException, QdrantException, OSError) as error:
             log.warning("%s does not answer: %s", self._shown, error)
-            raise Unavailable("the Qdrant server (RAGKV_QDRANT_URL) does not answer: check that it runs") from error
+            raise Unavailable(_AWAY) from error
+
+
+class _Bounded(httpx.SyncByteStream):
+    """A body that has to be whole in time: the client's own limit is for each of its pieces."""
+
+    def __init__(self, body: httpx.SyncByteStream) -> None:
+        self._body = body
+
+    @classmethod
+    def bound(cls, response: httpx.Response) -> None:
+        assert isinstance(response.stream, httpx.SyncByteStream), "the client is no asynchronous one"
+        response.stream = cls(response.stream)
+
+    def __iter__(self) -> Iterator[bytes]:
+        until, num_bytes = time.monotonic() + TIMEOUT_S, 0
+        for piece in self._body:
+            num_bytes += len(piece)
+            if time.monotonic() > until:
+                raise httpx.ReadTimeout("the answer drips") from TimeoutError()
+            if num_bytes > MAX_ANSWER_BYTES:
+                raise httpx.DecodingError(f"the answer has more than {MAX_ANSWER_BYTES:,} bytes")
+            yield piece
+
+    def close(self) -> None:
+        self._body.close()
 
 
 def _request(

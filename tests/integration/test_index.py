@@ -8,9 +8,11 @@ import asyncio
 import http.server
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -18,7 +20,7 @@ from qdrant_client import QdrantClient, models
 
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
-from ragkv.retrieve import sparse
+from ragkv.retrieve import qdrant, sparse
 from ragkv.retrieve.index import Point, Vectors
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.qdrant import COLLECTION, DENSE, SCROLL, QdrantIndex
@@ -268,6 +270,26 @@ def test_a_refused_key_is_named_in_the_error():
         index = QdrantIndex.connect(f"http://127.0.0.1:{server.server_port}", "wrong")
         with pytest.raises(Unavailable, match="RAGKV_QDRANT_API_KEY"):
             index.ensure(DIM)
+        server.shutdown()
+
+
+class _Drips(_Refuses):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            while True:
+                self.wfile.write(b" " * 100)
+                time.sleep(0.1)
+
+
+@pytest.mark.parametrize(("limit", "value"), [("TIMEOUT_S", 1), ("MAX_ANSWER_BYTES", 500)])
+def test_an_answer_that_does_not_end_is_given_up(limit: str, value: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(qdrant, limit, value)
+    with http.server.HTTPServer(("127.0.0.1", 0), _Drips) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(Unavailable, match="does not answer"):
+            QdrantIndex.connect(f"http://127.0.0.1:{server.server_port}").ping()
         server.shutdown()
 
 

@@ -9,6 +9,8 @@ import pytest
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from ragkv.errors import Conflict, Unavailable
+from ragkv.retrieve import qdrant
+from ragkv.retrieve.qdrant import QdrantIndex
 from ragkv.service.base import postgres, queue, redis
 from ragkv.service.base.database import Database
 from ragkv.service.base.queue import Queue, make_celery
@@ -77,6 +79,7 @@ class TestServers:
         monkeypatch.setattr(postgres, "CONNECT_TIMEOUT_S", LIMIT_S)
         monkeypatch.setattr(redis, "SILENCE_S", LIMIT_S)
         monkeypatch.setattr(queue, "SILENCE_S", LIMIT_S)
+        monkeypatch.setattr(qdrant, "TIMEOUT_S", LIMIT_S)
 
     @pytest.fixture
     def silent(self) -> Iterator[SilentServer]:
@@ -95,6 +98,9 @@ class TestServers:
     def test_the_queue(self, silent: SilentServer):
         waking = Queue(make_celery(f"redis://127.0.0.1:{silent.port}"))
         assert_few_wait(lambda: waking.enqueue_ingest("a"), silent)
+
+    def test_qdrant(self, silent: SilentServer):
+        assert_few_wait(QdrantIndex.connect(f"http://127.0.0.1:{silent.port}").ping, silent)
 
 
 def assert_few_wait(call: Callable[[], object], silent: SilentServer) -> None:

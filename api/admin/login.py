@@ -92,6 +92,7 @@ def login_form(
         next=next_page,
         error="" if error is None else str(error),
         of_key=of_key,
+        of_person=isinstance(error, Forbidden) and not of_key,
         provider="" if sign_in is None else sign_in.provider,
     )
     response.headers.update({} if error is None else headers_of(error))

@@ -65,7 +65,8 @@ async def begin_sign_in(request: Request[Any, Any, Any], parts: NamedDependency[
     journey = Journey(Challenge.new(), inside(request.query_params.get("next", HOME)))
     try:
         origin = origin_of(request, sign_in)
-        url = await provider.sign_in_url(journey.challenge, origin + CALLBACK)
+        choose = "choose" in request.query_params
+        url = await provider.sign_in_url(journey.challenge, origin + CALLBACK, choose=choose)
     except FAILURES as error:
         return login_form(request, parts.sign_in, journey.next, error)
     response = Redirect(url)

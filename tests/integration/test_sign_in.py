@@ -3,8 +3,10 @@
 import asyncio
 import base64
 import json
+import re
 from contextlib import suppress
 from datetime import datetime, timedelta
+from html import unescape
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -309,6 +311,16 @@ class TestRights:
             assert response.status_code == 403
             assert reason in response.text
             assert not any(cookie.startswith(COOKIE) for cookie in response.headers.get_list("set-cookie"))
+
+    def test_a_person_without_rights_may_choose_another_account(self, client: Client, oidc_provider: OIDCProvider):
+        """The provider would sign in the same person again, unseen."""
+        oidc_provider.add("eve", "strangers")
+        (address,) = re.findall('href="(.*)">Use another account', sign_in(client, oidc_provider, "eve").text)
+        begun = client.get(unescape(address), follow_redirects=False)
+
+        assert parse_qs(urlsplit(begun.headers["location"]).query)["prompt"] == ["select_account"]
+        assert "prompt" not in client.get("/admin/sign-in", follow_redirects=False).headers["location"]
+        assert "another account" not in client.get("/admin/login").text
 
     def test_a_person_with_several_tenants_works_in_the_first_and_may_switch(
         self, client: Client, parts: Parts, oidc_provider: OIDCProvider

@@ -117,14 +117,16 @@ class Provider:
         self._slots = FairSlots(CODES_AT_ONCE)
         self._tls = ssl.create_default_context()
 
-    async def sign_in_url(self, challenge: Challenge, redirect_uri: str) -> str:
-        """URL at which a person signs in. The provider sends them to `redirect_uri` then, with a code and the state."""
+    async def sign_in_url(self, challenge: Challenge, redirect_uri: str, *, choose: bool = False) -> str:
+        """URL at which a person signs in, and may choose their account though the provider recognises them. It sends
+        them to `redirect_uri` then, with a code and the state."""
         discovered = await self._discover()
         url, _ = self._client(redirect_uri).create_authorization_url(
             discovered.authorization_endpoint,
             state=challenge.state,
             nonce=challenge.nonce,
             code_verifier=challenge.verifier,
+            **({"prompt": "select_account"} if choose else {}),
         )
         return str(url)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ragkv.errors import Unavailable
+from ragkv.service.base import embedded_redis, redis
 from ragkv.service.base import queue as queue_module
 from ragkv.service.base.embedded_redis import LOOK_S, EmbeddedRedis
 from ragkv.service.base.queue import Queue, celery_url, make_celery
@@ -52,6 +53,14 @@ def leave_server(settings: Settings) -> int:
     owner.kill()
     owner.communicate()
     return pid
+
+
+def state_of(pid: int) -> str:
+    """Empty for a process that is gone."""
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return ""
 
 
 def queue_of(settings: Settings) -> Queue:
@@ -104,6 +113,27 @@ class TestEmbeddedRedis:
         server.start()
         assert server.owned
         assert connect(settings).info("server")["process_id"] == pid
+        server.stop()
+
+    @pytest.mark.parametrize("stops_it", [False, True])
+    def test_a_server_that_hangs_is_killed_by_who_takes_it_over_and_by_who_stops_it(
+        self, settings: Settings, stops_it: bool, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(redis, "SILENCE_S", 0.5)
+        monkeypatch.setattr(embedded_redis, "STOP_TIMEOUT_S", 2.0)
+        hanging = leave_server(settings)
+        server = EmbeddedRedis(settings)
+        with closing(connect(settings)) as client:
+            client.set("queued", "here")
+            if stops_it:
+                server.start()
+            os.kill(hanging, signal.SIGSTOP)
+            if stops_it:
+                server.stop()
+            server.start()
+            assert client.get("queued") == b"here"
+            assert int(client.info("server")["process_id"]) != hanging
+        assert "State:\tT" not in state_of(hanging)
         server.stop()
 
     @pytest.mark.parametrize("is_taken_over", [False, True])

@@ -5,6 +5,10 @@ import fcntl
 import importlib.util
 import logging
 import os
+import select
+import signal
+import socket
+import struct
 import subprocess
 import threading
 import time
@@ -16,7 +20,7 @@ from redis.exceptions import RedisError
 from ragkv.errors import Rejected, Unavailable
 from ragkv.files_io import make_folder
 from ragkv.ids import new_id
-from ragkv.service.base.redis import Redis, connect, reporting, socket_path
+from ragkv.service.base.redis import SILENCE_S, Redis, connect, reporting, socket_path
 from ragkv.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -129,6 +133,9 @@ class EmbeddedRedis:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self.socket.exists() and self._runs() and time.monotonic() < deadline:
             time.sleep(0.02)
+        if self.socket.exists() and self._runs():
+            log.warning("the embedded Redis hangs: it is killed")
+            _kill(self._process.pid if self._process else self._pid_of_left)
         if self._process is not None:  # a server that was taken over is not our child
             self._process.wait(STOP_TIMEOUT_S)
         self._lock.close()
@@ -162,12 +169,19 @@ class EmbeddedRedis:
         return True
 
     def _take_over(self, deadline: float) -> None:
-        """Run the server that a killed owner left, or one more."""
+        """Run the server that a killed owner left, or one more. One that hangs is killed: two would write one log."""
+        left = 0
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(SILENCE_S)
+            client.connect(str(self.socket))  # the kernel accepts for one that hangs, and knows its process
+            (left, *_) = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if self._answers():
-            with reporting(self._client):
-                self._pid_of_left = int(self._client.info("server")["process_id"])
-        else:
-            self._launch(deadline)
+            self._pid_of_left = left
+            return
+        if left:
+            log.warning("the embedded Redis that was left behind hangs: it is killed, and another one started")
+            _kill(left)
+        self._launch(deadline)
 
     def _launch(self, deadline: float) -> None:
         self.socket.unlink(missing_ok=True)  # left by a server that was killed
@@ -199,6 +213,17 @@ class EmbeddedRedis:
             return bool(self._client.ping())
         except RedisError:
             return False
+
+
+def _kill(pid: int) -> None:
+    """Kill a process. It is gone when this returns."""
+    with contextlib.suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+            select.select([process], [], [], STOP_TIMEOUT_S)
+        finally:
+            os.close(process)
 
 
 def server_binary() -> Path:

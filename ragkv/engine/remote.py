@@ -106,7 +106,8 @@ class RemoteEngine:
         login = (full.username, full.password) if full.userinfo else None
         base = full.copy_with(userinfo=b"")  # httpx logs URLs as they are
         limits = httpx.Limits(max_connections=None)  # the places of tenants limit them, and probes wait for none
-        self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout, limits=limits)
+        direct = httpx.AsyncHTTPTransport(limits=limits)  # without the proxies that this process is told of
+        self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout, transport=direct)
         self._shown_url = without_secrets(url)
 
     async def start(self) -> None:

@@ -78,6 +78,7 @@ class QdrantIndex:
                 timeout=TIMEOUT_S,
                 check_compatibility=False,
                 event_hooks={"response": [_Bounded.bound]},
+                transport=None if url.startswith("https:") else httpx.HTTPTransport(),  # which uses no proxy
             )
         return cls(client, f"the Qdrant server at {without_secrets(url)}")
 

@@ -255,6 +255,12 @@ def test_a_server_that_is_away_is_unavailable():
             call()
 
 
+def test_a_server_is_asked_without_the_proxy_of_others(qdrant_url, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+    QdrantIndex.connect(qdrant_url).ensure(DIM)
+
+
 class _Refuses(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(401)

@@ -277,6 +277,12 @@ def test_a_whole_answer_waits_for_its_usage_and_report_but_briefly(monkeypatch: 
     assert run(scenario, OK + whole + b": and now\n", DRIPS[0]) == 2
 
 
+def test_it_is_asked_without_the_proxy_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+    assert run(answers, WHOLE) == 1
+
+
 def test_while_an_engine_is_silent_questions_are_refused_at_once() -> None:
     async def scenario(engine: RemoteEngine) -> None:
         with pytest.raises(Unavailable):

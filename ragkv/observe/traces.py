@@ -3,6 +3,7 @@
 Spans never carry text of questions, answers or documents, nor messages of errors, which may quote some.
 """
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -28,6 +29,8 @@ Attributes = Mapping[str, str | bool | int | float | Sequence[str]]
 PATH = "/v1/traces"
 EXPORT_EVERY_S = 2.0
 TIMEOUT_S = 10.0
+END_S = 5.0
+"""A stop waits for the receiver no longer."""
 
 _W3C = TraceContextTextMapPropagator()
 _tracer: Tracer = NoOpTracer()
@@ -52,7 +55,9 @@ def exporting(endpoint: str | None, process: str) -> Iterator[None]:
         yield
     finally:
         _tracer = previous
-        provider.shutdown()
+        ending = threading.Thread(target=provider.shutdown, daemon=True)  # has a limit of 30 s of its own
+        ending.start()
+        ending.join(END_S)
 
 
 def is_on() -> bool:
@@ -105,6 +110,7 @@ _SILENT: Any = {"record_exception": False, "set_status_on_exception": False}
 def _provider(endpoint: str, process: str) -> "TracerProvider":
     """A provider whose every option is given here, so that the settings alone decide."""
     # Half of OpenTelemetry is needed by those alone who want traces.
+    import requests  # noqa: PLC0415 - as below
     from opentelemetry.exporter.otlp.proto.http import Compression  # noqa: PLC0415 - see above
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415 - see above
     from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - see above
@@ -112,7 +118,10 @@ def _provider(endpoint: str, process: str) -> "TracerProvider":
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415 - see above
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON, ParentBased  # noqa: PLC0415 - see above
 
-    exporter = OTLPSpanExporter(endpoint, headers={}, timeout=TIMEOUT_S, compression=Compression.Gzip)
+    session = requests.Session()
+    session.stream = True  # bodies of responses say nothing, may drip, and may never end
+    session.hooks["response"].append(lambda response, **_: response.close())
+    exporter = OTLPSpanExporter(endpoint, headers={}, timeout=TIMEOUT_S, compression=Compression.Gzip, session=session)
     service = {"service.name": "ragkv", "service.version": version("ragkv"), "ragkv.process": process}
     provider = TracerProvider(
         sampler=ParentBased(ALWAYS_ON), resource=Resource(service), span_limits=SpanLimits(), shutdown_on_exit=False

@@ -1,7 +1,10 @@
 """Traces as a receiver gets them: what hangs together, what is in them, and what never is."""
 
+import threading
+import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from celery import Celery
@@ -16,6 +19,7 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.otlp_receiver import Received, receiving
 from tests.support.over_http import ADA, Client, upload
+from tests.support.silent_server import silent_server
 from workers.alive import Pulse
 from workers.tasks import Ingestion, register_tasks
 
@@ -147,3 +151,31 @@ def work(parts: Parts, ingest: IngestParts) -> None:
         app.tasks[INGEST].run("")
     assert logs.request_id() is None
     assert take_next(ingest) is None
+
+
+class TestReceivers:
+    def test_a_stop_waits_but_briefly_for_one_that_is_silent(self, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(traces, "END_S", 0.5)
+        with silent_server() as server:
+            with traces.exporting(f"http://127.0.0.1:{server.port}", "serve"), traces.span("retrieval"):
+                began = time.monotonic()
+            assert time.monotonic() - began < 0.5 * traces.TIMEOUT_S
+
+    def test_no_body_of_a_response_is_read(self):
+        sent: list[int] = []
+
+        class Endless(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                self.send_response(200)
+                self.end_headers()
+                with suppress(OSError):
+                    while len(sent) < 100:
+                        self.wfile.write(bytes(2**20))
+                        sent.append(2**20)
+
+        with HTTPServer(("127.0.0.1", 0), Endless) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            with traces.exporting(f"http://127.0.0.1:{server.server_port}", "serve"), traces.span("retrieval"):
+                pass
+            server.shutdown()
+        assert len(sent) < 100

@@ -18,6 +18,7 @@ import msgspec
 import torch
 
 from ragkv.engine.protocol import MAX_LOGPROBS
+from ragkv.engine.wire import served_name
 from ragkv.errors import Rejected, Unsupported
 from ragkv.kv.layout import Layout, Shard, computed_in, read_whole_config
 from ragkv.models import FINGERPRINTS, Fingerprints
@@ -95,15 +96,19 @@ def extend_vllm() -> None:
     detokenizer.FastIncrementalDetokenizer = BehindTheEnd
 
 
+def _weights(settings: Settings, folder: Path) -> str:
+    """The fingerprint of the model's weights, empty without any: random ones are measured then."""
+    try:
+        return Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
+    except Rejected:
+        return ""
+
+
 def transfer_config(settings: Settings, folder: Path, layout: Layout, module: str = CONNECTOR_MODULE) -> dict[str, Any]:
     """vLLM's `kv_transfer_config` for the StitchConnector, which vLLM imports from `module`.
 
     It names the weights that are there when vLLM starts: of a service that has others nothing is stitched.
     """
-    try:
-        model = Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
-    except Rejected:  # without weights it is given random ones, to be measured
-        model = ""
     return {
         "kv_connector": CONNECTOR,
         "kv_connector_module_path": module,
@@ -112,7 +117,7 @@ def transfer_config(settings: Settings, folder: Path, layout: Layout, module: st
             "kv_dir": str(settings.kv_dir.absolute()),
             "host_kv_bytes": settings.host_kv_bytes,
             "kv_dtype": _name(layout.dtype),
-            "model": model,
+            "model": _weights(settings, folder),
             "writer_dir": str(settings.writer_dir.absolute()),
         },
         "kv_load_failure_policy": "recompute",
@@ -224,7 +229,8 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
             command.append(option.replace("--", "--no-", 1))
         else:
             command += [option, json.dumps(value) if isinstance(value, dict) else str(value)]
-    command += ["--enable-prompt-tokens-details", "--served-model-name", "ragkv"]
+    name = served_name(_weights(settings, folder))
+    command += ["--enable-prompt-tokens-details", "--served-model-name", name]
     if settings.engine_api_key:
         command += ["--middleware", GUARD]
     return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings, folder, layout))]

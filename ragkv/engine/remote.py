@@ -7,7 +7,7 @@ the server reads the same folder (a shared file system or a tmpfs on one machine
 import asyncio
 import logging
 import uuid
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from typing import Annotated, Any
@@ -21,6 +21,7 @@ from ragkv.engine.wire import (
     PARAM,
     PREFILL_PROMPT,
     check_prefilled,
+    check_served,
     followed_schema,
     plan_to_wire,
     prefill_to_wire,
@@ -80,6 +81,7 @@ class _Event(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _Usage | None = None
     error: Any = None
+    model: str = ""
 
 
 class _Answer(msgspec.Struct):
@@ -93,10 +95,19 @@ class RemoteEngine:
     fetched by its tag, from the engine that served the stream: routers keep requests with the same X-Session-ID
     together.
 
-    silence_s: the longest a prompt may take before its first token, and a token after another.
+    silence_s: the longest a prompt may take before its first token, and a token after another. model: the fingerprint
+    of the weights that answers are to be of; empty for any.
     """
 
-    def __init__(self, url: str, api_key: str | None, max_model_len: int, silence_s: float = 300.0) -> None:
+    def __init__(
+        self,
+        url: str,
+        api_key: str | None,
+        max_model_len: int,
+        silence_s: float = 300.0,
+        model: Callable[[], str] = lambda: "",
+    ) -> None:
+        self._model = model
         self._max_model_len = max_model_len
         self._silence_s = silence_s
         self._breaker = CircuitBreaker(_TRY_EVERY_S, _AWAY)
@@ -226,6 +237,7 @@ class RemoteEngine:
                 event = await anext(events, None)
             if event is None:
                 return
+            check_served(event.model, self._model())
             yield event
             for choice in event.choices:
                 if choice.text or choice.token_ids or choice.finish_reason:

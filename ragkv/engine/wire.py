@@ -143,6 +143,17 @@ def _converted(sent: object, kind: type[_Sent], refusal: type[RagKVError]) -> _S
         raise refusal(f"the engine and the service have different versions ({error}): {_TOGETHER}") from None
 
 
+def served_name(model: str) -> str:
+    """The name under which an engine serves the weights with this fingerprint: each event of its answers has it."""
+    return f"{PARAM}-{model[:16]}" if model else PARAM
+
+
+def check_served(name: str, model: str) -> None:
+    """Check the name in an event. Raises Unavailable for that of other weights than those with this fingerprint."""
+    if model and name.startswith(f"{PARAM}-") and name != served_name(model):
+        raise Unavailable(f"the engine has other weights than the service: {_TOGETHER}")
+
+
 def report_asked_for(params: Mapping[str, Any] | None) -> str | None:
     """The tag of an earlier request whose report this one fetches."""
     return _text(params, "report_of")

@@ -517,7 +517,8 @@ class Parts:
         from ragkv.engine.remote import RemoteEngine
 
         settings = self.settings
-        return RemoteEngine(url, settings.engine_api_key, settings.max_model_len, settings.engine_silence_s)
+        window, silence_s = settings.max_model_len, settings.engine_silence_s
+        return RemoteEngine(url, settings.engine_api_key, window, silence_s, lambda: self.model_fingerprint)
 
     @cached_property
     def planner(self) -> "Planner":

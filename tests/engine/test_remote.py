@@ -18,6 +18,7 @@ from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Sampling
 from ragkv.engine.remote import RemoteEngine
 from ragkv.errors import Rejected, Unavailable
+from ragkv.models import FINGERPRINTS, Fingerprints
 from ragkv.span import merge
 from ragkv.tokenizer import Tokenizer
 from tests.engine.conftest import embedded_settings
@@ -101,6 +102,17 @@ def test_an_answer_without_stitching_says_what_was_computed(remote: World) -> No
     plan = msgspec.structs.replace(remote.model.plan(remote.model.chunks[:2]), model="another")
     report = remote.ask(prompt, plan).report
     assert (report.stitched, report.cached + report.computed) == (0, len(prompt.token_ids))
+
+
+def test_answers_name_the_weights_that_they_are_of(remote: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = remote.model.prompt(remote.model.chunks[:2])
+    folder = Path(remote.model.settings.model)
+    weights = Fingerprints(remote.model.settings.data_dir / FINGERPRINTS).weights(folder)
+    monkeypatch.setattr(remote.engine, "_model", lambda: weights)
+    assert remote.ask(prompt).token_ids
+    monkeypatch.setattr(remote.engine, "_model", lambda: "0" * 64)
+    with pytest.raises(Unavailable, match="restart API"):
+        remote.ask(prompt)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 from ragkv.engine import remote
 from ragkv.engine.protocol import EngineLost, Generate, Prefill, PrefillChunk
 from ragkv.engine.remote import RemoteEngine
-from ragkv.engine.wire import PARAM
+from ragkv.engine.wire import PARAM, served_name
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
@@ -281,6 +281,19 @@ def test_it_is_asked_without_the_proxy_of_others(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
 
     assert run(answers, WHOLE) == 1
+
+
+def test_an_engine_with_other_weights_does_not_answer() -> None:
+    """It would read the prompt's token ids with another tokenizer, perhaps."""
+
+    async def scenario(engine: RemoteEngine) -> None:
+        engine._model = lambda: "a" * 64
+        assert await ask(engine) == "ab"
+        with pytest.raises(Unavailable, match="restart API"):
+            await ask(engine)
+
+    named = [WHOLE[0] | {"model": served_name(model * 64)} for model in "ab"]
+    assert run(scenario, [named[0], *WHOLE[1:]], [named[1], *WHOLE[1:]]) == 2
 
 
 def test_while_an_engine_is_silent_questions_are_refused_at_once() -> None:

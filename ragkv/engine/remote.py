@@ -117,8 +117,11 @@ class RemoteEngine:
         login = (full.username, full.password) if full.userinfo else None
         base = full.copy_with(userinfo=b"")  # httpx logs URLs as they are
         limits = httpx.Limits(max_connections=None)  # the places of tenants limit them, and probes wait for none
-        direct = httpx.AsyncHTTPTransport(limits=limits)  # without the proxies that this process is told of
-        self._http = httpx.AsyncClient(base_url=base, auth=login, headers=headers, timeout=timeout, transport=direct)
+        # Its own server is asked without the proxies that this process is told of; by https it may be someone's cloud.
+        direct = None if base.scheme == "https" else httpx.AsyncHTTPTransport(limits=limits)
+        self._http = httpx.AsyncClient(
+            base_url=base, auth=login, headers=headers, timeout=timeout, limits=limits, transport=direct
+        )
         self._shown_url = without_secrets(url)
 
     async def start(self) -> None:

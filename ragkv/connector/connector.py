@@ -51,7 +51,7 @@ from ragkv.threads import end_with_parent
 
 if TYPE_CHECKING:
     from vllm.forward_context import ForwardContext
-    from vllm.v1.core.kv_cache_manager import KVCacheBlocks
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.outputs import KVConnectorOutput
@@ -85,6 +85,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._filling: dict[int, StitchRequest] = {}
         self._selections = Selections(kv_cache_config.num_blocks)
         self._given_up: set[str] = set()
+        self._cache: KVCacheManager | None = None
         self._ranks = Ranks()
         self._under_way: UnderWay | None = None
         self._done: dict[str, Done] = {}
@@ -109,6 +110,10 @@ class StitchConnector(KVConnectorBase_V1):
         return False
 
     # The scheduler's half: promise.
+
+    def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
+        """vLLM: its cache manager, which can forget blocks."""
+        self._cache = kv_cache_manager
 
     def on_new_request(self, request: "Request") -> None:
         """vLLM: a request has arrived. Its plan is read, once, or the prefill that it carries."""
@@ -153,8 +158,7 @@ class StitchConnector(KVConnectorBase_V1):
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
-        # A narrow plan fills from the beginning on: vLLM's hits may lack what is seen now, after a failure say.
-        region = Span(0 if planned.plan.narrow else end - num_external_tokens, end)
+        region = Span(end - num_external_tokens, end)
         prompt = _region_of(request, end)
         stitch = StitchRequest(
             request_id=request.request_id,
@@ -189,6 +193,10 @@ class StitchConnector(KVConnectorBase_V1):
             self._prefill_share.note(meta.prefills_s)
             self._reports |= meta.prefilled
             self._prefilling -= meta.prefilled.keys()
+            for stitch in self._filling.values():
+                # vLLM's hits may lack KV of a narrow plan that the rest would see: it computes all of the prompt.
+                if stitch.plan.narrow and stitch.request_id in meta.failed and self._cache:
+                    self._cache.evict_blocks(set(stitch.block_ids))
             for request_id, report in meta.by_request.items():
                 for prompt, stitch in self._filling.items():
                     selected = stitch.request_id == request_id and stitch.plan.selection and not report.failed_keys

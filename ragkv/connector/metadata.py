@@ -37,9 +37,15 @@ class StitchRequest:
         parts = ((chunk, self.clip(chunk.span)) for chunk in self.plan.placed)
         return [chunk for chunk, part in parts if tokens_within(recomputed, part) < part.num_tokens]
 
+    @property
+    def redone(self) -> Span:
+        """The positions that are computed instead where stitching fails: the region, of a narrow plan all up to its
+        end. What lies before it has no KV of what would be seen then."""
+        return Span(0, self.region.end) if self.plan.narrow else self.region
+
     def blocks(self, block_size: int) -> set[int]:
-        """The cache blocks that hold the region."""
-        return set(self.block_ids[self.region.blocks(block_size)])
+        """The cache blocks that hold these positions."""
+        return set(self.block_ids[self.redone.blocks(block_size)])
 
     def clip(self, span: Span) -> Span:
         """The part of `span` that is to be stitched."""

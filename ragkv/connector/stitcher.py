@@ -172,6 +172,10 @@ class Stitcher:
         with self.ranks.together():
             fetched = reading.result()
         self._agree_on(fetched)
+        if fetched.lost and stitch.redone != stitch.region:
+            report = yield from self.recompute_whole(stitch, room, watch)
+            report.failed_keys = tuple(fetched.failed_keys)
+            return report
         report = Report(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
         looked_at = layers_looked_at(self._model, self._layout, stitch)
@@ -200,15 +204,15 @@ class Stitcher:
     def recompute_whole(
         self, stitch: StitchRequest, room: StepBudget, watch: Stopwatch
     ) -> Generator[None, None, Report]:
-        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache,
-        yielding like it.
+        """Run the whole region of the request, or more (`StitchRequest.redone`), through the model, over whatever a
+        failed `carry_out` left in the cache, yielding like it.
 
         Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
         """
-        report = Report(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
-        report.recomputed_spans = (stitch.region,)
+        report = Report(fills=1, recomputed=stitch.redone.num_tokens, failed_keys=stitch.keys)
+        report.recomputed_spans = (stitch.redone,)
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
-        yield from self._recompute(stitch, [stitch.region], block_ids, report, watch, room)
+        yield from self._recompute(stitch, [stitch.redone], block_ids, report, watch, room)
         return report
 
     def _agree_on(self, fetched: Fetched) -> None:

@@ -118,6 +118,6 @@ class UnderWay:
                 raise
             log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
         # Behind a cached prefix vLLM goes on counting the region as found; without one it counts anew.
-        lost = stitch.region.num_tokens if stitch.region.start else 0
+        lost = stitch.redone.num_tokens if stitch.redone.start else 0
         report = Report(fills=1, failed_keys=stitch.keys, recomputed_spans=(), lost=lost)
         return Done(name, report, watch, frozenset(stitch.blocks(self._stitcher.block_size)))

@@ -7,6 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from ragkv.chunk import Chunk
+from ragkv.engine.launch import CPU_BLOCK_TOKENS
+from ragkv.engine.loop import run_in_background
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.tiny import MODELS
@@ -84,6 +86,63 @@ def test_prompts_that_end_elsewhere_share_nothing_narrow(tiny: World) -> None:
     after_longer = [tiny.ask_all([one])[0] for one in asked][1]
     alone = tiny.ask(model.prompt(chunks[:3]), model.plan(chunks[:3]), max_tokens=4)
     assert after_longer.token_ids == alone.token_ids
+
+
+def test_blocks_that_other_prompts_read_are_not_written_again(tiny: World) -> None:
+    """Another question about the same passages comes while an answer runs."""
+    model = tiny.model
+    chunks = ending_within_a_block(tiny, 5)
+    [asked, *others] = [model.prompt(chunks, f"Which {number} of them?") for number in range(4)]
+    _, plan = plans(tiny, chunks, [Span(span.start, span.end - 8) for span in asked.chunks[1:]])
+    alone = tiny.ask(asked, plan, max_tokens=120, logprobs=-1)
+    salt = model.keys.salt(plan.cache_variant)
+    running, *beside = tiny.ask_all(
+        [request(prompt, plan, salt=salt, max_tokens=120, logprobs=-1) for prompt in (asked, *others)]
+    )
+    assert max(map(kl, alone.logprobs, running.logprobs)) < 1e-9
+    assert all(0 < answered.report.cached < plan.end for answered in beside)
+
+
+def test_a_chunk_that_is_lost_behind_cached_blocks_is_recomputed_over_kv_that_is_there(tiny: World) -> None:
+    """What it sees before it, the prompt that filled those blocks did not need."""
+    model = tiny.model
+    chunks = ending_within_a_block(tiny, 5)
+    shorter, longer = model.prompt(chunks), model.prompt(chunks, "Which of them?")
+    _, plan = plans(tiny, chunks)
+    salt = model.keys.salt(plan.cache_variant)
+    tiny.ask(shorter, plan, salt=salt)
+    lost = plan.placed[-1].key
+    model.store.drop([lost])
+
+    answered, full = tiny.ask(longer, plan, salt=salt, logprobs=-1), tiny.ask(longer, logprobs=-1)
+
+    tiny.ingest(chunks)
+    assert answered.report.failed_keys == (lost,)
+    assert answered.report.recomputed == plan.end
+    assert kl(full.logprobs[0], answered.logprobs[0]) < 1e-6
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_load_behind_cached_blocks_that_fails_becomes_full_prefill(tiny: World, times: int) -> None:
+    model = tiny.model
+    chunks = ending_within_a_block(tiny, 5)
+    shorter, longer = model.prompt(chunks), model.prompt(chunks, "Which of them?")
+    _, plan = plans(tiny, chunks)
+    salt = model.keys.salt(plan.cache_variant) + str(times)
+    tiny.ask(shorter, plan, salt=salt)
+    run_in_background(tiny.engine._llm.collective_rpc("fail_recomputes", args=(times,)))
+
+    answered, full = tiny.ask(longer, plan, salt=salt, logprobs=-1), tiny.ask(longer, logprobs=-1)
+
+    assert len(answered.report.failed_keys) > 0
+    assert kl(full.logprobs[0], answered.logprobs[0]) < 1e-6
+
+
+def ending_within_a_block(world: World, count: int) -> Sequence[Chunk]:
+    """So many chunks that end amid a cache block, whose other tokens differ from question to question."""
+    chunks = world.model.chunks
+    sets = [chunks[start : start + count] for start in range(len(chunks) - count)]
+    return next(some for some in sets if world.model.plan(some).end % CPU_BLOCK_TOKENS in range(4, 24))
 
 
 def test_preempted_requests_answer_the_same(tiny: World) -> None:

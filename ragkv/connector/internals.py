@@ -398,6 +398,30 @@ def _refuse_unsupported(config: VllmConfig) -> None:
         )
 
 
+def keep_seeds(runner: Any) -> None:
+    """Have vLLM's V1 runner leave a seeded request's generator on a CPU as it was in a step that does not end its
+    prompt: the token drawn there is thrown away. By itself it turns the generator back by an offset, which only those
+    on GPUs have, and the engine ends."""
+    if runner.device.type != "cpu" or not hasattr(runner, "_bookkeeping_sync"):
+        return
+    sample, note = runner._sample, runner._bookkeeping_sync  # noqa: SLF001 - it has no other place for it
+
+    def sample_and_turn_back(*args: Any, **named: Any) -> Any:
+        is_thrown_away = runner.discard_request_mask.np
+        generators = [drawn for row, drawn in runner.input_batch.generators.items() if is_thrown_away[row]]
+        states = [generator.get_state() for generator in generators]
+        sampled = sample(*args, **named)
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+        return sampled
+
+    def note_only(*args: Any, **named: Any) -> Any:
+        with replaced(runner.input_batch, "generators", {}):
+            return note(*args, **named)
+
+    runner._sample, runner._bookkeeping_sync = sample_and_turn_back, note_only  # noqa: SLF001 - as above
+
+
 def keeping_all_tokens(specs: Mapping[str, Any]) -> dict[str, Any]:
     """vLLM's kinds of KV by layer, with blocks for all tokens. vLLM itself does so where only some of the layers have a
     sliding window, or attend within chunks of positions."""

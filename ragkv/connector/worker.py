@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.distributed.kv_transfer import get_kv_transfer_group
 from vllm.platforms import current_platform
 
-from ragkv.connector.internals import keeping_all_tokens
+from ragkv.connector.internals import keep_seeds, keeping_all_tokens
 from ragkv.threads import end_with_parent
 
 if TYPE_CHECKING or not current_platform.is_cpu():
@@ -33,5 +33,6 @@ class StitchWorker(PlatformWorker):
     def compile_or_warm_up_model(self) -> Any:
         """vLLM: the model is loaded and its cache allocated. The connector gets the model runner."""
         result = super().compile_or_warm_up_model()
+        keep_seeds(self.model_runner)
         get_kv_transfer_group().attach(self.model_runner)
         return result

@@ -15,7 +15,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.loop import run_in_background
-from ragkv.engine.protocol import Generate
+from ragkv.engine.protocol import Generate, Sampling
 from ragkv.engine.wire import plan_to_wire
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
@@ -175,6 +175,17 @@ def asked_in_mixed_order(
     mixed = [questions[number] for number in order]
     answers = world.ask_all(mixed) if at_once else [world.ask_all([question])[0] for question in mixed]
     return [answer for _, answer in sorted(zip(order, answers, strict=True), key=itemgetter(0))]
+
+
+@pytest.mark.parametrize("tiny", [ONE_TOKEN_A_STEP], indirect=True)
+def test_a_seed_gives_the_same_answer_in_however_many_steps_its_prompt_runs(tiny: World) -> None:
+    """Tokens that are drawn before the prompt's end are thrown away."""
+    prompt = tiny.model.prompt(tiny.model.chunks[:5])
+    assert len(prompt.token_ids) > 2 * STEP_TOKENS
+    seeded = Sampling(temperature=1.0, seed=7)
+    in_steps, at_once = (tiny.ask(prompt, sampling=seeded, salt="seeded", max_tokens=16) for _ in "12")
+    assert len(prompt.token_ids) - at_once.report.cached < STEP_TOKENS
+    assert in_steps.token_ids == at_once.token_ids
 
 
 def test_guessed_tokens_are_those_that_one_at_a_time_gives(tiny: World) -> None:

@@ -22,6 +22,7 @@ from ragkv.engine.launch import (
 )
 from ragkv.engine.protocol import MAX_LOGPROBS, WHOLE_VOCABULARY, EngineLost, Generate, Output, Prefill, looked_ahead
 from ragkv.engine.wire import (
+    ABORTED,
     PREFILL_PROMPT,
     check_prefilled,
     followed_schema,
@@ -49,6 +50,7 @@ _WARM_UP_TOKENS = 1024
 _LOOK_EVERY_S = 0.2
 _CORE = "EngineCore"  # vLLM's name for its processes
 _FAILED = "error"  # vLLM's reason for a request that it gave up, for instance with a schema that does not compile
+_STOPPED = "the engine stopped while answering: ask again"
 _UNANSWERED = "the engine could not answer this question: ask again"
 _UNFOLLOWED = "the engine could not follow the schema: simplify it"
 
@@ -195,7 +197,10 @@ class LocalEngine:
                 except (VLLMValidationError, ValueError) as error:  # ValueError: vLLM 0.25
                     raise Rejected(f"the engine refused the request: {error}") from error
                 while output is not None:
-                    if output.outputs[0].finish_reason == _FAILED:
+                    reason = output.outputs[0].finish_reason
+                    if reason == ABORTED:
+                        raise EngineLost(_STOPPED)
+                    if reason == _FAILED:
                         raise Rejected(_UNFOLLOWED) if request.sampling.schema else Unavailable(_UNANSWERED)
                     yield _output(output)
                     output = await anext(outputs, None)
@@ -213,7 +218,9 @@ class LocalEngine:
         with _failures_of(llm):
             async with aclosing(outputs):
                 async for output in outputs:
-                    params = output.kv_transfer_params
+                    params, reason = output.kv_transfer_params, output.outputs[0].finish_reason
+        if reason == ABORTED:
+            raise EngineLost(_STOPPED)
         check_prefilled(params)
 
 
@@ -225,10 +232,10 @@ def _failures_of(llm: "AsyncLLM") -> Iterator[None]:
     try:
         yield
     except EngineDeadError as error:
-        raise EngineLost("the engine stopped while answering: ask again") from error
+        raise EngineLost(_STOPPED) from error
     except EngineGenerateError as error:
         if llm.errored:
-            raise EngineLost("the engine stopped while answering: ask again") from error
+            raise EngineLost(_STOPPED) from error
         raise Unavailable(_UNANSWERED) from error
 
 

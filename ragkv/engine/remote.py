@@ -18,6 +18,7 @@ import msgspec
 from ragkv.engine.protocol import EngineLost, Generate, Output, Prefill, Report, looked_ahead
 from ragkv.engine.supervisor import asked_again
 from ragkv.engine.wire import (
+    ABORTED,
     PARAM,
     PREFILL_PROMPT,
     check_prefilled,
@@ -200,6 +201,8 @@ class RemoteEngine:
                     if not event.choices:
                         continue
                     output = _output(event.choices[0])
+                    if output.finish_reason == ABORTED:
+                        raise EngineLost(_AWAY, _RETRY_AFTER_S)
                     if output.finish_reason:
                         waiting = output  # the last output waits for the usage that follows it
                     else:

@@ -18,6 +18,9 @@ from ragkv.stitch.plan import MAX_NAME_CHARS, Name, StitchPlan
 from ragkv.stitch.policies import POLICIES
 
 PARAM = "ragkv"
+ABORTED = "abort"
+"""vLLM's reason for an answer that was ended from outside. Whoever still reads it has an engine that is being stopped:
+told to by a signal, vLLM ends its answers so, as if they were whole."""
 _PREFILL = "prefill"
 _TOGETHER = "restart API, workers and engines together"
 _Sent = TypeVar("_Sent")

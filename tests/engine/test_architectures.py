@@ -1,6 +1,8 @@
 """Other architectures, tiny and with random weights: what is stitched must not depend on one model's code."""
 
+import os
 import random
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
@@ -15,7 +17,7 @@ from ragkv.answer.recompute import Recompute
 from ragkv.chunk import Chunk
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.loop import run_in_background
-from ragkv.engine.protocol import Generate, Sampling
+from ragkv.engine.protocol import EngineLost, Generate, Output, Sampling
 from ragkv.engine.wire import plan_to_wire
 from ragkv.span import Span, merge, total_tokens
 from ragkv.stitch.plan import EngineSelection
@@ -186,6 +188,26 @@ def test_a_seed_gives_the_same_answer_in_however_many_steps_its_prompt_runs(tiny
     in_steps, at_once = (tiny.ask(prompt, sampling=seeded, salt="seeded", max_tokens=16) for _ in "12")
     assert len(prompt.token_ids) - at_once.report.cached < STEP_TOKENS
     assert in_steps.token_ids == at_once.token_ids
+
+
+@pytest.mark.parametrize("tiny", [ONE_TOKEN_A_STEP], indirect=True)
+def test_an_engine_that_is_told_to_end_gives_no_beginning_as_a_whole_answer(tiny: World) -> None:
+    """By a signal, as all processes of a service get it: vLLM ends its answers in good order."""
+    model = tiny.model
+    ending = World(model, LocalEngine(model.settings, Path(model.settings.model), model.layout)).start()
+    said: list[Output] = []
+
+    async def ask() -> None:
+        async for output in ending.engine.generate(request(model.prompt(model.chunks[:3]), max_tokens=400)):
+            said.append(output)
+            os.kill(ending.engine._family.children[0].pid, signal.SIGTERM)
+
+    try:
+        with pytest.raises(EngineLost, match="ask again"):
+            run_in_background(ask())
+    finally:
+        ending.stop()
+    assert said and not any(output.finish_reason for output in said)
 
 
 def test_guessed_tokens_are_those_that_one_at_a_time_gives(tiny: World) -> None:

@@ -13,7 +13,7 @@ import pytest
 from ragkv.engine import remote
 from ragkv.engine.protocol import EngineLost, Generate, Prefill, PrefillChunk
 from ragkv.engine.remote import RemoteEngine
-from ragkv.engine.wire import PARAM, served_name
+from ragkv.engine.wire import ABORTED, PARAM, served_name
 from ragkv.errors import Rejected, Unavailable
 from ragkv.span import Span
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
@@ -38,6 +38,7 @@ DRIPS = [
     OK + b"x-more: headers\r\n", OK + b"\r\n ", OK + b"\r\n: still here\n", FAILS + b"\r\n ",
     OK + b'\r\ndata: {"choices": [{"text": ""}]}\n\n',
 ]  # fmt: skip
+ENDED = output("", ABORTED)
 WHOLE = [output("a"), output("b", "stop"), USAGE]
 
 
@@ -109,7 +110,9 @@ async def answers(engine: RemoteEngine) -> None:
     assert await ask(engine) == "ab"
 
 
-@pytest.mark.parametrize("first", [[], 500, 503, [DEAD]], ids=["hangs up", "500", "503", "core is dead"])
+@pytest.mark.parametrize(
+    "first", [[], 500, 503, [DEAD], [ENDED, USAGE]], ids=["hangs up", "500", "503", "core is dead", "is being stopped"]
+)
 def test_a_server_that_dies_before_the_first_token_is_asked_again(first: Any) -> None:
     assert run(answers, first, WHOLE) == 2
 
@@ -127,7 +130,11 @@ def test_whatever_answers_to_a_prefill_is_no_fault_of_the_document(status: Any) 
     assert run(scenario, status)
 
 
-@pytest.mark.parametrize("first", [[output("a")], [output("a"), DEAD]], ids=["hangs up", "core is dead"])
+@pytest.mark.parametrize(
+    "first",
+    [[output("a")], [output("a"), DEAD], [output("a"), ENDED, USAGE]],
+    ids=["hangs up", "core is dead", "is being stopped"],
+)
 def test_one_that_dies_later_is_an_error_that_says_when_to_ask_again(first: Any) -> None:
     async def scenario(engine: RemoteEngine) -> None:
         with pytest.raises(EngineLost, match="ask again") as lost:

@@ -1,5 +1,6 @@
 """vLLM's scheduler and worker: metadata between the connector's halves: requests to the worker, reports back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorMetadata, KVConnectorWorkerMetadata
@@ -46,6 +47,14 @@ class StitchRequest:
     def blocks(self, block_size: int) -> set[int]:
         """The cache blocks that hold these positions."""
         return set(self.block_ids[self.redone.blocks(block_size)])
+
+    def near(self, spans: Sequence[Span], window: int) -> tuple[Span, ...] | None:
+        """The positions of which layers with this window need KV, None for all: of a narrow plan those that are seen
+        from `spans`, which are recomputed, and from the first position behind the region."""
+        if not self.plan.narrow:
+            return None
+        running = [*spans, Span(self.region.end, self.region.end + 1)]
+        return merge(Span(max(0, span.start - window + 1), span.end) for span in running)
 
     def clip(self, span: Span) -> Span:
         """The part of `span` that is to be stitched."""

@@ -180,12 +180,7 @@ class Stitcher:
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
         looked_at = layers_looked_at(self._model, self._layout, stitch)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
-        near = None
-        if stitch.plan.narrow:
-            # What any layer with a window sees from the positions that run, the last of which goes on.
-            reach = max(self._windows.values(), default=1) - 1
-            running = [*spans, Span(stitch.region.end, stitch.region.end + 1)]
-            near = merge(Span(max(0, span.start - reach), span.end) for span in running)
+        near = stitch.near(spans, max(self._windows.values(), default=1))
         stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room, near)
         if stitch.plan.selection is not None:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,

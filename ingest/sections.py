@@ -48,7 +48,8 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
     sections = [_Section((), 0, 0, ends[0] if ends else last_end)]
     for heading, path, end in zip(parsed.sections, heading_paths(parsed.sections), [*ends[1:], last_end], strict=False):
         below_title = path[1:] if path[0] == parsed.title else path
-        sections.append(_Section(below_title, heading.start, heading.body, end))
+        start = heading.start if heading.is_cut else heading.body
+        sections.append(_Section(below_title, heading.start, start, end))
     parts = []
     for group in _group_small(_without_bare_headings(sections, words), words, small, full):
         opening, closing = group[0], group[-1]
@@ -58,7 +59,8 @@ def parts_of(parsed: Parsed, words: Words, small: int, full: int) -> list[Part]:
         path = tuple(steps[0] for steps in takewhile(lambda steps: len(set(steps)) == 1, steps_of_all))
         start = opening.start if path == opening.path else opening.start_below(path)
         steps = (parsed.title, *path)
-        parts.append(Part(_JOINT.join(steps), steps[-1], opening.start_below(()), start, closing.end))
+        heading_start = opening.above[0][1] if opening.above else opening.heading_start
+        parts.append(Part(_JOINT.join(steps), steps[-1], heading_start, start, closing.end))
     return parts
 
 

@@ -39,9 +39,9 @@ class Composer:
 
     def heading(self, title: str, level: int) -> None:
         """A section that lasts until the next heading. `level` 1 is the outermost."""
-        if title := one_line(tidy(scrub(title))):
-            start = self._append(title)
-            self._sections.append(Section(start, self._length, title, level))
+        if words := " ".join(tidy(scrub(title)).split()):
+            start = self._append(words)
+            self._sections.append(Section(start, self._length, one_line(words), level))
 
     def table(self, rows: Iterable[Sequence[str]]) -> None:
         """A line for each row, with the labels of the header above it. Rows with cells that span others come from

@@ -33,6 +33,11 @@ class Section:
     title: str
     level: int
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the title may lack words of the heading."""
+        return len(self.title) >= MAX_TITLE_CHARS - 1  # a space may have stood at its end
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:

@@ -19,6 +19,7 @@ from ragkv.errors import TooLarge
 from ragkv.settings import MIN_CHUNK_TOKENS
 from ragkv.tokenizer import Tokenizer
 from tests.support.growth import assert_linear
+from tests.support.made_files import odf, pptx, shape
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample"
 ALPHABETS = ["abcdefghij", "äöüßéñ", "абвгд", "你好世界天地", "مرحبا", "😀🎉👩‍👧", "-_/.:", "0123456789"]
@@ -262,15 +263,35 @@ def test_a_long_title_is_cut_and_its_heading_stays_in_the_text(tokenizer: Tokeni
     heading = "A very long heading " * 20
     (first, *_) = split("doc", markdown(f"# Duck\n\n## {heading}\n\n" + " ".join(sentences(8))), tokenizer, 64)
     assert first.title.endswith("…")
-    assert first.text.startswith("## A very long heading")
+    assert first.text.startswith("# Duck\n\n## A very long heading")
+
+
+def test_words_of_headings_that_are_longer_than_a_title_are_in_chunks(
+    tokenizer: Tokenizer, subtests: pytest.Subtests
+) -> None:
+    heading = " ".join(f"word{number}" for number in range(150))
+    files = {
+        "title.md": f"# {heading}\n\n## Grass\n\nFresh.".encode(),
+        "section.md": f"# Duck\n\n## {heading}\n\nFresh.".encode(),
+        "last.md": f"# Duck\n\nFresh.\n\n## {heading}".encode(),
+        "slide.pptx": pptx([shape(heading, "title") + shape("Fresh.")]),
+        "text.odt": odf("text", f'<text:h text:outline-level="1">{heading}</text:h><text:p>Fresh.</text:p>'),
+        "article.xml": f"<article><title>{heading}</title><para>Fresh.</para></article>".encode(),
+    }
+    for name, body in files.items():
+        for chunk_tokens in [64, 256, 1024]:
+            with subtests.test(name, chunk_tokens=chunk_tokens):
+                chunks = split("doc", parse(name, body), tokenizer, chunk_tokens)
+                words = {word for chunk in chunks for word in f"{chunk.title} {chunk.text}".split()}
+                assert words >= set(heading.split())
 
 
 def test_headings_without_text_stay_in_the_text_below_a_path_that_is_too_long(tokenizer: Tokenizer) -> None:
     body = " ".join(sentences(8))
-    headings = f"## Feeding\n\n### {'Words of a long heading ' * 3}\n\n#### Fresh\n\n"
-    first, *others = split("doc", markdown(f"# Duck\n\n{headings}{body}"), tokenizer, 64)
-    assert "".join(first.text.split()).startswith("".join(headings.split()))
-    assert {chunk.title for chunk in (first, *others)} == {"Fresh"}
+    headings = f"# Duck\n\n## Feeding\n\n### {'Words of a long heading ' * 3}\n\n#### Fresh\n\n"
+    chunks = split("doc", markdown(f"{headings}{body}"), tokenizer, 64)
+    assert "".join("".join(chunk.text.split()) for chunk in chunks) == "".join(f"{headings}{body}".split())
+    assert {chunk.title for chunk in chunks} == {"Fresh"}
 
 
 def test_headings_without_text_stay_above_small_sections_that_share_a_chunk(tokenizer: Tokenizer) -> None:

@@ -59,6 +59,9 @@ _IS_RUN = re.compile(f"[{_GRAMS}{_HANGUL}]")
 _CODE = re.compile(r"(?<![^\W_])[^\W_]++(?:(?:://|[._\-/:@+&=?%#~]|(?<=\d),(?=\d))[^\W_]++)++")
 _IS_CODE = re.compile(r"[\d@_]|://|^www\.")
 _LETTERS_OR_DIGITS = re.compile(r"[^\W\d_]+|\d+")
+_THOUSANDS = re.compile(
+    r"(?<![\w.,])([1-9]\d{0,2}(?:([., '’])\d{3})(?:\2\d{3}){0,4}|[1-9]\d{3,14})(?:[.,](\d{1,15}))?(?!\w)"
+)
 
 _DOTLESS = "\u0131"
 _TURKISH = re.compile("[\u0131\u0130\u011e\u011f\u015e\u015f]")  # dotless i, dotted I, G with breve, S with cedilla
@@ -106,7 +109,13 @@ def codes(text: str) -> list[str]:
 
 def _respelled_codes(text: str) -> Iterator[str]:
     """Codes of letters and digits without hyphens, and with one between letters and digits: e17 and e-17, sk20931c and
-    sk-20931-c."""
+    sk-20931-c. Numbers as others write their thousands and their point: 1234567, 1,234,567 and 1.234.567,00."""
+    for number in _THOUSANDS.finditer(normalised("NFKC", text)):
+        digits = int("".join(filter(str.isdecimal, number[1])))
+        for comma, point in (",.", ".,"):
+            ends = "", f"{point}{number[3] or '00'}"
+            grouped = f"{digits:,}".replace(",", comma)
+            yield from (f"{whole}{end}" for whole in (str(digits), grouped) for end in ends)
     for code in (*codes(text), *words(text)):
         parts = _LETTERS_OR_DIGITS.findall(code)
         if len(parts) > 1 and code[0].isalpha() and "".join(parts) == code.replace("-", ""):

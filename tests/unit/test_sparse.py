@@ -161,6 +161,21 @@ def test_a_code_is_found_however_its_hyphens_are_written(asked: str, written: st
     assert terms & set(sparse.identifiers(asked))
 
 
+@pytest.mark.parametrize("asked", ["1234567", "1,234,567", "1.234.567", "1 234 567", "1'234'567", "$1,234,567.00"])
+@pytest.mark.parametrize("written", ["1234567", "1234567.00", "1,234,567", "1,234,567.00", "1.234.567", "1.234.567,00"])
+def test_a_number_is_found_however_its_thousands_are_written(asked: str, written: str):
+    term = sparse.term_id(written)
+    assert term in terms_of(document_vector(f"It was {written}."))
+    assert term in terms_of(sparse.query_vector(f"Was it {asked}?"))
+    assert term in sparse.identifiers(asked)
+
+
+@pytest.mark.parametrize("text", ["100", "0012345", "1,2345", "12,34", "9" * 5_000])
+def test_other_numbers_have_no_thousands(text: str):
+    codes_and_words = {*sparse.codes(text), *map(sparse.stem, sparse.words(text))}
+    assert set(sparse.identifiers(text)) <= set(map(sparse.term_id, codes_and_words))
+
+
 @pytest.mark.parametrize("text", ["10km", "2nd", "well-known", "3.14"])
 def test_amounts_and_words_have_no_other_hyphens(text: str):
     codes_and_words = {*sparse.codes(text), *map(sparse.stem, sparse.words(text))}

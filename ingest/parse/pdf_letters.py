@@ -30,7 +30,7 @@ _CLOSE, _NEAR = 0.25, 0.6
 """Heights of a line between two letters of one word, and of two words."""
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u065f\u066a-\u06ef\u06fa-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 """A letter, or a mark on one; digits are written from left to right."""
-_HYPHEN = "\ufffe"  # PDFium's, between two lines
+HYPHEN = "\ufffe"  # PDFium's, between two lines
 _SIGNED = "+-\u2212\u2013"
 
 
@@ -218,7 +218,7 @@ def _from_the_top(letters: Iterable[Letter]) -> Iterator[Letter]:
     end = ""
     for letter, *following in (line for run in runs for line in reversed(run)):
         begins_line = end and "\n" not in letter.gap
-        yield letter._replace(gap="" if end == _HYPHEN else "\r\n" if begins_line else letter.gap)
+        yield letter._replace(gap="" if end == HYPHEN else "\r\n" if begins_line else letter.gap)
         yield from following
         end = (following or [letter])[-1].character
 
@@ -227,7 +227,7 @@ def _begins_line(letter: Letter, line: Sequence[Letter]) -> bool:
     """Whether a letter begins another line than the one before it. PDFium may write a space for the end of one."""
     begin, end = line[0].box, line[-1].box
     is_back = begin.left < end.left and letter.box.left < end.left and not letter.box.is_beside(end)
-    return "\n" in letter.gap or line[-1].character == _HYPHEN or (letter.gap != "" and is_back)
+    return "\n" in letter.gap or line[-1].character == HYPHEN or (letter.gap != "" and is_back)
 
 
 def _is_above(line: Sequence[Letter], other: Sequence[Letter]) -> bool:

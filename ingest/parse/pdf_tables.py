@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 
 from ingest.parse.pdf_grids import TOLERANCE, Grid, Line, closed_grids
-from ingest.parse.pdf_letters import Letter, Segment, put_in, segments_of, text_of
+from ingest.parse.pdf_letters import HYPHEN, Letter, Segment, put_in, segments_of, text_of
 from ingest.parse.pdf_open_grids import continued_grid, open_grids, unruled_grids
 from ingest.parse.rows import SEPARATOR, is_header, labels_of
 
@@ -137,13 +137,17 @@ def _place(grid: Grid, letter: Letter) -> tuple[int, int] | None:
 
 
 def _cells(grid: Grid, letters: Sequence[Letter]) -> Cells:
-    """The letters of each cell, one space for all that lies between two of its words."""
+    """The letters of each cell, one space for all that lies between two of its words. PDFium tells hyphens at
+    lines' ends only where the next line is of the same cell."""
     cells: Cells = [[[] for _ in grid.xs[1:]] for _ in grid.ys[1:]]
     preceding: Letter | None = None
     for letter in letters:
         if (place := _place(grid, letter)) is not None:
             cell = cells[place[0]][place[1]]
             follows = cell and cell[-1].box is preceding.box if preceding else False
+            is_hyphen = len(cell) > 1 and cell[-1].character in "-\u2010" and not cell[-1].gap
+            if is_hyphen and cell[-2].character.isalpha() and not letter.box.is_beside(cell[-1].box):
+                cell[-1] = cell[-1]._replace(character=HYPHEN)
             cell.append(letter._replace(gap=" " if cell and (letter.gap or not follows) else ""))
         preceding = letter
     return cells

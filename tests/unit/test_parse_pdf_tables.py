@@ -8,7 +8,7 @@ import pytest
 
 from ingest.parse import locate, parse
 from ingest.parse.quotes import Locating, Quote
-from tests.support.drawn_pdf import drawn_pdf
+from tests.support.drawn_pdf import by_row, drawn_pdf
 from tests.support.growth import assert_linear
 from tests.support.hostile_files import FONTS, page, stream
 from tests.support.made_files import FONT
@@ -97,6 +97,24 @@ def lines_between(rows: Sequence[Sequence[str]]) -> str:
 @pytest.mark.parametrize("rules", [lines, boxes, lines_across])
 def test_each_row_carries_the_labels_of_the_header(rules):
     assert paragraphs(table(ROWS, rules(ROWS))) == LABELLED
+
+
+def test_words_that_a_hyphen_parts_within_a_cell_are_one():
+    cells_of_rows = (("City", "River"), ("Heidel-/berg", "Neckar/quay"), ("Rhine-/Main", "Main/quay"), ("5 -/6", "a/b"))
+    words = "".join(
+        by_row(*((LEFT + 5 + WIDTH * n, TOP - 12 - 40 * row, cell.split("/")) for n, cell in enumerate(cells_of_row)))
+        for row, cells_of_row in enumerate(cells_of_rows)
+    )
+    down = "".join(f"{LEFT + WIDTH * n} {TOP} m {LEFT + WIDTH * n} {TOP - 160} l S\n" for n in range(3))
+    body = drawn_pdf(f"{words}{down}{lines_across(cells_of_rows, height=40)}")
+    text = parse("a.pdf", body).text
+    assert text.split("\n\n")[1:] == [
+        "City: Heidelberg | River: Neckar quay",
+        "City: Rhine-Main | River: Main quay",
+        "City: 5 - 6 | River: a b",
+    ]
+    begin = text.index("Heidelberg")
+    assert locate(body, Locating(1, 1, (Quote(text, begin, begin + len("Heidelberg")),)), ()).complete
 
 
 def test_tables_one_above_the_other_are_two_also_where_their_sides_almost_line_up():

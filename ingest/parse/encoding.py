@@ -19,7 +19,7 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_WESTERN = "cp1252"
+_WESTERN, _TURKISH = "cp1252", "cp1254"
 _SAVE_AS_UTF8 = "open it in an editor and save it as UTF-8"
 # Python's own codecs, which no page uses: they take quadratic time or transform text.
 _NOT_FOR_PAGES = {"idna", "punycode", "unicode-escape", "raw-unicode-escape", "undefined"}
@@ -113,8 +113,8 @@ def _decode_declared(body: bytes, declared: str | None) -> str | None:
 
 
 def guessed_encoding(body: bytes) -> str:
-    """The encoding of a text by a guess: Windows-1252 where nearly all is ASCII and the rest stands alone, as accents
-    do, else by script. Raises Rejected in doubt.
+    """The encoding of a text by a guess: Windows-1252 (or 1254) where nearly all is ASCII and the rest stands alone, as
+    accents do, else by script. Raises Rejected in doubt.
 
     A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of
     letters.
@@ -123,10 +123,14 @@ def guessed_encoding(body: bytes) -> str:
     is_western = num_wide * 5 <= len(body)
     encoding = None if is_western and not has_wide_words(body) else guess_encoding(body)
     # Signs, or capitals, within words of small letters: text of central and eastern Europe, of DOS or of old Macs.
-    num_signs = len(_SIGN_IN_WORD.findall(body.decode(_WESTERN, "replace"))) if encoding is None else 0
+    western = body.decode(_WESTERN, "replace") if encoding is None else ""
+    num_signs = len(_SIGN_IN_WORD.findall(western))
     if encoding is None and (not is_western or (num_signs > 1 and num_signs * 10 > num_wide)):
         raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
-    return encoding or _WESTERN
+    # Windows-1254 has other letters in place of some that Icelandic alone has, which has more accents.
+    letters = set(western)
+    is_turkish = "ý" in letters and not letters.isdisjoint("ðþ") and letters.isdisjoint("áíóúæÁÍÓÚÆ")
+    return encoding or (_TURKISH if is_turkish else _WESTERN)
 
 
 def _decode_seven_bit(body: bytes, declared: str | None) -> str | None:

@@ -106,6 +106,14 @@ def test_western_text_is_never_taken_for_another_script(subtests: pytest.Subtest
                 assert parse("a.txt", text.encode("cp1252")).text == text
 
 
+def test_turkish_is_told_from_icelandic():
+    turkish = "Hızlı tilki tembel köpeğin üzerinden atlar. Şehirde çok insan yaşıyor, İzmir'de de öyle."
+    assert parse("a.txt", turkish.encode("cp1254")).text == turkish
+
+    icelandic = "Það er nýtt hús við ána. Þau búa þar með börnum sínum, ýmist á sumrin eða um jól."
+    assert parse("a.txt", icelandic.encode("cp1252")).text == icelandic
+
+
 def test_signs_in_a_row_do_not_make_another_script():
     """The few places where western texts have bytes beyond ASCII side by side."""
     text = (

@@ -41,7 +41,7 @@ from ragkv.service.base.tables import (
     WebhookDeliveryRow,
     WebhookRow,
 )
-from ragkv.service.base.tenants import CollectionRef
+from ragkv.service.base.tenants import CollectionRef, hold_collection
 from ragkv.service.checks.cleaning import clean
 from ragkv.service.checks.kv_checks import bare_documents, entries_without_file
 from ragkv.service.collections.collections import amend_collection, make_collection
@@ -710,6 +710,21 @@ def test_what_adds_documents_and_what_changes_one_do_not_wait_for_each_other(par
         beside(change, attempt, parts, lambda session: session.execute(collection_changed(ref.collection_id)))
     assert entry_of(ref, files[0], parts.database)
     assert attachment_of(mail_id, parts)
+
+
+def test_a_collection_may_be_renamed_while_documents_are_added(parts: Parts):
+    """Their rows refer to its row, which they change at the end."""
+    tenant_id = parts.default_collection.tenant_id
+    collection_id = make_collection(tenant_id, "papers", parts.database).id
+    renamed = partial(amend_collection, tenant_id, collection_id, parts.database, name="reports")
+
+    view = beside(
+        lambda session: hold_collection(session, collection_id),
+        renamed,
+        parts,
+        lambda session: session.execute(collection_changed(collection_id)),
+    )
+    assert view.name == "reports"
 
 
 def test_files_that_are_attached_and_documents_that_are_changed_together_do_not_wait_for_each_other(parts: Parts):

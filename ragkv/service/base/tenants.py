@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from ragkv.errors import NotFound
 from ragkv.ids import is_id
-from ragkv.service.base.database import BESIDE_NEW_ROWS, Database
+from ragkv.service.base.database import Database
 from ragkv.service.base.tables import CollectionRow, TenantRow
 from ragkv.text import one_spelling, storable
 
@@ -115,8 +115,9 @@ def find_collection(session: Session, tenant_id: str, collection: str) -> tuple[
 
 
 def known_collection(session: Session, collection_id: str, *, lock: bool = False) -> CollectionRow:
-    """A collection that was there, for the transaction to change alone with `lock`. Raises NotFound if it is gone."""
-    row = session.get(CollectionRow, collection_id, with_for_update=BESIDE_NEW_ROWS if lock else None)
+    """A collection that was there, for the transaction to change alone with `lock`, its name too: that waits for those
+    who add rows that refer to it. Raises NotFound if it is gone."""
+    row = session.get(CollectionRow, collection_id, with_for_update=lock)
     if row is None:
         raise NotFound(_GONE)
     return row

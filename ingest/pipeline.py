@@ -280,7 +280,7 @@ def _parse(document: DocumentRow, ingest: IngestParts, reporter: Reporter, turn:
         pages_read = KeptPages()
     with files.open(document.tenant_id, document.sha256) as body:
         try:
-            parsed = ingest.parser.parse(document.name, body, watch, turn.is_over, pages_read)
+            parsed = ingest.parser.parse(document.name + document.suffix, body, watch, turn.is_over, pages_read)
         except ReadInPart as part:
             files.keep_beside(document.tenant_id, document.sha256, encode(part.kept))
             raise TurnOver from part

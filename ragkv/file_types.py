@@ -29,15 +29,15 @@ READ_KINDS = f"{', '.join(_first)} or {_last}"
 
 def is_read(name: str) -> bool:
     """Whether a file of this name is worth a look."""
-    return _suffix(name) in READ
+    return suffix_of(name) in READ
 
 
 def is_image(name: str) -> bool:
     """Whether a file of this name is read by OCR alone."""
-    return _suffix(name) in IMAGES
+    return suffix_of(name) in IMAGES
 
 
-def _suffix(name: str) -> str:
+def suffix_of(name: str) -> str:
     return PurePosixPath(name.lower()).suffix
 
 

@@ -281,6 +281,20 @@ class TestChanges:
         assert names(client, metadata='{"year": 2023}') == []
         assert names(client, metadata='{"tags": "a"}') == ["uno.md"]
 
+    def test_a_document_is_read_as_what_its_file_was_called_before(self, client: Client, ingest: IngestParts):
+        """A name that ends like a file of another format counts."""
+        for name, title, media_type in (
+            ("Sales", "Sales", "text/csv"),
+            ("Sales v1.2", "Sales v1.2", "text/csv"),
+            ("sales.txt", "sales", "text/plain"),
+        ):
+            document_id = upload(client, f"city,sold\n{name},2\n".encode(), "sales.csv").json()["id"]
+            for new_name in ("other", name):
+                client.patch(f"/v1/documents/{document_id}", json={"name": new_name})
+            ingest_document(document_id, ingest)
+            shown = client.get(f"/v1/documents/{document_id}").json()
+            assert (shown["name"], shown["title"], shown["media_type"]) == (name, title, media_type)
+
     def test_metadata_is_nested_so_deep_and_no_deeper(self, client: Client, three: list[str]):
         def patch(metadata: str) -> httpx.Response:
             body = f'{{"metadata": {metadata}}}'

@@ -162,6 +162,7 @@ class DocumentRow(Base):
     origin: the place of its file there.
     is_attachment: it came as an attachment of mails alone, and goes with the last of them.
     was_uploaded: to the collection itself; it stays when files of its bytes are detached.
+    suffix: of its file's name, where a rename left none that is known; empty otherwise.
     is_replaced: another file has replaced the one that its chunks are of.
     earlier_sha256, earlier_num_bytes, earlier_name: that one; None if it is lost.
     kv_evicted: some of its KV was removed, or never kept: it is searchable, not ready, until a rebuild is requested or
@@ -187,6 +188,7 @@ class DocumentRow(Base):
     collection_id: Mapped[str] = mapped_column(ForeignKey("collections.id", ondelete="CASCADE"))
     sha256: Mapped[str] = mapped_column(String(64), index=True)
     name: Mapped[str] = mapped_column(Text)
+    suffix: Mapped[str] = mapped_column(Text, default="", server_default=sql_text("''"))
     title: Mapped[str] = mapped_column(Text, default="")
     media_type: Mapped[str] = mapped_column(String(200), default="")
     num_bytes: Mapped[int] = mapped_column(BigInteger)

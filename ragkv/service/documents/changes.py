@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 
 from ragkv.errors import Conflict, NotFound
+from ragkv.file_types import is_read, suffix_of
 from ragkv.ids import batched
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import Readable, Received
@@ -91,7 +92,9 @@ def amend_document(
             advisory_lock(session, uploads_lock(tenant_id))
         document = find_document(session, tenant_id, document_id, lock=True)
         if name is not None:
+            old_suffix = document.suffix or suffix_of(document.name)
             document.name = clean_file_name(name)
+            document.suffix = "" if is_read(document.name) else old_suffix
         if patch is not None:
             relabel(session, document, checked(patched(document.labels, patch)))
         session.flush()
@@ -140,7 +143,7 @@ def exchange_file(
                 raise Conflict("the document changed in the meantime")
         old_name = document.name
         if name is not None:
-            document.name = clean_file_name(name)
+            document.name, document.suffix = clean_file_name(name), ""
             document.is_attachment, document.was_uploaded, document.data_source_id = False, True, None
             session.execute(forget_paths_of(document_id))
         old = document.sha256

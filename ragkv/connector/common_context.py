@@ -76,12 +76,12 @@ class CommonContext:
         with replaced(flash_attn, "flash_attn_varlen_func", partial(self._attend, attend, calls)):
             yield
 
-    def _attend(self, attend: Attention, calls: "TwoCalls", **arguments: Any) -> Any:
-        """Stands for `attend`, called with all arguments by name."""
-        window, causal = arguments["window_size"], arguments["causal"]
-        is_usual = causal is True and (window is None or max(window) < 0) and arguments["fa_version"] in TRIED_VERSIONS
+    def _attend(self, attend: Attention, calls: "TwoCalls", *unnamed: Any, **arguments: Any) -> Any:
+        """Stands for `attend`, which vLLM's versions so far give all arguments by name."""
+        window, causal, version = (arguments.get(name) for name in ("window_size", "causal", "fa_version"))
+        is_usual = causal is True and (window is None or max(window) < 0) and version in TRIED_VERSIONS and not unnamed
         if self._agrees is False or not is_usual or any(arguments.get(name) is not None for name in UNUSUAL):
-            return attend(**arguments)
+            return attend(*unnamed, **arguments)
         if self._agrees is None:
             attend(**arguments)
             self._agrees = self._is_near(attend, calls, arguments)

@@ -97,14 +97,12 @@ def compare_common_context(smoke: Smoke) -> None:
     cache = _draw(2, CONTEXT // BLOCK, BLOCK, KV_HEADS, HEAD_DIM)
     queries, blocks = _draw(4 * len(SCATTERED), QUERY_HEADS, HEAD_DIM), torch.randperm(CONTEXT // BLOCK, device="cuda")
     common = CommonContext(BLOCK, torch.device("cuda"))
-
     attention = _attention_of_spans(queries, cache[0], cache[1], blocks, SCATTERED)
 
     def at_once() -> torch.Tensor:
         with common.read_once(SCATTERED):
             return _attended(attention)
 
-    at_once()  # it compares a first result by itself, and gives that of a single call
     merged = at_once().clone()
     # Told alone: where they differ the engine has each span read its context.
     smoke.compare(f"{len(SCATTERED)} spans, context read once", merged, _attended(attention), bound=inf)

@@ -66,9 +66,9 @@ class CommonContext:
     def read_once(self, spans: Sequence[Span]) -> Iterator[None]:
         """Have FlashAttention read a common context once, where that saves enough, while the block runs a forward over
         these spans, ascending and in sequences of their own on one block table."""
-        groups = grouped(spans, self._block_size)
-        saved = sum(group.start * (len(group.spans) - 1) for group in groups)
         attend: Attention | None = getattr(flash_attn, "flash_attn_varlen_func", None)
+        groups = grouped(spans, self._block_size) if attend else []
+        saved = sum(group.start * (len(group.spans) - 1) for group in groups)
         if attend is None or saved < max(self.least_saved, 1):
             yield
             return
@@ -104,19 +104,22 @@ class TwoCalls:
     """The calls for some groups of spans: one for the contexts before the groups, one for the rest of each span's."""
 
     def __init__(self, groups: Sequence[Group], device: torch.device) -> None:
-        """groups: ascending; only the first may begin where the prompt does."""
+        """Arguments are made once for all layers. groups: ascending; only the first may begin where the prompt does."""
         self._device = device
         self._starts = [group.start for group in groups for _ in group.spans]
-        ends = [span.end for group in groups for span in group.spans]
-        self._rests = [end - start for start, end in zip(self._starts, ends, strict=True)]
-        behind = [group for group in groups if group.start]
-        tokens = [total_tokens(group.spans) for group in behind]
-        self._contexts = [group.start for group in behind]
-        self._most_tokens, self._tokens_behind = max(tokens), sum(tokens)
-        self._rest_lengths, self._context_lengths, self._token_bounds = (
+        rests = [span.end - group.start for group in groups for span in group.spans]
+        contexts = [group.start for group in groups if group.start]
+        tokens = [total_tokens(group.spans) for group in groups if group.start]
+        rest_lengths, context_lengths, bounds = (
             torch.tensor(numbers, dtype=torch.int32).to(device, non_blocking=True)
-            for numbers in (self._rests, self._contexts, [0, *accumulate(tokens)])
+            for numbers in (rests, contexts, [0, *accumulate(tokens)])
         )
+        self._of_rests: dict[str, Any] = {"seqused_k": rest_lengths, "max_seqlen_k": max(rests)}
+        self._of_contexts: dict[str, Any] = {
+            "cu_seqlens_q": bounds, "max_seqlen_q": max(tokens), "seqused_k": context_lengths,
+            "max_seqlen_k": max(contexts), "causal": False,
+        }  # fmt: skip
+        self._tokens_behind = sum(tokens)
         self._tables: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def attend(
@@ -127,18 +130,9 @@ class TwoCalls:
         # Plans and scales are for as many sequences as a single call has; the scales are those of an 8-bit cache.
         arguments |= {"scheduler_metadata": None, "num_splits": 0, "return_softmax_lse": True}
         arguments |= dict.fromkeys(("q_descale", "k_descale", "v_descale"))
-        of_rests = {"seqused_k": self._rest_lengths, "max_seqlen_k": max(self._rests), "block_table": rests}
-        by_rests, rest_sums = attend(q=q, **arguments | of_rests)
-        of_contexts = {
-            "cu_seqlens_q": self._token_bounds,
-            "max_seqlen_q": self._most_tokens,
-            "seqused_k": self._context_lengths,
-            "max_seqlen_k": max(self._contexts),
-            "block_table": contexts,
-            "causal": False,
-        }
+        by_rests, rest_sums = attend(q=q, block_table=rests, **arguments | self._of_rests)
         alone = len(q) - self._tokens_behind
-        by_contexts, context_sums = attend(q=q[alone:], **arguments | of_contexts)
+        by_contexts, context_sums = attend(q=q[alone:], block_table=contexts, **arguments | self._of_contexts)
         out[:alone] = by_rests[:alone]
         merge_attn_states(out[alone:], by_contexts, context_sums, by_rests[alone:], rest_sums[:, alone:].contiguous())
         return out
@@ -147,7 +141,10 @@ class TwoCalls:
         """Block tables of the spans' rests and of the groups' contexts. table: the request's, [pages]."""
         if page_size not in self._tables:
             first_pages = torch.tensor(self._starts).to(self._device, non_blocking=True) // page_size
-            pages = first_pages[:, None] + torch.arange(-(-max(self._rests) // page_size), device=self._device)
-            contexts = table[: max(self._contexts) // page_size].expand(len(self._contexts), -1)
+            pages = first_pages[:, None] + torch.arange(
+                -(-self._of_rests["max_seqlen_k"] // page_size), device=self._device
+            )
+            of_contexts = self._of_contexts
+            contexts = table[: of_contexts["max_seqlen_k"] // page_size].expand(len(of_contexts["seqused_k"]), -1)
             self._tables[page_size] = table[pages.clamp_(max=len(table) - 1)], contexts.contiguous()
         return self._tables[page_size]

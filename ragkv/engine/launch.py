@@ -96,19 +96,15 @@ def extend_vllm() -> None:
     detokenizer.FastIncrementalDetokenizer = BehindTheEnd
 
 
-def _weights(settings: Settings, folder: Path) -> str:
-    """The fingerprint of the model's weights, empty without any: random ones are measured then."""
-    try:
-        return Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
-    except Rejected:
-        return ""
-
-
 def transfer_config(settings: Settings, folder: Path, layout: Layout, module: str = CONNECTOR_MODULE) -> dict[str, Any]:
     """vLLM's `kv_transfer_config` for the StitchConnector, which vLLM imports from `module`.
 
     It names the weights that are there when vLLM starts: of a service that has others nothing is stitched.
     """
+    try:
+        model = Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
+    except Rejected:  # without weights it is given random ones, to be measured
+        model = ""
     return {
         "kv_connector": CONNECTOR,
         "kv_connector_module_path": module,
@@ -117,7 +113,7 @@ def transfer_config(settings: Settings, folder: Path, layout: Layout, module: st
             "kv_dir": str(settings.kv_dir.absolute()),
             "host_kv_bytes": settings.host_kv_bytes,
             "kv_dtype": _name(layout.dtype),
-            "model": _weights(settings, folder),
+            "model": model,
             "writer_dir": str(settings.writer_dir.absolute()),
         },
         "kv_load_failure_policy": "recompute",
@@ -229,11 +225,12 @@ def serve_command(settings: Settings, folder: Path, layout: Layout, host: str, p
             command.append(option.replace("--", "--no-", 1))
         else:
             command += [option, json.dumps(value) if isinstance(value, dict) else str(value)]
-    name = served_name(_weights(settings, folder))
+    transfer = transfer_config(settings, folder, layout)
+    name = served_name(transfer["kv_connector_extra_config"]["model"])
     command += ["--enable-prompt-tokens-details", "--served-model-name", name]
     if settings.engine_api_key:
         command += ["--middleware", GUARD]
-    return [*command, "--kv-transfer-config", json.dumps(transfer_config(settings, folder, layout))]
+    return [*command, "--kv-transfer-config", json.dumps(transfer)]
 
 
 RAY_BUILDER = "ray.serve.llm:build_openai_app"

@@ -1,16 +1,64 @@
-"""Methods of a path: HEAD beside every GET, and all of them in `Allow`."""
+"""Methods of a path: decorators of documented handlers; HEAD beside every GET, and all of them in `Allow`."""
 
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from inspect import iscoroutinefunction
+from typing import Any, Final, TypedDict, Unpack
 
+import litestar
 from litestar import Litestar
 from litestar.datastructures import MutableScopeHeaders
 from litestar.enums import HttpMethod, ScopeType
+from litestar.handlers import HTTPRouteHandler
+from litestar.openapi.datastructures import ResponseSpec
+from litestar.openapi.spec import Operation
 from litestar.routes import HTTPRoute
-from litestar.types import ASGIApp, Message, Receive, Scope, Send
+from litestar.types import AnyCallable, ASGIApp, Dependencies, Guard, Message, Receive, Scope, Send
 
 GET: Final = "GET"
 HEAD: Final = "HEAD"
+
+
+class Options(TypedDict, total=False):
+    """Options of Litestar's decorators."""
+
+    dependencies: Dependencies
+    description: str
+    include_in_schema: bool
+    media_type: str
+    operation_class: type[Operation]
+    opt: Mapping[str, Any]
+    request_max_body_size: int
+    response_description: str
+    status_code: int
+    tags: list[str]
+
+
+class Endpoint:
+    """A decorator of handlers of one method, one of Litestar's. Those that are not async run in threads: they may
+    block."""
+
+    def __init__(self, method: Callable[..., HTTPRouteHandler]) -> None:
+        self._method = method
+
+    def __call__(
+        self,
+        path: str,
+        summary: str,
+        responses: Mapping[int, ResponseSpec] | None = None,
+        *guards: Guard,
+        **options: Unpack[Options],
+    ) -> Callable[[AnyCallable], HTTPRouteHandler]:
+        def register(function: AnyCallable) -> HTTPRouteHandler:
+            in_thread = None if iscoroutinefunction(function) else True
+            facts = {"summary": summary, "responses": responses, "guards": guards, "sync_to_thread": in_thread}
+            return self._method(path, **facts, **options)(function)
+
+        return register
+
+
+get, post, put = Endpoint(litestar.get), Endpoint(litestar.post), Endpoint(litestar.put)
+patch, delete = Endpoint(litestar.patch), Endpoint(litestar.delete)
 
 
 class HeadLikeGet:

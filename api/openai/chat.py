@@ -5,7 +5,7 @@ from functools import partial
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Request, Response, Router, post
+from litestar import Request, Response, Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
@@ -13,6 +13,7 @@ from msgspec import Meta
 from api.access.auth import reading
 from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
+from api.http.methods import post
 from api.openai.chat_views import ChatCompletion, ChunkEncoder, Heading, completion_of
 from api.openai.errors import BadParam, errors
 from api.openai.fields import (
@@ -144,15 +145,16 @@ class ChatBody(SamplingFields, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @post(
     "/completions",
-    status_code=200,
-    guards=[reading, asking],
-    request_max_body_size=BODY_BYTES,
-    operation_class=StreamingOperation,
-    summary="Create a chat completion",
-    responses=errors(
+    "Create a chat completion",
+    errors(
         NOT_FOUND="No such model or vector store.",
         REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
     ),
+    reading,
+    asking,
+    status_code=200,
+    request_max_body_size=BODY_BYTES,
+    operation_class=StreamingOperation,
 )
 async def complete(
     data: JSONBody[ChatBody],

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-from litestar import Request, Response, post
+from litestar import Request, Response
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from api.access.auth import reading
 from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
+from api.http.methods import post
 from api.openai.errors import BadParam, NoSuchModel, errors
 from api.openai.fields import Ignored
 from ragkv.ids import batched
@@ -86,12 +87,13 @@ class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
 
 @post(
     "/v1/embeddings",
+    "Create embeddings",
+    errors(NOT_FOUND="No such model.", REQUEST_ENTITY_TOO_LARGE="The body is too large."),
+    reading,
+    asking,
     status_code=200,
     tags=["openai: embeddings"],
-    guards=[reading, asking],
     request_max_body_size=BODY_BYTES,
-    summary="Create embeddings",
-    responses=errors(NOT_FOUND="No such model.", REQUEST_ENTITY_TOO_LARGE="The body is too large."),
 )
 async def embed(
     data: JSONBody[EmbeddingsBody], request: Request[Any, Any, Any], parts: NamedDependency[Parts]

@@ -4,13 +4,14 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, Router, get, post
+from litestar import Request, Response, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.access.auth import reading, writing
 from api.access.concurrency import uploading_large
+from api.http.methods import get, post
 from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
 from api.openai.fields import PAGED, Attributes, AutoChunking, Id
@@ -57,17 +58,17 @@ class NewFileBatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 @post(
     "/",
-    status_code=HTTPStatus.OK,
-    guards=[writing, uploading_large],
-    request_max_body_size=BODY_BYTES,
-    summary="Attach several files",
-    responses=errors(
+    "Attach several files",
+    errors(
         NOT_FOUND="No such vector store, or no such file. No file is attached.",
         REQUEST_ENTITY_TOO_LARGE=(
             "The body is too large, or the tenant has no room for more documents. No file is attached."
         ),
     ),
-    sync_to_thread=True,
+    writing,
+    uploading_large,
+    status_code=HTTPStatus.OK,
+    request_max_body_size=BODY_BYTES,
 )
 def create(
     store: NamedDependency[CollectionRef],
@@ -81,13 +82,7 @@ def create(
     return batch
 
 
-@get(
-    "/{batch_id:str}",
-    guards=[reading],
-    summary="Get a file batch",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@get("/{batch_id:str}", "Get a file batch", errors(NOT_FOUND=NOT_FOUND), reading)
 def show(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
@@ -97,14 +92,7 @@ def show(
     return polled(FileBatch.of(batch_of(store, batch_id, database)))
 
 
-@post(
-    "/{batch_id:str}/cancel",
-    status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Cancel a file batch",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@post("/{batch_id:str}/cancel", "Cancel a file batch", errors(NOT_FOUND=NOT_FOUND), writing, status_code=HTTPStatus.OK)
 def cancel(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],
@@ -114,14 +102,7 @@ def cancel(
     return FileBatch.of(cancel_batch(store, batch_id, removal))
 
 
-@get(
-    "/{batch_id:str}/files",
-    guards=[reading],
-    summary="List a file batch's files",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    dependencies=PAGED,
-    sync_to_thread=True,
-)
+@get("/{batch_id:str}/files", "List a file batch's files", errors(NOT_FOUND=NOT_FOUND), reading, dependencies=PAGED)
 def files(
     store: NamedDependency[CollectionRef],
     batch_id: FromPath[str],

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Request, Router, delete, get, post
+from litestar import Request, Router
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, MultipartBody, QueryParameter
@@ -14,6 +14,7 @@ from api.access.auth import reading, writing
 from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
 from api.http.files import attachment
+from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import After, Created, Order, page_fields
@@ -88,14 +89,14 @@ class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
 
 @post(
     "/",
-    status_code=HTTPStatus.OK,
-    guards=[writing, uploading],
-    summary="Upload a file",
-    responses=errors(
+    "Upload a file",
+    errors(
         REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes.",
         INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
-    sync_to_thread=True,
+    writing,
+    uploading,
+    status_code=HTTPStatus.OK,
 )
 def create(
     data: MultipartBody[FileForm],
@@ -112,13 +113,7 @@ def create(
     return FileObject.of(view)
 
 
-@get(
-    "/",
-    guards=[reading],
-    summary="List files",
-    responses=errors(NOT_FOUND="No such file in `after`."),
-    sync_to_thread=True,
-)
+@get("/", "List files", errors(NOT_FOUND="No such file in `after`."), reading)
 def index(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -134,21 +129,13 @@ def index(
     return FilePage.of(list_files(caller.tenant_id, page, purpose, database))
 
 
-@get(
-    "/{file_id:str}", guards=[reading], summary="Get a file", responses=errors(NOT_FOUND=NOT_FOUND), sync_to_thread=True
-)
+@get("/{file_id:str}", "Get a file", errors(NOT_FOUND=NOT_FOUND), reading)
 def show(file_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> FileObject:
     """Get a file by its id."""
     return FileObject.of(file_view(caller.tenant_id, file_id, database))
 
 
-@get(
-    "/{file_id:str}/content",
-    guards=[reading],
-    summary="Download a file",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@get("/{file_id:str}/content", "Download a file", errors(NOT_FOUND=NOT_FOUND), reading)
 def content(
     file_id: FromPath[str],
     request: Request[Any, Any, Any],
@@ -161,14 +148,7 @@ def content(
     return attachment(request, file, name)
 
 
-@delete(
-    "/{file_id:str}",
-    status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Delete a file",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@delete("/{file_id:str}", "Delete a file", errors(NOT_FOUND=NOT_FOUND), writing, status_code=HTTPStatus.OK)
 def remove(
     file_id: FromPath[str],
     caller: NamedDependency[Caller],

@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
-from litestar import Router, get
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath
 
 from api.access.auth import reading
+from api.http.methods import get
 from api.openai.errors import NoSuchModel, errors
 from api.openai.fields import Created
 from api.openai.store_views import is_generated
@@ -39,7 +40,7 @@ class ModelPage(msgspec.Struct, frozen=True, kw_only=True):
     object: Literal["list"] = "list"
 
 
-@get("/", guards=[reading], summary="List models", responses=errors(), sync_to_thread=True)
+@get("/", "List models", errors(), reading)
 def index(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -52,13 +53,7 @@ def index(
     return ModelPage(data=[_served(settings, model_folder), *(_with(view, settings) for view in named)])
 
 
-@get(
-    "/{model:path}",
-    guards=[reading],
-    summary="Get a model",
-    responses=errors(NOT_FOUND="No such model."),
-    sync_to_thread=True,
-)
+@get("/{model:path}", "Get a model", errors(NOT_FOUND="No such model."), reading)
 def show(
     model: FromPath[str],
     caller: NamedDependency[Caller],

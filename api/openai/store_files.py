@@ -4,11 +4,12 @@ from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, post
+from litestar import Request, Response, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, JSONBody, QueryParameter
 
 from api.access.auth import reading, writing
+from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import PAGED, Attributes, AutoChunking, Id
@@ -70,14 +71,13 @@ class ContentPage(msgspec.Struct, frozen=True, kw_only=True):
 
 @post(
     "/",
-    status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Attach a file",
-    responses=errors(
+    "Attach a file",
+    errors(
         NOT_FOUND="No such vector store, or no such file.",
         REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents.",
     ),
-    sync_to_thread=True,
+    writing,
+    status_code=HTTPStatus.OK,
 )
 def create(
     store: NamedDependency[CollectionRef],
@@ -92,14 +92,7 @@ def create(
     return StoreFile.of(entry_of(store, data.file_id, database))
 
 
-@get(
-    "/",
-    guards=[reading],
-    summary="List a vector store's files",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    dependencies=PAGED,
-    sync_to_thread=True,
-)
+@get("/", "List a vector store's files", errors(NOT_FOUND=NOT_FOUND), reading, dependencies=PAGED)
 def index(
     store: NamedDependency[CollectionRef],
     database: NamedDependency[Database],
@@ -110,13 +103,7 @@ def index(
     return StoreFilePage.of(list_entries(store, page, statuses_of(filter), database))
 
 
-@get(
-    "/{file_id:str}",
-    guards=[reading],
-    summary="Get a vector store's file",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@get("/{file_id:str}", "Get a vector store's file", errors(NOT_FOUND=NOT_FOUND), reading)
 def show(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
@@ -126,14 +113,7 @@ def show(
     return polled(StoreFile.of(entry_of(store, file_id, database)))
 
 
-@post(
-    "/{file_id:str}",
-    status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Update a file's attributes",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@post("/{file_id:str}", "Update a file's attributes", errors(NOT_FOUND=NOT_FOUND), writing, status_code=HTTPStatus.OK)
 def change(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
@@ -144,14 +124,7 @@ def change(
     return StoreFile.of(set_metadata(store, file_id, dict(data.attributes or {}), database))
 
 
-@delete(
-    "/{file_id:str}",
-    status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Detach a file",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@delete("/{file_id:str}", "Detach a file", errors(NOT_FOUND=NOT_FOUND), writing, status_code=HTTPStatus.OK)
 def remove(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],
@@ -165,13 +138,7 @@ def remove(
     return StoreFileDeleted(id=file_id)
 
 
-@get(
-    "/{file_id:str}/content",
-    guards=[reading],
-    summary="Get a file's text",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@get("/{file_id:str}/content", "Get a file's text", errors(NOT_FOUND=NOT_FOUND), reading)
 def content(
     store: NamedDependency[CollectionRef],
     file_id: FromPath[str],

@@ -3,12 +3,12 @@
 from typing import Annotated, Literal
 
 import msgspec
-from litestar import post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from msgspec import Meta
 
 from api.access.auth import reading
+from api.http.methods import post
 from api.openai.errors import BadParam, errors
 from api.openai.fields import MaxResults, NotSupported, Off, Outdated, Score, attributes_of, refuse_switched_on
 from api.openai.filters import FilterBody, filter_of
@@ -90,10 +90,10 @@ class SearchPage(msgspec.Struct, frozen=True, kw_only=True):
 
 @post(
     "/{vector_store_id:str}/search",
+    "Search a vector store",
+    errors(NOT_FOUND="No such vector store."),
+    reading,
     status_code=200,
-    guards=[reading],
-    summary="Search a vector store",
-    responses=errors(NOT_FOUND="No such vector store."),
 )
 async def search(
     store: NamedDependency[CollectionRef],

@@ -4,12 +4,13 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, post
+from litestar import Request, Router
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, JSONBody
 from msgspec import Meta
 
 from api.access.auth import administering, reading, writing
+from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.openai.errors import errors
 from api.openai.fields import PAGED, AutoChunking, Id, NotSupported
@@ -59,15 +60,14 @@ class VectorStoreChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
 @post(
     "/",
-    status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Create a vector store",
-    responses=errors(
+    "Create a vector store",
+    errors(
         NOT_FOUND="No such file. No vector store is created.",
         CONFLICT=TAKEN,
         REQUEST_ENTITY_TOO_LARGE="The tenant has no room for more documents. No vector store is created.",
     ),
-    sync_to_thread=True,
+    writing,
+    status_code=HTTPStatus.OK,
 )
 def create(
     data: JSONBody[NewVectorStore],
@@ -82,14 +82,7 @@ def create(
     return VectorStore.of(store_of(caller.tenant_id, made_id, database))
 
 
-@get(
-    "/",
-    guards=[reading],
-    summary="List vector stores",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    dependencies=PAGED,
-    sync_to_thread=True,
-)
+@get("/", "List vector stores", errors(NOT_FOUND=NOT_FOUND), reading, dependencies=PAGED)
 def index(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -99,13 +92,7 @@ def index(
     return VectorStorePage.of(list_stores(caller.tenant_id, page, database))
 
 
-@get(
-    "/{vector_store_id:str}",
-    guards=[reading],
-    summary="Get a vector store",
-    responses=errors(NOT_FOUND=NOT_FOUND),
-    sync_to_thread=True,
-)
+@get("/{vector_store_id:str}", "Get a vector store", errors(NOT_FOUND=NOT_FOUND), reading)
 def show(
     vector_store_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> VectorStore:
@@ -115,11 +102,10 @@ def show(
 
 @post(
     "/{vector_store_id:str}",
+    "Update a vector store",
+    errors(NOT_FOUND=NOT_FOUND, CONFLICT=f"{TAKEN} Or: {DEFAULT_STAYS}"),
+    writing,
     status_code=HTTPStatus.OK,
-    guards=[writing],
-    summary="Update a vector store",
-    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=f"{TAKEN} Or: {DEFAULT_STAYS}"),
-    sync_to_thread=True,
 )
 def change(
     vector_store_id: FromPath[str],
@@ -134,10 +120,10 @@ def change(
 
 @delete(
     "/{vector_store_id:str}",
+    "Delete a vector store",
+    errors(NOT_FOUND=NOT_FOUND, CONFLICT=DEFAULT_STAYS),
+    administering,
     status_code=HTTPStatus.OK,
-    guards=[administering],
-    summary="Delete a vector store",
-    responses=errors(NOT_FOUND=NOT_FOUND, CONFLICT=DEFAULT_STAYS),
 )
 async def remove(
     vector_store_id: FromPath[str],

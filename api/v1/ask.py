@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
 import msgspec
-from litestar import MediaType, Request, Response, post
+from litestar import MediaType, Request, Response
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -18,6 +18,7 @@ from api.access.concurrency import asking
 from api.http.disconnect import unless_disconnected
 from api.http.draining import STOPPING
 from api.http.errors import json_problems, problem_of
+from api.http.methods import post
 from api.http.sse import EVENT_STREAM, KEEP_ALIVE, KEEP_ALIVE_EVERY_S, event_message, with_silences
 from api.v1.passages import (
     DocumentIdList,
@@ -258,16 +259,17 @@ class AnswerView(msgspec.Struct, frozen=True):
 
 @post(
     "/v1/ask",
-    status_code=200,
-    tags=["questions"],
-    guards=[reading, asking],
-    request_max_body_size=BODY_BYTES,
-    summary="Ask a question",
-    responses=json_problems(
+    "Ask a question",
+    json_problems(
         NOT_FOUND="No such collection or document.",
         REQUEST_ENTITY_TOO_LARGE="The question, the body or the resulting prompt is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),
+    reading,
+    asking,
+    status_code=200,
+    tags=["questions"],
+    request_max_body_size=BODY_BYTES,
 )
 async def ask(
     data: JSONBody[AskBody],

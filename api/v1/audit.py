@@ -2,13 +2,14 @@
 
 from typing import Annotated
 
-from litestar import Router, get
+from litestar import Router
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromQuery, QueryParameter
 from litestar.response import Stream
 
 from api.access.auth import administering
 from api.http.errors import problems
+from api.http.methods import get
 from api.v1.lists import JSON_LINES, Limit, json_lines, read_moment
 from ragkv.service.audit.log import AuditPage, all_audit, list_audit
 from ragkv.service.audit.statements import AuditFilter
@@ -36,12 +37,7 @@ def audit_filter(
     return AuditFilter(caller.tenant_id, resource, key_id, read_moment("since", since), read_moment("until", until))
 
 
-@get(
-    "/",
-    summary="List audit events",
-    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor or time."),
-    sync_to_thread=True,
-)
+@get("/", "List audit events", problems(UNPROCESSABLE_ENTITY="Invalid cursor or time."))
 def show(
     criteria: NamedDependency[AuditFilter],
     database: NamedDependency[Database],
@@ -54,11 +50,10 @@ def show(
 
 @get(
     "/export",
-    summary="Download audit events",
+    "Download audit events",
+    problems(UNPROCESSABLE_ENTITY="Invalid time."),
     response_description="Events as JSON lines.",
-    responses=problems(UNPROCESSABLE_ENTITY="Invalid time."),
     media_type=JSON_LINES,
-    sync_to_thread=True,
 )
 def export(criteria: NamedDependency[AuditFilter], database: NamedDependency[Database]) -> Stream:
     """Download all events that match as JSON lines, newest first, one event per line."""

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, patch, post
+from litestar import Request, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
@@ -13,6 +13,7 @@ from msgspec import Meta
 from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, patch, post
 from api.http.observe import note_made
 from api.v1.lists import Limit
 from ragkv.service.answer_cache.ring import AnswerRing
@@ -63,12 +64,9 @@ class CollectionPatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 @post(
     "/",
-    guards=[writing],
-    summary="Create a collection",
-    responses=json_problems(
-        CONFLICT="Another collection has this name.", UNPROCESSABLE_ENTITY="Invalid collection name."
-    ),
-    sync_to_thread=True,
+    "Create a collection",
+    json_problems(CONFLICT="Another collection has this name.", UNPROCESSABLE_ENTITY="Invalid collection name."),
+    writing,
 )
 def create(
     data: JSONBody[CollectionBody],
@@ -82,13 +80,7 @@ def create(
     return collection
 
 
-@get(
-    "/",
-    guards=[reading],
-    summary="List collections",
-    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
-)
+@get("/", "List collections", problems(UNPROCESSABLE_ENTITY="Invalid cursor."), reading)
 def index(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -99,13 +91,7 @@ def index(
     return list_collections(caller.tenant_id, limit, cursor, database)
 
 
-@get(
-    "/{collection:str}",
-    guards=[reading],
-    summary="Get a collection",
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
-)
+@get("/{collection:str}", "Get a collection", problems(NOT_FOUND="No such collection."), reading)
 def show(
     collection: FromPath[str],
     caller: NamedDependency[Caller],
@@ -118,14 +104,13 @@ def show(
 
 @patch(
     "/{collection:str}",
-    guards=[writing],
-    summary="Update a collection",
-    responses=json_problems(
+    "Update a collection",
+    json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="Another collection has this name, or the collection is the default one, which cannot be renamed.",
         UNPROCESSABLE_ENTITY="Invalid collection name.",
     ),
-    sync_to_thread=True,
+    writing,
 )
 def amend(
     collection: FromPath[str],
@@ -144,9 +129,9 @@ def amend(
 
 @delete(
     "/{collection:str}",
-    guards=[administering],
-    summary="Delete a collection",
-    responses=problems(NOT_FOUND="No such collection.", CONFLICT="The default collection cannot be deleted."),
+    "Delete a collection",
+    problems(NOT_FOUND="No such collection.", CONFLICT="The default collection cannot be deleted."),
+    administering,
 )
 async def remove(collection: FromPath[str], caller: NamedDependency[Caller], removal: NamedDependency[Removal]) -> None:
     """Delete a collection with all its documents, their chunks, vectors and KV."""
@@ -155,11 +140,10 @@ async def remove(collection: FromPath[str], caller: NamedDependency[Caller], rem
 
 @post(
     "/{collection:str}/retry",
-    guards=[writing],
+    "Retry all failed documents",
+    problems(NOT_FOUND="No such collection."),
+    writing,
     status_code=HTTPStatus.ACCEPTED,
-    summary="Retry all failed documents",
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
 )
 def retry_all(
     collection: FromPath[str],

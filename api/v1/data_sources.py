@@ -5,13 +5,14 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, patch, post
+from litestar import Request, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from msgspec import Meta
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, patch, post
 from api.http.observe import note_made
 from api.v1.lists import Limit
 from ragkv.service.base.caller import Caller
@@ -72,13 +73,12 @@ class SyncBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 @post(
     "/",
-    summary="Create a data source",
-    responses=json_problems(
+    "Create a data source",
+    json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="The location is already connected to the collection, or the tenant has the maximum number of data sources.",
         UNPROCESSABLE_ENTITY="The location is neither a path nor the URL of an object store, or it is an object store, which cannot be watched.",
     ),
-    sync_to_thread=True,
 )
 def create(
     data: JSONBody[NewDataSource],
@@ -105,13 +105,13 @@ def create(
     return source
 
 
-@get("/", summary="List data sources", responses=problems(), sync_to_thread=True)
+@get("/", "List data sources", problems())
 def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> list[DataSourceView]:
     """List the tenant's data sources, oldest first."""
     return list_data_sources(caller.tenant_id, database)
 
 
-@get("/{data_source_id:str}", summary="Get a data source", responses=problems(NOT_FOUND=NO_SUCH), sync_to_thread=True)
+@get("/{data_source_id:str}", "Get a data source", problems(NOT_FOUND=NO_SUCH))
 def show_one(
     data_source_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> DataSourceView:
@@ -121,9 +121,8 @@ def show_one(
 
 @get(
     "/{data_source_id:str}/files",
-    summary="List a data source's files",
-    responses=problems(NOT_FOUND=NO_SUCH, UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
+    "List a data source's files",
+    problems(NOT_FOUND=NO_SUCH, UNPROCESSABLE_ENTITY="Invalid cursor."),
 )
 def files(
     data_source_id: FromPath[str],
@@ -139,9 +138,8 @@ def files(
 
 @patch(
     "/{data_source_id:str}",
-    summary="Update a data source",
-    responses=json_problems(NOT_FOUND=NO_SUCH, UNPROCESSABLE_ENTITY="Only folders can be watched."),
-    sync_to_thread=True,
+    "Update a data source",
+    json_problems(NOT_FOUND=NO_SUCH, UNPROCESSABLE_ENTITY="Only folders can be watched."),
 )
 def amend(
     data_source_id: FromPath[str],
@@ -163,10 +161,9 @@ def amend(
 
 @post(
     "/{data_source_id:str}/sync",
+    "Sync a data source",
+    json_problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused, or no deletions are waiting to be confirmed."),
     status_code=HTTPStatus.ACCEPTED,
-    summary="Sync a data source",
-    responses=json_problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused, or no deletions are waiting to be confirmed."),
-    sync_to_thread=True,
 )
 def sync(
     data_source_id: FromPath[str],
@@ -184,10 +181,9 @@ def sync(
 
 @post(
     "/{data_source_id:str}/retry",
+    "Retry a data source's failed files",
+    problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused."),
     status_code=HTTPStatus.ACCEPTED,
-    summary="Retry a data source's failed files",
-    responses=problems(NOT_FOUND=NO_SUCH, CONFLICT="It is paused."),
-    sync_to_thread=True,
 )
 def retry(
     data_source_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
@@ -196,12 +192,7 @@ def retry(
     return retry_files(caller.tenant_id, data_source_id, database)
 
 
-@delete(
-    "/{data_source_id:str}",
-    summary="Delete a data source",
-    responses=problems(NOT_FOUND=NO_SUCH),
-    sync_to_thread=True,
-)
+@delete("/{data_source_id:str}", "Delete a data source", problems(NOT_FOUND=NO_SUCH))
 def remove(data_source_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete a data source. Its documents remain in the collection."""
     remove_data_source(caller.tenant_id, data_source_id, database)

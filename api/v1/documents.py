@@ -5,7 +5,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Response, Router, delete, get, patch, post, put
+from litestar import Request, Response, Router
 from litestar.datastructures import UploadFile
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
@@ -18,6 +18,7 @@ from api.access.concurrency import uploading
 from api.http.bodies import OF_UPLOADS
 from api.http.errors import Problem, form_problems, json_problems, problem_of, problems
 from api.http.files import attachment
+from api.http.methods import delete, get, patch, post, put
 from api.http.observe import note_made
 from api.v1.lists import Limit
 from ragkv.errors import RagKVError
@@ -107,11 +108,8 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 @post(
     "/",
-    guards=[writing, uploading],
-    status_code=HTTPStatus.ACCEPTED,
-    summary="Upload a document",
-    response_description="Accepted and queued for ingestion.",
-    responses=form_problems(
+    "Upload a document",
+    form_problems(
         NOT_FOUND="No such collection.",
         REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes or documents.",
         UNPROCESSABLE_ENTITY="The file is empty, or the metadata is invalid.",
@@ -124,7 +122,10 @@ class Amendment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             description="The collection already has a document with the same bytes.",
         )
     },
-    sync_to_thread=True,
+    writing,
+    uploading,
+    status_code=HTTPStatus.ACCEPTED,
+    response_description="Accepted and queued for ingestion.",
 )
 def upload(
     data: MultipartBody[Upload],
@@ -144,15 +145,16 @@ def upload(
 
 @post(
     "/batch",
-    guards=[writing, uploading],
-    status_code=HTTPStatus.OK,
-    summary="Upload several documents",
-    responses=form_problems(
+    "Upload several documents",
+    form_problems(
         NOT_FOUND="No such collection.",
         REQUEST_ENTITY_TOO_LARGE="The request is too large.",
         UNPROCESSABLE_ENTITY="The metadata is invalid.",
         INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
+    writing,
+    uploading,
+    status_code=HTTPStatus.OK,
 )
 async def upload_many(
     data: MultipartBody[Uploads],
@@ -181,10 +183,9 @@ async def upload_many(
 
 @get(
     "/",
-    guards=[reading],
-    summary="List documents",
-    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or metadata filter."),
-    sync_to_thread=True,
+    "List documents",
+    problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or metadata filter."),
+    reading,
 )
 def index(
     caller: NamedDependency[Caller],
@@ -203,13 +204,7 @@ def index(
     return list_documents(criteria, limit, cursor, database)
 
 
-@get(
-    "/{document_id:str}",
-    guards=[reading],
-    summary="Get a document",
-    responses=problems(NOT_FOUND="No such document."),
-    sync_to_thread=True,
-)
+@get("/{document_id:str}", "Get a document", problems(NOT_FOUND="No such document."), reading)
 def show(
     document_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> DocumentDetail:
@@ -223,10 +218,9 @@ def show(
 
 @patch(
     "/{document_id:str}",
-    guards=[writing],
-    summary="Update a document",
-    responses=json_problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="The metadata is too large."),
-    sync_to_thread=True,
+    "Update a document",
+    json_problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="The metadata is too large."),
+    writing,
 )
 def amend(
     document_id: FromPath[str],
@@ -240,17 +234,17 @@ def amend(
 
 @put(
     "/{document_id:str}",
-    guards=[writing, uploading],
-    status_code=HTTPStatus.ACCEPTED,
-    summary="Replace a document's file",
-    responses=form_problems(
+    "Replace a document's file",
+    form_problems(
         NOT_FOUND="No such document.",
         CONFLICT="Another document of the collection has the same bytes.",
         REQUEST_ENTITY_TOO_LARGE="The file is too large, or the tenant has no room for more bytes.",
         UNPROCESSABLE_ENTITY="The file is empty.",
         INSUFFICIENT_STORAGE="The disk is almost full.",
     ),
-    sync_to_thread=True,
+    writing,
+    uploading,
+    status_code=HTTPStatus.ACCEPTED,
 )
 def replace(
     document_id: FromPath[str],
@@ -267,13 +261,7 @@ def replace(
     return replace_document(caller.tenant_id, document_id, data.file.filename, data.file.file, intake, removal)
 
 
-@delete(
-    "/{document_id:str}",
-    guards=[writing],
-    summary="Delete a document",
-    responses=problems(NOT_FOUND="No such document."),
-    sync_to_thread=True,
-)
+@delete("/{document_id:str}", "Delete a document", problems(NOT_FOUND="No such document."), writing)
 def remove(
     document_id: FromPath[str],
     request: Request[Any, Any, Any],
@@ -293,11 +281,10 @@ def remove(
 
 @post(
     "/{document_id:str}/retry",
-    guards=[writing],
+    "Retry a failed document",
+    problems(NOT_FOUND="No such document.", CONFLICT="The document has not failed."),
+    writing,
     status_code=HTTPStatus.ACCEPTED,
-    summary="Retry a failed document",
-    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has not failed."),
-    sync_to_thread=True,
 )
 def retry(
     document_id: FromPath[str],
@@ -311,10 +298,9 @@ def retry(
 
 @get(
     "/{document_id:str}/file",
-    guards=[reading],
-    summary="Download a document's file",
-    responses=problems(NOT_FOUND="No such document, or its file is missing."),
-    sync_to_thread=True,
+    "Download a document's file",
+    problems(NOT_FOUND="No such document, or its file is missing."),
+    reading,
 )
 def download(
     document_id: FromPath[str],
@@ -333,10 +319,9 @@ def download(
 
 @get(
     "/{document_id:str}/chunks",
-    guards=[reading],
-    summary="List a document's chunks",
-    responses=problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
+    "List a document's chunks",
+    problems(NOT_FOUND="No such document.", UNPROCESSABLE_ENTITY="Invalid cursor."),
+    reading,
 )
 def chunks(
     document_id: FromPath[str],

@@ -4,7 +4,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, post
+from litestar import Request, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
@@ -12,6 +12,7 @@ from msgspec import Meta
 from api.access.auth import administering
 from api.access.concurrency import uploading_large
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.v1.lists import Limit, read_moment
 from ragkv.service.base.caller import Caller
@@ -64,16 +65,15 @@ class NewEvaluation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @post(
     "/",
-    status_code=HTTPStatus.ACCEPTED,
-    summary="Create an evaluation",
-    guards=[uploading_large],
-    request_max_body_size=GIVEN_BYTES,
-    responses=json_problems(
+    "Create an evaluation",
+    json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="The tenant has the maximum number of evaluations, or of evaluations that have not ended.",
         UNPROCESSABLE_ENTITY="No question to measure, `questions` with a `source` other than `given`, or an invalid time.",
     ),
-    sync_to_thread=True,
+    uploading_large,
+    status_code=HTTPStatus.ACCEPTED,
+    request_max_body_size=GIVEN_BYTES,
 )
 def start(
     data: JSONBody[NewEvaluation],
@@ -93,12 +93,7 @@ def start(
     return run
 
 
-@get(
-    "/",
-    summary="List evaluations",
-    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
-)
+@get("/", "List evaluations", problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor."))
 def show(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -110,12 +105,7 @@ def show(
     return list_runs(caller.tenant_id, collection, limit, cursor, database)
 
 
-@get(
-    "/{run_id:str}",
-    summary="Get an evaluation",
-    responses=problems(NOT_FOUND="No such evaluation."),
-    sync_to_thread=True,
-)
+@get("/{run_id:str}", "Get an evaluation", problems(NOT_FOUND="No such evaluation."))
 def get_one(
     run_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
 ) -> EvaluationReport:
@@ -124,11 +114,7 @@ def get_one(
 
 
 @post(
-    "/{run_id:str}/cancel",
-    status_code=HTTPStatus.OK,
-    summary="Cancel an evaluation",
-    responses=problems(NOT_FOUND="No such evaluation."),
-    sync_to_thread=True,
+    "/{run_id:str}/cancel", "Cancel an evaluation", problems(NOT_FOUND="No such evaluation."), status_code=HTTPStatus.OK
 )
 def cancel(
     run_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]
@@ -137,12 +123,7 @@ def cancel(
     return cancel_run(caller.tenant_id, run_id, database)
 
 
-@delete(
-    "/{run_id:str}",
-    summary="Delete an evaluation",
-    responses=problems(NOT_FOUND="No such evaluation."),
-    sync_to_thread=True,
-)
+@delete("/{run_id:str}", "Delete an evaluation", problems(NOT_FOUND="No such evaluation."))
 def remove(run_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete an evaluation with its figures. One that has not ended is cancelled."""
     delete_run(caller.tenant_id, run_id, database)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, Literal
 
-from litestar import Request, get
+from litestar import Request
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -17,6 +17,7 @@ from api.access.auth import reading
 from api.access.concurrency import Places
 from api.http.draining import Draining
 from api.http.errors import problem_of, problems
+from api.http.methods import get
 from api.http.observe import hold
 from api.http.sse import KEEP_ALIVE, KEEP_ALIVE_EVERY_S, Encoded, event_message
 from api.v1.watching import Subscription, Update, Watchers
@@ -135,10 +136,10 @@ class ProgressStreams:
 
 @get(
     "/v1/documents/{document_id:str}/events",
-    guards=[reading],
+    "Stream a document's progress",
+    problems(NOT_FOUND="No such document."),
+    reading,
     tags=["documents"],
-    summary="Stream a document's progress",
-    responses=problems(NOT_FOUND="No such document."),
 )
 async def document_events(
     document_id: FromPath[str],
@@ -160,10 +161,10 @@ async def document_events(
 
 @get(
     "/v1/collections/{collection:str}/events",
-    guards=[reading],
+    "Stream a collection's progress",
+    problems(NOT_FOUND="No such collection."),
+    reading,
     tags=["collections"],
-    summary="Stream a collection's progress",
-    responses=problems(NOT_FOUND="No such collection."),
 )
 async def collection_events(
     collection: FromPath[str],

@@ -11,13 +11,14 @@ from http import HTTPStatus
 from typing import Annotated, Literal
 
 import msgspec
-from litestar import Response, get
+from litestar import Response
 from litestar.di import NamedDependency
 from litestar.openapi.datastructures import ResponseSpec
 
 from api.access.auth import PUBLIC, scraping
 from api.http.draining import SERVED_WHILE_DRAINING, Draining
 from api.http.errors import headers_of, problems
+from api.http.methods import get
 from ragkv.errors import Forbidden, Unavailable
 from ragkv.observe import metrics
 from ragkv.service.base.caller import Caller
@@ -89,7 +90,7 @@ class Health(msgspec.Struct, frozen=True):
     status: Literal["ok"] = "ok"
 
 
-@get("/healthz", tags=["health"], summary="Check liveness", opt={PUBLIC: True, SERVED_WHILE_DRAINING: True})
+@get("/healthz", "Check liveness", tags=["health"], opt={PUBLIC: True, SERVED_WHILE_DRAINING: True})
 async def healthz() -> Health:
     """Check that the process is running. Returns 200 even if components that it depends on are unavailable."""
     return Health()
@@ -97,16 +98,16 @@ async def healthz() -> Health:
 
 @get(
     "/readyz",
-    tags=["health"],
-    summary="Check readiness",
-    opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},
-    responses={
+    "Check readiness",
+    {
         503: ResponseSpec(
             Readiness,
             generate_examples=False,
             description="A required component is unavailable, or the service has not loaded its models or is shutting down.",
         )
     },
+    tags=["health"],
+    opt={PUBLIC: True, SERVED_WHILE_DRAINING: True},
 )
 async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Draining]) -> Response[Readiness]:
     """Check that questions can be answered: engine, database, Redis and index respond, and the service has loaded
@@ -126,18 +127,18 @@ async def readyz(probes: NamedDependency[Probes], draining: NamedDependency[Drai
     return Response(readiness, status_code=HTTPStatus.SERVICE_UNAVAILABLE, headers=headers)
 
 
-health = get("/health", opt=readyz.opt, include_in_schema=False)(readyz.fn)
+health = get("/health", "Check readiness", opt=readyz.opt, include_in_schema=False)(readyz.fn)
 """The same at the path that vLLM has, and its clients look for."""
 
 
 @get(
     "/metrics",
-    guards=[scraping],
+    "Get metrics",
+    problems(),
+    scraping,
     tags=["health"],
-    summary="Get metrics",
     opt={SERVED_WHILE_DRAINING: True},
     media_type="text/plain",
-    responses=problems(),
 )
 async def metrics_of_all(
     parts: NamedDependency[Parts], caller: NamedDependency[Caller], probes: NamedDependency[Probes]

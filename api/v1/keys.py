@@ -3,13 +3,14 @@
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, post
+from litestar import Request, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.v1.lists import Limit
 from ragkv.service.base.caller import Caller, KeyScope
@@ -33,12 +34,7 @@ class NewKey(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ) = None
 
 
-@post(
-    "/",
-    summary="Create an API key",
-    responses=json_problems(UNPROCESSABLE_ENTITY="Invalid name, scopes or lifetime."),
-    sync_to_thread=True,
-)
+@post("/", "Create an API key", json_problems(UNPROCESSABLE_ENTITY="Invalid name, scopes or lifetime."))
 def create(
     data: JSONBody[NewKey],
     request: Request[Any, Any, Any],
@@ -57,7 +53,7 @@ def create(
     return issued
 
 
-@get("/", summary="List API keys", responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."), sync_to_thread=True)
+@get("/", "List API keys", problems(UNPROCESSABLE_ENTITY="Invalid cursor."))
 def show(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -68,9 +64,7 @@ def show(
     return list_keys(caller.tenant_id, limit, cursor, database)
 
 
-@delete(
-    "/{key_id:str}", summary="Revoke an API key", responses=problems(NOT_FOUND="No such API key."), sync_to_thread=True
-)
+@delete("/{key_id:str}", "Revoke an API key", problems(NOT_FOUND="No such API key."))
 def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Revoke an API key with immediate effect. It remains in the list of keys."""
     revoke_key(key_id, database, caller)

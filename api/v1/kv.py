@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, patch, post
+from litestar import Request, Router
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery, JSONBody
 from litestar.response import ServerSentEvent, ServerSentEventMessage
@@ -16,6 +16,7 @@ from api.access.auditing import note_change
 from api.access.auth import administering, reading, writing
 from api.http.disconnect import stepwise
 from api.http.errors import json_problems, problem_of, problems
+from api.http.methods import delete, get, patch, post
 from api.http.sse import event_message
 from api.v1.lists import Limit
 from ragkv.kv.layout import Layout
@@ -52,13 +53,7 @@ class PinBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pinned: Annotated[bool, "Whether the KV is pinned: evicted only on request, never to free space."]
 
 
-@get(
-    "/kv",
-    guards=[reading],
-    summary="Get KV usage",
-    responses=problems(UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
-)
+@get("/kv", "Get KV usage", problems(UNPROCESSABLE_ENTITY="Invalid cursor."), reading)
 def show_all(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -76,7 +71,7 @@ def show_all(
     )
 
 
-@post("/kv/verify", guards=[administering], status_code=HTTPStatus.OK, summary="Verify all KV", responses=problems())
+@post("/kv/verify", "Verify all KV", problems(), administering, status_code=HTTPStatus.OK)
 async def verify_all(
     caller: NamedDependency[Caller],
     database: NamedDependency[Database],
@@ -92,13 +87,7 @@ async def verify_all(
     return ServerSentEvent(verification(KVOwner(caller.tenant_id), database, kv_store, kv_remote, layout))
 
 
-@get(
-    "/",
-    guards=[reading],
-    summary="Get a document's KV",
-    responses=problems(NOT_FOUND="No such document."),
-    sync_to_thread=True,
-)
+@get("/", "Get a document's KV", problems(NOT_FOUND="No such document."), reading)
 def show_document(owner: NamedDependency[KVOwner], database: NamedDependency[Database]) -> HeldKV:
     """Get the size and state of a document's stored KV."""
     return held_kv(owner, database)
@@ -106,12 +95,9 @@ def show_document(owner: NamedDependency[KVOwner], database: NamedDependency[Dat
 
 @patch(
     "/",
-    guards=[writing],
-    summary="Pin or unpin a document's KV",
-    responses=json_problems(
-        NOT_FOUND="No such document.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
-    ),
-    sync_to_thread=True,
+    "Pin or unpin a document's KV",
+    json_problems(NOT_FOUND="No such document.", CONFLICT="The tenant's limit for pinned KV would be exceeded."),
+    writing,
 )
 def pin_document(
     owner: NamedDependency[KVOwner],
@@ -123,14 +109,7 @@ def pin_document(
     return pin(owner, database, settings, pinned=data.pinned)
 
 
-@delete(
-    "/",
-    guards=[writing],
-    status_code=HTTPStatus.OK,
-    summary="Evict a document's KV",
-    responses=problems(NOT_FOUND="No such document."),
-    sync_to_thread=True,
-)
+@delete("/", "Evict a document's KV", problems(NOT_FOUND="No such document."), writing, status_code=HTTPStatus.OK)
 def evict_document(
     owner: NamedDependency[KVOwner],
     request: Request[Any, Any, Any],
@@ -147,11 +126,10 @@ def evict_document(
 
 @post(
     "/rebuild",
-    guards=[writing],
+    "Rebuild a document's KV",
+    problems(NOT_FOUND="No such document.", CONFLICT="The document has failed: retry it instead."),
+    writing,
     status_code=HTTPStatus.ACCEPTED,
-    summary="Rebuild a document's KV",
-    responses=problems(NOT_FOUND="No such document.", CONFLICT="The document has failed: retry it instead."),
-    sync_to_thread=True,
 )
 def rebuild_one(
     document_id: FromPath[str],
@@ -164,13 +142,7 @@ def rebuild_one(
     return rebuild_document(caller.tenant_id, document_id, database, queue)
 
 
-@post(
-    "/verify",
-    guards=[writing],
-    status_code=HTTPStatus.OK,
-    summary="Verify a document's KV",
-    responses=problems(NOT_FOUND="No such document."),
-)
+@post("/verify", "Verify a document's KV", problems(NOT_FOUND="No such document."), writing, status_code=HTTPStatus.OK)
 async def verify_document(
     owner: NamedDependency[KVOwner],
     database: NamedDependency[Database],
@@ -184,50 +156,40 @@ async def verify_document(
 
 show_collection = get(
     "/",
-    guards=[reading],
-    summary="Get a collection's KV",
+    "Get a collection's KV",
+    problems(NOT_FOUND="No such collection."),
+    reading,
     description="Get the size and state of the stored KV of a collection's documents.",
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
 )(show_document.fn)
 
 
 pin_collection = patch(
     "/",
-    guards=[administering],
-    summary="Pin or unpin a collection's KV",
-    description=(
-        "Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free\n"
-        "space."
-    ),
-    responses=json_problems(
-        NOT_FOUND="No such collection.", CONFLICT="The tenant's limit for pinned KV would be exceeded."
-    ),
-    sync_to_thread=True,
+    "Pin or unpin a collection's KV",
+    json_problems(NOT_FOUND="No such collection.", CONFLICT="The tenant's limit for pinned KV would be exceeded."),
+    administering,
+    description="Pin or unpin the KV of all documents of a collection. Pinned KV is evicted only on request, never to free\n"
+    "space.",
 )(pin_document.fn)
 
 
 evict_collection = delete(
     "/",
-    guards=[administering],
+    "Evict a collection's KV",
+    problems(NOT_FOUND="No such collection."),
+    administering,
     status_code=HTTPStatus.OK,
-    summary="Evict a collection's KV",
-    description=(
-        "Evict the KV of a collection, pinned or not, except for KV that other collections share.\n\n"
-        "Its documents remain searchable; their KV is recomputed when a question needs it."
-    ),
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
+    description="Evict the KV of a collection, pinned or not, except for KV that other collections share.\n\n"
+    "Its documents remain searchable; their KV is recomputed when a question needs it.",
 )(evict_document.fn)
 
 
 @post(
     "/rebuild",
-    guards=[administering],
+    "Rebuild a collection's KV",
+    problems(NOT_FOUND="No such collection."),
+    administering,
     status_code=HTTPStatus.ACCEPTED,
-    summary="Rebuild a collection's KV",
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
 )
 def rebuild_all(
     owner: NamedDependency[KVOwner],
@@ -241,21 +203,15 @@ def rebuild_all(
 
 verify_collection = post(
     "/verify",
-    guards=[administering],
+    "Verify a collection's KV",
+    problems(NOT_FOUND="No such collection."),
+    administering,
     status_code=HTTPStatus.OK,
-    summary="Verify a collection's KV",
     description="Verify the checksums of a collection's KV files. Events and effects are those of `/v1/kv/verify`.",
-    responses=problems(NOT_FOUND="No such collection."),
 )(verify_document.fn)
 
 
-@get(
-    "/rule",
-    guards=[reading],
-    summary="Get a collection's rule for KV",
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
-)
+@get("/rule", "Get a collection's rule for KV", problems(NOT_FOUND="No such collection."), reading)
 def show_rule(
     owner: NamedDependency[KVOwner], database: NamedDependency[Database], settings: NamedDependency[Settings]
 ) -> KVRuleView:
@@ -263,13 +219,7 @@ def show_rule(
     return rule_view(owner, database, settings)
 
 
-@patch(
-    "/rule",
-    guards=[administering],
-    summary="Update a collection's rule for KV",
-    responses=json_problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
-)
+@patch("/rule", "Update a collection's rule for KV", json_problems(NOT_FOUND="No such collection."), administering)
 def amend_rule(
     owner: NamedDependency[KVOwner],
     data: JSONBody[KVRulePatch],

@@ -4,13 +4,14 @@ import asyncio
 from typing import Annotated
 
 import msgspec
-from litestar import Response, Router, get
+from litestar import Response, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, QueryParameter
 
 from api.access.auth import reading
 from api.http.errors import problems
 from api.http.files import SANDBOXED
+from api.http.methods import get
 from ingest.page_views import PageViews
 from ingest.parse.quotes import Located
 from ragkv.service.base.caller import Caller
@@ -87,11 +88,11 @@ def problem_of(located: Located) -> str | None:
 
 @get(
     "/pages/{number:int}",
-    guards=[reading],
-    summary="Get the picture of a page",
+    "Get the picture of a page",
+    problems(NOT_FOUND=_NOT_FOUND, UNPROCESSABLE_ENTITY=_NOT_SHOWN),
+    reading,
     response_description="The page as PNG.",
     media_type="image/png",
-    responses=problems(NOT_FOUND=_NOT_FOUND, UNPROCESSABLE_ENTITY=_NOT_SHOWN),
 )
 async def picture(
     document_id: FromPath[str],
@@ -108,12 +109,12 @@ async def picture(
 
 @get(
     "/boxes",
-    guards=[reading],
-    summary="Get the boxes of a citation",
-    responses=problems(
+    "Get the boxes of a citation",
+    problems(
         NOT_FOUND=_NOT_FOUND,
         UNPROCESSABLE_ENTITY=f"{_NOT_SHOWN} Or there is no text in the range, or {_OTHER_WORDS}.",
     ),
+    reading,
 )
 async def boxes(
     document_id: FromPath[str],
@@ -135,12 +136,12 @@ async def boxes(
 
 @get(
     "/text",
-    guards=[reading],
-    summary="Get the text around a citation",
-    responses=problems(
+    "Get the text around a citation",
+    problems(
         NOT_FOUND="No such document.",
         UNPROCESSABLE_ENTITY=f"There is no text in the range, the range is too long, or {_OTHER_WORDS}.",
     ),
+    reading,
 )
 async def text(
     document_id: FromPath[str],

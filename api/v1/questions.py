@@ -3,7 +3,7 @@
 from typing import Annotated
 
 import msgspec
-from litestar import Router, delete, get, put
+from litestar import Router
 from litestar.di import NamedDependency, Provide
 from litestar.params import FromPath, FromQuery, JSONBody, QueryParameter
 from litestar.response import Stream
@@ -11,6 +11,7 @@ from msgspec import Meta
 
 from api.access.auth import administering, reading
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, put
 from api.v1.lists import JSON_LINES, Limit, json_lines, read_moment
 from ragkv.service.answer_cache.recent import RecentAnswers
 from ragkv.service.base.caller import Caller
@@ -58,12 +59,11 @@ class RetentionBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 @put(
     "/{answer_id:str}/feedback",
-    summary="Rate an answer",
-    responses=json_problems(
+    "Rate an answer",
+    json_problems(
         NOT_FOUND="No such answer, it is older than a day, or a passage of it was deleted or changed before any feedback.",
         CONFLICT="Documents of the answer are being changed, or it is being rated by another request.",
     ),
-    sync_to_thread=True,
 )
 def rate(
     answer_id: FromPath[str],
@@ -81,12 +81,7 @@ def rate(
     return give_feedback(caller.tenant_id, answer_id, *feedback, recent_answers, chunk_source, database)
 
 
-@delete(
-    "/{answer_id:str}/feedback",
-    summary="Delete feedback",
-    responses=problems(NOT_FOUND="No feedback on this answer."),
-    sync_to_thread=True,
-)
+@delete("/{answer_id:str}/feedback", "Delete feedback", problems(NOT_FOUND="No feedback on this answer."))
 def unrate(answer_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete the feedback on an answer, and the copies of the answer and its passages."""
     remove_feedback(caller.tenant_id, answer_id, database)
@@ -107,12 +102,7 @@ def question_filter(
     return QuestionFilter(caller.tenant_id, ref.collection_id if ref else None, rating, *times, text or None)
 
 
-@get(
-    "/",
-    summary="List questions",
-    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or time."),
-    sync_to_thread=True,
-)
+@get("/", "List questions", problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid cursor or time."))
 def show(
     criteria: NamedDependency[QuestionFilter],
     database: NamedDependency[Database],
@@ -128,10 +118,9 @@ def show(
 
 @get(
     "/export",
-    summary="Download the question log",
+    "Download the question log",
+    problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid time."),
     media_type=JSON_LINES,
-    responses=problems(NOT_FOUND="No such collection.", UNPROCESSABLE_ENTITY="Invalid time."),
-    sync_to_thread=True,
 )
 def export(criteria: NamedDependency[QuestionFilter], database: NamedDependency[Database]) -> Stream:
     """Download all questions that match, newest first, as JSON lines."""
@@ -140,10 +129,9 @@ def export(criteria: NamedDependency[QuestionFilter], database: NamedDependency[
 
 @get(
     "/evaluation",
-    summary="Download the evaluation set of a collection",
+    "Download the evaluation set of a collection",
+    problems(NOT_FOUND="No such collection."),
     media_type=JSON_LINES,
-    responses=problems(NOT_FOUND="No such collection."),
-    sync_to_thread=True,
 )
 def evaluation(
     caller: NamedDependency[Caller],
@@ -159,7 +147,7 @@ def evaluation(
     return json_lines(filter(None, evaluation_set(ref, database)), "evaluation.jsonl")
 
 
-@get("/retention", summary="Get the retention of the question log", responses=problems(), sync_to_thread=True)
+@get("/retention", "Get the retention of the question log", problems())
 def retention(
     caller: NamedDependency[Caller], database: NamedDependency[Database], settings: NamedDependency[Settings]
 ) -> QuestionLog:
@@ -169,9 +157,8 @@ def retention(
 
 @put(
     "/retention",
-    summary="Update the retention of the question log",
-    responses=json_problems(UNPROCESSABLE_ENTITY="Longer than the service keeps questions."),
-    sync_to_thread=True,
+    "Update the retention of the question log",
+    json_problems(UNPROCESSABLE_ENTITY="Longer than the service keeps questions."),
 )
 def keep(
     data: JSONBody[RetentionBody],

@@ -4,12 +4,12 @@ import time
 from typing import Annotated
 
 import msgspec
-from litestar import post
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from api.access.auth import reading
 from api.http.errors import json_problems
+from api.http.methods import post
 from api.v1.passages import (
     DocumentIdList,
     Filters,
@@ -56,16 +56,16 @@ class SearchView(msgspec.Struct, frozen=True):
 
 @post(
     "/v1/search",
-    status_code=200,
-    tags=["questions"],
-    guards=[reading],
-    request_max_body_size=BODY_BYTES,
-    summary="Search for passages",
-    responses=json_problems(
+    "Search for passages",
+    json_problems(
         NOT_FOUND="No such collection or document.",
         REQUEST_ENTITY_TOO_LARGE="The question or the body is too large.",
         UNPROCESSABLE_ENTITY="The question is empty.",
     ),
+    reading,
+    status_code=200,
+    tags=["questions"],
+    request_max_body_size=BODY_BYTES,
 )
 async def search(
     data: JSONBody[SearchBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]

@@ -4,12 +4,12 @@ import asyncio
 from typing import Annotated
 
 import msgspec
-from litestar import get
 from litestar.di import NamedDependency
 from litestar.params import FromQuery
 
 from api.access.auth import reading
 from api.http.errors import problems
+from api.http.methods import get
 from ragkv.models import public_name
 from ragkv.service.base.caller import Caller
 from ragkv.service.health.condition import EngineView, engine_view
@@ -25,7 +25,7 @@ class Statistics(msgspec.Struct, frozen=True):
     engine: Annotated[EngineView, "State of the engine."]
 
 
-@get("/v1/statistics", guards=[reading], tags=["statistics"], summary="Get statistics", responses=problems())
+@get("/v1/statistics", "Get statistics", problems(), reading, tags=["statistics"])
 async def statistics(
     caller: NamedDependency[Caller], parts: NamedDependency[Parts], window: FromQuery[Window] = "24h"
 ) -> Statistics:

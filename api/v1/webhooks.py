@@ -3,13 +3,14 @@
 from typing import Annotated, Any
 
 import msgspec
-from litestar import Request, Router, delete, get, post
+from litestar import Request, Router
 from litestar.di import NamedDependency
 from litestar.params import FromPath, FromQuery, JSONBody
 from msgspec import Meta
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.v1.lists import Limit
 from ragkv.service.base.caller import Caller
@@ -41,13 +42,12 @@ class NewWebhook(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 @post(
     "/",
-    summary="Create a webhook",
-    responses=json_problems(
+    "Create a webhook",
+    json_problems(
         NOT_FOUND="No such collection.",
         CONFLICT="The tenant has the maximum number of webhooks.",
         UNPROCESSABLE_ENTITY="The URL is not https, or leads to a private address.",
     ),
-    sync_to_thread=True,
 )
 def create(
     data: JSONBody[NewWebhook],
@@ -63,18 +63,13 @@ def create(
     return issued
 
 
-@get("/", summary="List webhooks", responses=problems(), sync_to_thread=True)
+@get("/", "List webhooks", problems())
 def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> list[WebhookView]:
     """List the tenant's webhooks. Secrets are not returned."""
     return list_webhooks(caller.tenant_id, database)
 
 
-@delete(
-    "/{webhook_id:str}",
-    summary="Delete a webhook",
-    responses=problems(NOT_FOUND="No such webhook."),
-    sync_to_thread=True,
-)
+@delete("/{webhook_id:str}", "Delete a webhook", problems(NOT_FOUND="No such webhook."))
 def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], database: NamedDependency[Database]) -> None:
     """Delete a webhook with its log. Messages that are still pending are not sent."""
     delete_webhook(caller.tenant_id, webhook_id, database)
@@ -82,9 +77,8 @@ def remove(webhook_id: FromPath[str], caller: NamedDependency[Caller], database:
 
 @get(
     "/{webhook_id:str}/deliveries",
-    summary="List a webhook's deliveries",
-    responses=problems(NOT_FOUND="No such webhook.", UNPROCESSABLE_ENTITY="Invalid cursor."),
-    sync_to_thread=True,
+    "List a webhook's deliveries",
+    problems(NOT_FOUND="No such webhook.", UNPROCESSABLE_ENTITY="Invalid cursor."),
 )
 def deliveries(
     webhook_id: FromPath[str],

@@ -3,12 +3,13 @@
 from typing import Annotated
 
 import msgspec
-from litestar import Router, delete, get, put
+from litestar import Router
 from litestar.di import NamedDependency
 from litestar.params import JSONBody
 
 from api.access.auth import administering
 from api.http.errors import json_problems, problems
+from api.http.methods import delete, get, put
 from ragkv.service.base.caller import Caller
 from ragkv.service.parts import Parts
 from ragkv.service.writers import Writers, stop_writer, use_writer, writers
@@ -22,13 +23,7 @@ class WriterBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     name: Annotated[str, "Name of the writer: `embedded`, or a folder in `writers` of the data folder."]
 
 
-@get(
-    "/",
-    guards=[administering],
-    summary="Get the writer in use",
-    responses=problems(FORBIDDEN=_NOT_DEFAULT),
-    sync_to_thread=True,
-)
+@get("/", "Get the writer in use", problems(FORBIDDEN=_NOT_DEFAULT), administering)
 def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
     """Get the writer in use and those that may be used."""
     return writers(caller.tenant_id, parts)
@@ -36,14 +31,13 @@ def show_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) 
 
 @put(
     "/",
-    guards=[administering],
-    summary="Replace the writer in use",
-    responses=json_problems(
+    "Replace the writer in use",
+    json_problems(
         FORBIDDEN=_NOT_DEFAULT,
         NOT_FOUND="No such writer.",
         UNPROCESSABLE_ENTITY="The writer is for another model, or did not pass its evaluation.",
     ),
-    sync_to_thread=True,
+    administering,
 )
 def choose_writer(
     data: JSONBody[WriterBody], caller: NamedDependency[Caller], parts: NamedDependency[Parts]
@@ -54,14 +48,7 @@ def choose_writer(
     return use_writer(caller.tenant_id, data.name, parts)
 
 
-@delete(
-    "/",
-    guards=[administering],
-    status_code=200,
-    summary="Stop using the writer",
-    responses=problems(FORBIDDEN=_NOT_DEFAULT),
-    sync_to_thread=True,
-)
+@delete("/", "Stop using the writer", problems(FORBIDDEN=_NOT_DEFAULT), administering, status_code=200)
 def drop_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) -> Writers:
     """Stop using the writer: from the next start of the service, the plain model computes KV."""
     return stop_writer(caller.tenant_id, parts)

@@ -4,7 +4,6 @@ import asyncio
 import time
 from http import HTTPStatus
 
-from litestar.enums import ScopeType
 from litestar.types import ASGIApp, Message, Receive, Scope, Send
 
 REFUSED = frozenset(
@@ -57,10 +56,6 @@ class Tarpit:
         self._delays = Delays(per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
-            await self._app(scope, receive, send)
-            return
-
         async def delayed(message: Message) -> None:
             status, seconds = message.get("status"), 0.0
             if status == HTTPStatus.TOO_MANY_REQUESTS:

@@ -9,7 +9,6 @@ from collections.abc import AsyncGenerator
 from http import HTTPStatus
 from typing import Any
 
-from litestar.enums import ScopeType
 from litestar.exceptions import ClientException, HTTPException, InternalServerException
 from litestar.exceptions.http_exceptions import RequestEntityTooLarge
 from litestar.types import ASGIApp, HTTPReceiveMessage, Receive, Scope, Send
@@ -111,9 +110,6 @@ class BodyTimeout:
         self._grace_s = grace_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != ScopeType.HTTP:
-            await self._app(scope, receive, send)
-            return
         await self._app(scope, _Body(receive, self._grace_s).receive, send)
 
 

@@ -34,7 +34,7 @@ from api.openai.fields import (
     refuse_switched_on,
 )
 from api.openai.formats import ChatFormat, schema_of
-from api.openai.questions import MessageText, Role, chosen_collection, conversation_of, question_about, text_of
+from api.openai.questions import Role, chosen_collection, conversation_of, question_about, text_of
 from api.openai.sources import sources_of
 from api.openai.streaming import StreamingOperation, streamed
 from api.v1.ask import BODY_BYTES, whole_answer
@@ -190,9 +190,8 @@ def _question_of(caller: Caller, body: ChatBody, database: Database, settings: S
     limits = {body.max_tokens, body.max_completion_tokens} - {None}
     if len(limits) > 1:
         raise BadParam("max_tokens", "max_tokens and max_completion_tokens differ: set only one of them")
-    conversation = conversation_of(
-        [MessageText(message.role, text_of(message.content)) for message in body.messages], "messages"
-    )
+    messages = [(message.role, text_of(message.content)) for message in body.messages]
+    conversation = conversation_of(messages, "messages")
     ref = chosen_collection(caller, body.model, body.vector_store_ids, database, settings)
     sampling = body.sampling(schema_of(body.response_format, "response_format"))
     return question_about(caller, ref, conversation, sampling, body.retrieval, body.answer_tokens)

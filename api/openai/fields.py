@@ -1,6 +1,7 @@
 """Types of fields that several bodies share, and paging of lists."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import msgspec
 from litestar.di import Provide
@@ -9,8 +10,10 @@ from msgspec import Meta
 
 from api.openai.errors import BadParam
 from api.v1.sampling import Whole
-from ragkv.service.base.page import PageRequest
+from ragkv.service.base.page import Page, PageRequest
 from ragkv.service.documents.metadata import Metadata
+
+T = TypeVar("T")
 
 NotSupported = (
     Annotated[list[Any], Meta(max_length=0, description="Not supported: omit it.")]
@@ -80,6 +83,23 @@ After = Annotated[str | None, QueryParameter(description="Return items that foll
 Before = Annotated[str | None, QueryParameter(description="Return items that precede the item with this id.")]
 
 
+class ListPage(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of a list. Each list has a type of its own, which states what `data` is."""
+
+    data: list[Any]
+    has_more: Annotated[bool, "Whether there are more items after this page."]
+    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
+    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
+    object: Literal["list"] = "list"
+
+    @classmethod
+    def of(cls, page: Page[T], view_of: Callable[[T], Any]) -> Self:
+        """The page's items as views, each with an id."""
+        data = [view_of(item) for item in page.items]
+        ids = [view.id for view in data] or [None]
+        return cls(data=data, has_more=page.more, first_id=ids[0], last_id=ids[-1])
+
+
 class AutoChunking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Chunking strategy; only `auto` is supported. The setting RAGKV_CHUNK_TOKENS determines the size of chunks."""
 
@@ -118,11 +138,6 @@ def page_of(
     if after is not None and before is not None:
         raise BadParam("before", "set either `after` or `before`, not both")
     return PageRequest(limit, newest_first=order == "desc", after=after, before=before)
-
-
-def page_fields(ids: list[str], more: bool) -> dict[str, Any]:
-    """The fields of a page beside its items, of which these are the ids. `more`: the list goes on behind them."""
-    return {"has_more": more, "first_id": ids[0] if ids else None, "last_id": ids[-1] if ids else None}
 
 
 PAGED = {"page": Provide(page_of, sync_to_thread=False)}

@@ -16,7 +16,7 @@ from api.http.observe import note_made
 from api.openai.errors import BadParam, errors
 from api.openai.fields import PAGED, Attributes, AutoChunking, Id
 from api.openai.store_files import NewStoreFile, StatusFilter
-from api.openai.store_views import FileBatch, StoreFilePage, polled, statuses_of
+from api.openai.store_views import FileBatch, StoreFile, StoreFilePage, polled, statuses_of
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import PageRequest
 from ragkv.service.base.tenants import CollectionRef
@@ -111,7 +111,7 @@ def files(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a batch that are still attached to the vector store."""
-    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), database))
+    return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), database), StoreFile.of)
 
 
 def file_batches_router() -> Router:

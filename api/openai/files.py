@@ -17,12 +17,12 @@ from api.http.files import attachment
 from api.http.methods import delete, get, post
 from api.http.observe import note_made
 from api.openai.errors import errors
-from api.openai.fields import After, Created, Order, page_fields
+from api.openai.fields import After, Created, ListPage, Order
 from api.v1.documents import FORM_BYTES
 from ragkv.service.base.caller import Caller
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore
-from ragkv.service.base.page import Page, PageRequest
+from ragkv.service.base.page import PageRequest
 from ragkv.service.documents.removal import Removal
 from ragkv.service.files.attachments import delete_file
 from ragkv.service.files.uploads import FileView, file_view, keep_file, list_files, uploaded_file
@@ -64,19 +64,10 @@ class FileObject(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class FilePage(msgspec.Struct, frozen=True, kw_only=True):
+class FilePage(ListPage, frozen=True, kw_only=True):
     """A page of files."""
 
     data: Annotated[list[FileObject], "Files."]
-    has_more: Annotated[bool, "Whether there are more items after this page."]
-    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
-    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
-    object: Literal["list"] = "list"
-
-    @classmethod
-    def of(cls, page: Page[FileView]) -> "FilePage":
-        data = [FileObject.of(view) for view in page.items]
-        return cls(data=data, **page_fields([file.id for file in data], page.more))
 
 
 class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -126,7 +117,7 @@ def index(
 ) -> FilePage:
     """List the tenant's files."""
     page = PageRequest(limit, newest_first=order == "desc", after=after)
-    return FilePage.of(list_files(caller.tenant_id, page, purpose, database))
+    return FilePage.of(list_files(caller.tenant_id, page, purpose, database), FileObject.of)
 
 
 @get("/{file_id:str}", "Get a file", errors(NOT_FOUND=NOT_FOUND), reading)

@@ -21,14 +21,6 @@ Role = Literal["system", "developer", "user", "assistant"]
 
 
 @dataclass(frozen=True, slots=True)
-class MessageText:
-    """One message, as text."""
-
-    role: Role
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Conversation:
     """A conversation: its last message is the question; messages of system and developer are instructions."""
 
@@ -69,16 +61,14 @@ def chosen_collection(
     return ref
 
 
-def conversation_of(messages: Sequence[MessageText], param: str, instructions: str = "") -> Conversation:
-    """Build a conversation. Raises BadParam unless the last message is a user's and not empty, TooLarge."""
-    instruction_texts = [
-        instructions,
-        *(message.text for message in messages if message.role in ("system", "developer")),
-    ]
+def conversation_of(messages: Sequence[tuple[Role, str]], param: str, instructions: str = "") -> Conversation:
+    """Build a conversation of messages as text. Raises BadParam unless the last message is a user's and not empty,
+    TooLarge."""
+    instruction_texts = [instructions, *(text for role, text in messages if role in ("system", "developer"))]
     turns = [
-        Turn(message.role, message.text)
-        for message in messages
-        if message.role == "user" or message.role == "assistant"  # noqa: PLR1714 - it narrows the type
+        Turn(role, text)
+        for role, text in messages
+        if role == "user" or role == "assistant"  # noqa: PLR1714 - it narrows the type
     ]
     if not turns or turns[-1].role != "user":
         raise BadParam(param, "the last message must have the role user: it is the question")
@@ -90,11 +80,6 @@ def conversation_of(messages: Sequence[MessageText], param: str, instructions: s
     return conversation
 
 
-def needs_retrieval(conversation: Conversation, requested: bool | None) -> bool:
-    """Whether passages are searched for: not for what Open WebUI asks beside a chat (its title, tags, follow-ups)."""
-    return not conversation.question.startswith(BACKGROUND_TASK) if requested is None else requested
-
-
 def question_about(
     caller: Caller,
     ref: CollectionRef,
@@ -103,6 +88,8 @@ def question_about(
     retrieval: bool | None,
     max_tokens: int | None,
 ) -> Question:
+    """The question. Without `retrieval` passages are searched for, but not for what Open WebUI asks beside a chat: its
+    title, tags, follow-ups."""
     return Question(
         tenant_id=ref.tenant_id,
         collection_id=ref.collection_id,
@@ -110,7 +97,7 @@ def question_about(
         history=conversation.history,
         instructions=conversation.instructions,
         sampling=sampling,
-        retrieval=needs_retrieval(conversation, retrieval),
+        retrieval=not conversation.question.startswith(BACKGROUND_TASK) if retrieval is None else retrieval,
         max_tokens=max_tokens,
         sees_kept_question=caller.may("admin"),
     )

@@ -35,7 +35,6 @@ from api.openai.filters import FilterBody, filter_of
 from api.openai.formats import PlainText, schema_of
 from api.openai.questions import (
     Conversation,
-    MessageText,
     Role,
     chosen_collection,
     conversation_of,
@@ -179,13 +178,13 @@ class ResponseBody(TemperatureFields, frozen=True, kw_only=True, forbid_unknown_
     def to_conversation(self) -> Conversation:
         """The conversation. Raises BadParam for a message without a role, or a last message that is no question."""
         if isinstance(self.input, str):
-            return conversation_of([MessageText("user", self.input)], "input", self.instructions or "")
-        messages = []
+            return conversation_of([("user", self.input)], "input", self.instructions or "")
+        messages = list[tuple[Role, str]]()
         for i, item in enumerate(self.input):
             if item.type != "file_search_call":
                 if item.role is None:
                     raise BadParam(f"input[{i}].role", "a message needs a role: user, assistant, system or developer")
-                messages.append(MessageText(item.role, text_of(item.content)))
+                messages.append((item.role, text_of(item.content)))
         return conversation_of(messages, "input", self.instructions or "")
 
 

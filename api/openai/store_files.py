@@ -100,7 +100,7 @@ def index(
     filter: StatusFilter = None,  # noqa: A002 - the wire's name
 ) -> StoreFilePage:
     """List the files of a vector store, including documents that were uploaded to the collection directly."""
-    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), database))
+    return StoreFilePage.of(list_entries(store, page, statuses_of(filter), database), StoreFile.of)
 
 
 @get("/{file_id:str}", "Get a vector store's file", errors(NOT_FOUND=NOT_FOUND), reading)

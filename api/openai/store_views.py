@@ -7,9 +7,8 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from litestar import Response
 
-from api.openai.fields import Created, Outdated, attributes_of, page_fields
+from api.openai.fields import Created, ListPage, Outdated, attributes_of
 from ragkv.ids import new_id
-from ragkv.service.base.page import Page
 from ragkv.service.base.status import ANSWERING, UNREAD, Status
 from ragkv.service.files.attachments import StoreEntry
 from ragkv.service.files.file_batches import BatchProgress
@@ -73,19 +72,10 @@ class VectorStore(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class VectorStorePage(msgspec.Struct, frozen=True, kw_only=True):
+class VectorStorePage(ListPage, frozen=True, kw_only=True):
     """A page of vector stores."""
 
     data: Annotated[list[VectorStore], "Vector stores."]
-    has_more: Annotated[bool, "Whether there are more items after this page."]
-    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
-    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
-    object: Literal["list"] = "list"
-
-    @classmethod
-    def of(cls, page: Page[Store]) -> "VectorStorePage":
-        data = [VectorStore.of(store) for store in page.items]
-        return cls(data=data, **page_fields([store.id for store in data], page.more))
 
 
 class VectorStoreDeleted(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,19 +128,10 @@ class StoreFile(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class StoreFilePage(msgspec.Struct, frozen=True, kw_only=True):
+class StoreFilePage(ListPage, frozen=True, kw_only=True):
     """A page of files of a vector store."""
 
     data: Annotated[list[StoreFile], "Files."]
-    has_more: Annotated[bool, "Whether there are more items after this page."]
-    first_id: Annotated[str | None, "Id of the first item; null on an empty page."]
-    last_id: Annotated[str | None, "Id of the last item; null on an empty page."]
-    object: Literal["list"] = "list"
-
-    @classmethod
-    def of(cls, page: Page[StoreEntry]) -> "StoreFilePage":
-        data = [StoreFile.of(entry) for entry in page.items]
-        return cls(data=data, **page_fields([file.id for file in data], page.more))
 
 
 class StoreFileDeleted(msgspec.Struct, frozen=True, kw_only=True):

@@ -89,7 +89,7 @@ def index(
     page: NamedDependency[PageRequest],
 ) -> VectorStorePage:
     """List the tenant's vector stores with the progress of their files."""
-    return VectorStorePage.of(list_stores(caller.tenant_id, page, database))
+    return VectorStorePage.of(list_stores(caller.tenant_id, page, database), VectorStore.of)
 
 
 @get("/{vector_store_id:str}", "Get a vector store", errors(NOT_FOUND=NOT_FOUND), reading)

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ragkv.cli import Group
-from ragkv.cli.opened import note_change, opened_parts, tenant_id_of
+from ragkv.cli.opened import note_change, opened_tenant
 from ragkv.service.base.page import MAX_PAGE, all_pages
 from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT
 from ragkv.service.data_sources.data_sources import (
@@ -23,7 +23,6 @@ from ragkv.service.data_sources.data_sources import (
 )
 from ragkv.service.data_sources.statements import FileStatus
 from ragkv.service.data_sources.syncing import SyncTally, sync_now
-from ragkv.service.parts import Parts
 from ragkv.text import escaped
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the data source.")
@@ -51,8 +50,7 @@ def data_sources() -> None:
 )  # fmt: skip
 def add(location: str, tenant: str, collection: str, minutes: int, *, watch: bool | None) -> None:
     """Connect LOCATION, a folder or a URL such as s3://bucket/prefix, to a collection. A worker syncs it."""
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id):
         source = add_data_source(tenant_id, collection, location, minutes, parts.database, parts.settings, watch)
         note_change(tenant_id, "Create a data source", "data-sources add", [source.id], parts.database)
     click.echo(source.id)
@@ -62,8 +60,8 @@ def add(location: str, tenant: str, collection: str, minutes: int, *, watch: boo
 @TENANT
 def show_all(tenant: str) -> None:
     """List data sources with their files by status."""
-    with opened_parts(Parts.prepare_database) as parts:
-        for source in list_data_sources(tenant_id_of(tenant, parts.database), parts.database):
+    with opened_tenant(tenant) as (parts, tenant_id):
+        for source in list_data_sources(tenant_id, parts.database):
             files = source.files
             last = f"{source.synced_at:%Y-%m-%d %H:%M}" if source.synced_at else "never"
             click.echo(f"{source.id}  {source.location}")
@@ -83,8 +81,7 @@ def show(data_source_id: str, tenant: str, status: str | None) -> None:
     """Show a data source and its files, each with the reason why it could not be read."""
     file_status = None if status is None else FileStatus(status)
     console = Console(soft_wrap=True)
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id):
         view = data_source_view(tenant_id, data_source_id, parts.database)
         reason = f": {view.error}" if view.error else ""
         line = f"{view.location}  {view.status}{reason}{_watched(view)}"
@@ -106,8 +103,7 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
     The exit code is 1 if the sync stopped or held deletions back.
     """
     console = Console(stderr=True, soft_wrap=True)
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id):
         source = data_source_view(tenant_id, data_source_id, parts.database)
         if confirm:
             request_sync(tenant_id, source.id, confirm=True, database=parts.database)
@@ -130,45 +126,25 @@ def sync(data_source_id: str, tenant: str, *, confirm: bool) -> None:
         sys.exit(1)
 
 
-@data_sources.command()
-@ID
-@TENANT
-def pause(data_source_id: str, tenant: str) -> None:
-    """Stop syncing a data source until it is resumed. A sync in progress ends."""
-    click.echo(f"{_changed(data_source_id, tenant, 'pause', paused=True)} is paused")
+def _add_command(name: str, text: str, outcome: str, **change: bool) -> None:
+    """Add a command that makes this change to a data source, and notes it in the audit log."""
+
+    @data_sources.command(name, help=text)
+    @ID
+    @TENANT
+    def command(data_source_id: str, tenant: str) -> None:
+        with opened_tenant(tenant) as (parts, tenant_id):
+            changed = change_data_source(tenant_id, data_source_id, parts.database, **change)
+            note_change(tenant_id, "Update a data source", f"data-sources {name}", [changed.id], parts.database)
+        click.echo(f"{changed.location} is {outcome}")
 
 
-@data_sources.command()
-@ID
-@TENANT
-def resume(data_source_id: str, tenant: str) -> None:
-    """Sync a paused data source again."""
-    click.echo(f"{_changed(data_source_id, tenant, 'resume', paused=False)} is resumed")
-
-
-@data_sources.command()
-@ID
-@TENANT
-def watch(data_source_id: str, tenant: str) -> None:
-    """Watch a folder: sync it seconds after a change, as well as by its interval."""
-    click.echo(f"{_changed(data_source_id, tenant, 'watch', watch=True)} is watched")
-
-
-@data_sources.command()
-@ID
-@TENANT
-def unwatch(data_source_id: str, tenant: str) -> None:
-    """Sync a folder by its interval alone."""
-    click.echo(f"{_changed(data_source_id, tenant, 'unwatch', watch=False)} is not watched")
-
-
-def _changed(data_source_id: str, tenant: str, command: str, **change: bool) -> str:
-    """Make a change to a data source, and note it in the audit log. Its location."""
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
-        changed = change_data_source(tenant_id, data_source_id, parts.database, **change)
-        note_change(tenant_id, "Update a data source", f"data-sources {command}", [changed.id], parts.database)
-    return changed.location
+_add_command("pause", "Stop syncing a data source until it is resumed. A sync in progress ends.", "paused", paused=True)
+_add_command("resume", "Sync a paused data source again.", "resumed", paused=False)
+_add_command(
+    "watch", "Watch a folder: sync it seconds after a change, as well as by its interval.", "watched", watch=True
+)
+_add_command("unwatch", "Sync a folder by its interval alone.", "not watched", watch=False)
 
 
 @data_sources.command()
@@ -176,8 +152,7 @@ def _changed(data_source_id: str, tenant: str, command: str, **change: bool) -> 
 @TENANT
 def remove(data_source_id: str, tenant: str) -> None:
     """Disconnect a data source. Its documents stay."""
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id):
         remove_data_source(tenant_id, data_source_id, parts.database)
         note_change(tenant_id, "Delete a data source", "data-sources remove", [data_source_id], parts.database)
     click.echo(f"{data_source_id} is removed")

@@ -6,14 +6,13 @@ import click
 from rich.console import Console
 
 from ragkv.cli import Group
-from ragkv.cli.opened import note_change, opened_parts, tenant_id_of
+from ragkv.cli.opened import note_change, opened_tenant
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.status import Status
 from ragkv.service.base.tenants import DEFAULT_TENANT, collection_ref
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import delete_document, document_view
 from ragkv.service.documents.listing import DocumentFilter, list_documents
-from ragkv.service.parts import Parts
 from ragkv.text import plural
 
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant of the document.")
@@ -39,8 +38,7 @@ def show(
 ) -> None:
     """List documents, newest first."""
     console = Console(soft_wrap=True)
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id):
         ref = None if collection is None else collection_ref(tenant_id, collection, parts.database)
         document_filter = DocumentFilter(
             tenant_id, None if ref is None else ref.collection_id, None if status is None else Status(status), name
@@ -63,8 +61,7 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
 
     A worker reads it; questions are answered from the earlier file until then.
     """
-    with opened_parts(Parts.prepare_database) as parts, file.open("rb") as body:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id), file.open("rb") as body:
         old = document_view(tenant_id, document_id, parts.database)
 
         def note() -> None:
@@ -84,8 +81,7 @@ def replace(document_id: str, file: Path, tenant: str) -> None:
 @click.option("--yes", is_flag=True, help="Delete without asking.")
 def delete(document_id: str, tenant: str, *, yes: bool) -> None:
     """Delete a document and everything made from it, the attachments of a mail too."""
-    with opened_parts(Parts.prepare_database) as parts:
-        tenant_id = tenant_id_of(tenant, parts.database)
+    with opened_tenant(tenant) as (parts, tenant_id):
         document = document_view(tenant_id, document_id, parts.database)
         if not yes:
             click.confirm(f"Delete {document.name} and everything made from it?", abort=True)

@@ -1,7 +1,8 @@
 """`ragkv kv`: stored KV by collection, the rules for it, and pin, evict, rebuild, convert, warm and verify."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, get_args
+from functools import partial, wraps
+from typing import get_args
 
 import click
 from rich.console import Console
@@ -9,7 +10,7 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts, tenant_id_of
+from ragkv.cli.opened import opened_parts, opened_tenant, tenant_id_of
 from ragkv.cli.progress import shown
 from ragkv.kv.rule import MOST, CompressionMethod, KVWhen
 from ragkv.service.base.database import Database
@@ -27,15 +28,21 @@ from ragkv.service.statistics.views import HitRate, TierLoads
 TENANT = click.option("--tenant", default=DEFAULT_TENANT, help="Tenant that owns the KV.")
 
 
-def owner_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that name whose KV: a document's, a collection's or all of the tenant's."""
-    for option in (
-        click.option("--document", help="Id of a document: only its KV."),
-        click.option("--collection", help="Id or name of a collection: only its KV."),
-        TENANT,
-    ):
-        command = option(command)
-    return command
+OwnerIn = Callable[[Database], KVOwner]
+
+
+def owner_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Options that name whose KV: a document's, a collection's or all of the tenant's. The command takes `owner_in`,
+    which finds that owner in the database."""
+
+    @TENANT
+    @click.option("--collection", help="Id or name of a collection: only its KV.")
+    @click.option("--document", help="Id of a document: only its KV.")
+    @wraps(command)
+    def with_owner(tenant: str, collection: str | None, document: str | None) -> None:
+        command(partial(_owner, tenant, collection, document))
+
+    return with_owner
 
 
 @click.group(cls=Group)
@@ -50,14 +57,8 @@ def kv() -> None:
 @TENANT
 def stats(tenant: str) -> None:
     """Show the KV of a tenant by tier, and how it was used in the last 24 hours."""
-    with opened_parts(Parts.prepare_database) as parts:
-        seen = admin.overview(
-            tenant_id_of(tenant, parts.database),
-            parts.database,
-            parts.settings,
-            parts.kv_store,
-            parts.default_collection,
-        )
+    with opened_tenant(tenant) as (parts, tenant_id):
+        seen = admin.overview(tenant_id, parts.database, parts.settings, parts.kv_store, parts.default_collection)
     disk, device, remote = seen.tiers.disk, seen.tiers.device, seen.tiers.remote
     limit = f" of {decimal(seen.limit_bytes)}" if seen.limit_bytes else ""
     table = Table(box=None, show_header=False)
@@ -82,8 +83,8 @@ def stats(tenant: str) -> None:
 @TENANT
 def show(tenant: str) -> None:
     """List the KV of a tenant by collection. KV that two collections share counts in both."""
-    with opened_parts(Parts.prepare_database) as parts:
-        collections = list(admin.kv_of_collections(tenant_id_of(tenant, parts.database), parts.database))
+    with opened_tenant(tenant) as (parts, tenant_id):
+        collections = list(admin.kv_of_collections(tenant_id, parts.database))
     table = Table("id", "collection", "files", "tokens", "size", "pinned", box=None)
     for collection in collections:
         table.add_row(
@@ -99,21 +100,21 @@ def show(tenant: str) -> None:
 
 @kv.command()
 @owner_options
-def pin(tenant: str, collection: str | None, document: str | None) -> None:
+def pin(owner_in: OwnerIn) -> None:
     """Keep the KV of a collection or a document from being evicted to make room."""
-    _pin(tenant, collection, document, pinned=True)
+    _pin(owner_in, pinned=True)
 
 
 @kv.command()
 @owner_options
-def unpin(tenant: str, collection: str | None, document: str | None) -> None:
+def unpin(owner_in: OwnerIn) -> None:
     """Let the KV of a collection or a document be evicted again."""
-    _pin(tenant, collection, document, pinned=False)
+    _pin(owner_in, pinned=False)
 
 
-def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: bool) -> None:
+def _pin(owner_in: OwnerIn, *, pinned: bool) -> None:
     with opened_parts(Parts.prepare_database) as parts:
-        owner = _owner(tenant, collection, document, parts.database)
+        owner = owner_in(parts.database)
         if owner.collection_id is None and owner.document_id is None:
             raise click.UsageError("name a --collection or a --document")
         held = admin.pin(owner, parts.database, parts.settings, pinned=pinned)
@@ -123,21 +124,19 @@ def _pin(tenant: str, collection: str | None, document: str | None, *, pinned: b
 @kv.command()
 @owner_options
 @click.confirmation_option(prompt="Evict it? It is computed again when a question needs it")
-def evict(tenant: str, collection: str | None, document: str | None) -> None:
+def evict(owner_in: OwnerIn) -> None:
     """Remove KV, pinned or not. KV that others share is kept."""
     with opened_parts(Parts.prepare_database) as parts:
-        freed = evict_kv(
-            _owner(tenant, collection, document, parts.database), parts.database, parts.kv_store, parts.worker_counters
-        )
+        freed = evict_kv(owner_in(parts.database), parts.database, parts.kv_store, parts.worker_counters)
     click.echo(f"evicted: {freed.files:,} files, {decimal(freed.bytes)}")
 
 
 @kv.command()
 @owner_options
-def rebuild(tenant: str, collection: str | None, document: str | None) -> None:
+def rebuild(owner_in: OwnerIn) -> None:
     """Have the workers compute evicted and lost KV before a question needs it."""
     with opened_parts(Parts.prepare_database) as parts:
-        owner = _owner(tenant, collection, document, parts.database)
+        owner = owner_in(parts.database)
         if owner.document_id is not None:
             admin.rebuild_document(owner.tenant_id, owner.document_id, parts.database, parts.queue)
             click.echo("queued: 1 document")
@@ -202,13 +201,13 @@ def rule(
 
 @kv.command()
 @owner_options
-def warm(tenant: str, collection: str | None, document: str | None) -> None:
+def warm(owner_in: OwnerIn) -> None:
     """Load KV into this host's memory, most recently used first; KV that is only in the object store is fetched.
 
     Stops at this disk's limit for KV. Questions do not wait for it.
     """
     with opened_parts(Parts.prepare_database) as parts:
-        steps = warm_kv(_owner(tenant, collection, document, parts.database), parts)
+        steps = warm_kv(owner_in(parts.database), parts)
         done = shown(steps, "warming", lambda step: (step.looked_at, step.total))
     click.echo(
         f"{done.files:,} of {done.total:,} files are in memory, {decimal(done.bytes)}: {done.loaded:,} loaded from the object "
@@ -220,17 +219,11 @@ def warm(tenant: str, collection: str | None, document: str | None) -> None:
 
 @kv.command()
 @owner_options
-def verify(tenant: str, collection: str | None, document: str | None) -> None:
+def verify(owner_in: OwnerIn) -> None:
     """Read every KV file and check it. Damaged files are removed. Documents that lost KV are named: rebuild them. The
     exit code is 1 if any were lost."""
     with opened_parts(Parts.prepare_database) as parts:
-        steps = verify_kv(
-            _owner(tenant, collection, document, parts.database),
-            parts.database,
-            parts.kv_store,
-            parts.kv_remote,
-            parts.layout,
-        )
+        steps = verify_kv(owner_in(parts.database), parts.database, parts.kv_store, parts.kv_remote, parts.layout)
         verification = shown(steps, "verifying", lambda step: (step.checked, step.total))
     lost = verification.damaged + verification.missing
     click.echo(

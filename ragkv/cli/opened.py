@@ -31,6 +31,13 @@ def opened_parts(prepare: Callable[[Parts], object] | None = None) -> Iterator[P
         parts.close()
 
 
+@contextmanager
+def opened_tenant(name: str) -> Iterator[tuple[Parts, str]]:
+    """`opened_parts` with a prepared database, and the id of the tenant of this name. Raises NotFound."""
+    with opened_parts(Parts.prepare_database) as parts:
+        yield parts, tenant_id_of(name, parts.database)
+
+
 def tenant_id_of(name: str, database: Database) -> str:
     """The tenant's id. Raises NotFound."""
     return find_collection_ref(database, name).tenant_id

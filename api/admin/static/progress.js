@@ -1,5 +1,7 @@
 // Progress of documents: the service's events, and their display.
 
+import { element } from "./element.js";
+
 const KINDS = { accepted: "", parsing: "busy", indexing: "busy", searchable: "busy", ready: "good", failed: "bad" };
 const FINISHED = ["ready", "failed"];
 const AGAIN_MS = 3000;
@@ -68,23 +70,18 @@ export function inWords({ stage, done, total, status }) {
   return `${stage}: ${done.toLocaleString("en")} of ${total.toLocaleString("en")} ${stage === "ocr" ? "pages" : "tokens"}`;
 }
 
-/** Update the badge and the bar of an element that the server rendered. */
-export function show(element, progress) {
-  const badge = element.querySelector(".badge");
+/** Update the badge and the bar of a part that the server rendered. */
+export function show(part, progress) {
+  const badge = part.querySelector(".badge");
   badge.className = `badge ${KINDS[progress.status]}`;
   badge.dataset.status = badge.textContent = progress.status;
-  element.querySelector("[data-progress]").replaceChildren(...bar(progress));
+  part.querySelector("[data-progress]").replaceChildren(...bar(progress));
 }
 
 function bar(progress) {
-  const words = document.createElement("span");
-  words.className = "sub";
-  words.textContent = inWords(progress);
-  if (progress.stage === "reread") return [words];
-  if (!progress.stage || !progress.total) return [];
-  const line = document.createElement("progress");
-  line.max = progress.total;
-  line.value = progress.done;
-  line.setAttribute("aria-label", `${progress.name}: ${progress.stage}`);
-  return [line, words];
+  const { name, stage, done, total } = progress;
+  const words = element("span", { class: "sub" }, inWords(progress));
+  if (stage === "reread") return [words];
+  if (!stage || !total) return [];
+  return [element("progress", { max: total, value: done, "aria-label": `${name}: ${stage}` }), words];
 }

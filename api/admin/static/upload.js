@@ -1,6 +1,7 @@
 // One upload: its line in the list, from the first byte sent to the document being ready.
 
 import { csrfToken, toLogin } from "./api.js";
+import { element } from "./element.js";
 import { inWords, isFinished } from "./progress.js";
 
 const BUSY = [429, 503]; // statuses of a service that says when to try again
@@ -10,13 +11,10 @@ export class Upload {
   constructor(file, list) {
     this.file = file;
     this.documentId = null;
-    this.line = document.createElement("li");
-    this.line.className = "upload";
-    this.name = add(this.line, "span", "upload-name", file.name);
-    this.state = add(this.line, "span", "upload-state", "waiting");
-    this.bar = add(this.line, "progress", "", "");
-    this.bar.setAttribute("aria-label", `Upload of ${file.name}`);
-    this.bar.value = 0;
+    this.name = element("span", { class: "upload-name" }, file.name);
+    this.state = element("span", { class: "upload-state" }, "waiting");
+    this.bar = element("progress", { value: 0, "aria-label": `Upload of ${file.name}` });
+    this.line = element("li", { class: "upload" }, this.name, this.state, this.bar);
     list.prepend(this.line);
   }
 
@@ -75,10 +73,7 @@ export class Upload {
   }
 
   link(id) {
-    const link = document.createElement("a");
-    link.href = `/admin/documents/${id}`;
-    link.textContent = this.file.name;
-    this.name.replaceChildren(link);
+    this.name.replaceChildren(element("a", { href: `/admin/documents/${id}` }, this.file.name));
   }
 
   moved(words, share) {
@@ -93,14 +88,6 @@ export class Upload {
     this.bar.remove();
     return false;
   }
-}
-
-function add(parent, name, className, text) {
-  const child = document.createElement(name);
-  child.className = className;
-  child.textContent = text;
-  parent.append(child);
-  return child;
 }
 
 function parsed(text) {

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import socket
 from contextlib import ExitStack, closing
 
 import click
@@ -10,7 +9,7 @@ import msgspec
 
 from api.app import create_app
 from api.http.draining import Draining
-from api.http.server import ChildProcess, Server, freeze_objects, listen, raise_descriptor_limit, share_interpreter
+from api.http.server import Server, freeze_objects, listen, raise_descriptor_limit, share_interpreter
 from api.worker_process import WorkerProcess
 from ragkv.errors import Rejected
 from ragkv.observe import logs, traces
@@ -67,7 +66,13 @@ def _serve(settings: Settings, with_worker: bool, stack: ExitStack) -> None:
         worker.start()
         stack.callback(worker.stop)
     share_interpreter()
-    _run(parts, listener, *children)
+    host, port = listener.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
+    draining = Draining()
+    app = create_app(parts, draining, when_built=freeze_objects)
+    server = Server(app, draining, settings.shutdown_grace_s, *children, max_connections=settings.max_connections)
+    server.run(sockets=[listener])
 
 
 def _check_access(parts: Parts) -> None:
@@ -93,14 +98,3 @@ def _check_access(parts: Parts) -> None:
             "https://rag.example.com, to which the sign-in provider sends people back"
         )
     log.info("log in to the dashboard %s", sign_in.summary)
-
-
-def _run(parts: Parts, listener: socket.socket, *children: ChildProcess) -> None:
-    host, port = listener.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
-    log.info("listening on http://%s:%d; the engine takes up to a minute to start", shown, port)
-    draining = Draining()
-    app = create_app(parts, draining, when_built=freeze_objects)
-    settings = parts.settings
-    server = Server(app, draining, settings.shutdown_grace_s, *children, max_connections=settings.max_connections)
-    server.run(sockets=[listener])

@@ -31,7 +31,7 @@ from ragkv.service.kv_admin.usage import (
     overview,
 )
 from ragkv.service.parts import Parts
-from ragkv.service.planning.plan import DISK, NETWORK, TIERS, CostPlan, Device, Load, Option, by_name, plan
+from ragkv.service.planning.plan import DISK, NETWORK, TIERS, CostPlan, Device, Load, by_name, plan
 from ragkv.service.planning.shape import known_models, shape_of
 from ragkv.service.writers import writers
 from ragkv.settings import Settings
@@ -147,7 +147,7 @@ def plan_page(
         result = _plan(model, figures, model_folder)
     except Rejected as error:
         problem = str(error)
-    bars = [(option, width_of(option)) for option in result.options] if result else ()
+    bars = [(option, min(100.0, FULL_PREFILL / option.sooner)) for option in result.options] if result else ()
     return page(
         request,
         "plan.html",
@@ -159,11 +159,6 @@ def plan_page(
         served=SERVED,
         known=list(known_models()),
     )
-
-
-def width_of(option: Option) -> float:
-    """Percent of the drawing's width for its first token, at most 100."""
-    return min(100.0, FULL_PREFILL / option.sooner)
 
 
 def _plan(model: str, figures: dict[str, float], model_folder: Path) -> CostPlan:

@@ -176,13 +176,16 @@ class ResponseDraft:
 
 
 def response_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntry]) -> ResponseObject:
-    cut_off = answer.finish_reason == "length"
+    is_cut_off = answer.finish_reason == "length"
+    status: Literal["completed", "incomplete"] = "incomplete" if is_cut_off else "completed"
+    text = OutputText(text=answer.text, annotations=annotations_of(answer, sources))
+    message = OutputMessage(id=draft.message_id, status=status, content=[text])
     return msgspec.structs.replace(
         draft.initial,
-        status="incomplete" if cut_off else "completed",
-        output=[search_of(draft, answer, sources), message_of(draft, answer, sources)],
+        status=status,
+        output=[search_of(draft, answer, sources), message],
         usage=ResponseUsage.of(answer.usage),
-        incomplete_details=Incomplete() if cut_off else None,
+        incomplete_details=Incomplete() if is_cut_off else None,
         ragkv=facts_of(answer, draft.collection_id),
     )
 
@@ -206,12 +209,6 @@ def search_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntr
             if entry is not None
         ]
     return FileSearchCall(id=draft.search_id, queries=[draft.question], status="completed", results=results)
-
-
-def message_of(draft: ResponseDraft, answer: Answer, sources: dict[str, StoreEntry]) -> OutputMessage:
-    text = OutputText(text=answer.text, annotations=annotations_of(answer, sources))
-    status: Literal["completed", "incomplete"] = "incomplete" if answer.finish_reason == "length" else "completed"
-    return OutputMessage(id=draft.message_id, status=status, content=[text])
 
 
 def annotations_of(answer: Answer, sources: dict[str, StoreEntry]) -> list[Annotation]:

@@ -86,9 +86,8 @@ async def dashboard() -> Redirect:
     return Redirect(PATH)
 
 
-def admin_router() -> Router:
-    public = Router("/", route_handlers=[dashboard, login_page, login, begin_sign_in, finish_sign_in, static_file])
-    pages = Router("/", route_handlers=PAGES, guards=[administering])
-    leaving = Router("/", route_handlers=[logout, switch_tenant], guards=[reading])  # rights may have become fewer
-    own = Router(PATH, route_handlers=[pages, leaving], guards=[own_pages_only], include_in_schema=False)
-    return Router("/", route_handlers=[public, own])
+public = Router("/", route_handlers=[dashboard, login_page, login, begin_sign_in, finish_sign_in, static_file])
+pages = Router("/", route_handlers=PAGES, guards=[administering])
+leaving = Router("/", route_handlers=[logout, switch_tenant], guards=[reading])  # rights may have become fewer
+own = Router(PATH, route_handlers=[pages, leaving], guards=[own_pages_only], include_in_schema=False)
+admin_router = Router("/", route_handlers=[public, own])

@@ -176,8 +176,7 @@ async def complete(
     return Response(completion_of(heading, answer, await asyncio.to_thread(find_sources, answer)))
 
 
-def chat_router() -> Router:
-    return Router("/v1/chat", route_handlers=[complete], tags=["openai: chat"])
+chat_router = Router("/v1/chat", route_handlers=[complete], tags=["openai: chat"])
 
 
 def _question_of(caller: Caller, body: ChatBody, database: Database, settings: Settings) -> Question:

@@ -114,5 +114,4 @@ def files(
     return StoreFilePage.of(list_batch(store, batch_id, page, statuses_of(filter), database), StoreFile.of)
 
 
-def file_batches_router() -> Router:
-    return Router("/{vector_store_id:str}/file_batches", route_handlers=[create, show, cancel, files])
+file_batches_router = Router("/{vector_store_id:str}/file_batches", route_handlers=[create, show, cancel, files])

@@ -71,8 +71,7 @@ def show(
         raise NoSuchModel(str(error)) from None
 
 
-def models_router() -> Router:
-    return Router("/v1/models", route_handlers=[index, show], tags=["openai: models"])
+models_router = Router("/v1/models", route_handlers=[index, show], tags=["openai: models"])
 
 
 def collection_in(model: str, settings: Settings) -> str | None:

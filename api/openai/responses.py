@@ -233,8 +233,7 @@ async def create(
     return Response(response_of(draft, answer, await asyncio.to_thread(find_sources, answer)))
 
 
-def responses_router() -> Router:
-    return Router("/v1/responses", route_handlers=[create], tags=["openai: responses"])
+responses_router = Router("/v1/responses", route_handlers=[create], tags=["openai: responses"])
 
 
 def _question_of(caller: Caller, body: ResponseBody, database: Database, settings: Settings) -> Question:

@@ -148,6 +148,6 @@ def content(
     return ContentPage(data=[TextOfFile(text) for text in texts_of(store, file_id, database)])
 
 
-def store_files_router() -> Router:
-    handlers = [create, index, show, change, remove, content]
-    return Router("/{vector_store_id:str}/files", route_handlers=handlers)
+store_files_router = Router(
+    "/{vector_store_id:str}/files", route_handlers=[create, index, show, change, remove, content]
+)

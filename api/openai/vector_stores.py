@@ -142,10 +142,9 @@ def store_in_path(
     return collection_ref(caller.tenant_id, vector_store_id, database)
 
 
-def vector_stores_router() -> Router:
-    return Router(
-        "/v1/vector_stores",
-        route_handlers=[create, index, show, change, remove, search, store_files_router(), file_batches_router()],
-        dependencies={"store": Provide(store_in_path, sync_to_thread=True)},
-        tags=["openai: vector stores"],
-    )
+vector_stores_router = Router(
+    "/v1/vector_stores",
+    route_handlers=[create, index, show, change, remove, search, store_files_router, file_batches_router],
+    dependencies={"store": Provide(store_in_path, sync_to_thread=True)},
+    tags=["openai: vector stores"],
+)

@@ -60,11 +60,10 @@ def export(criteria: NamedDependency[AuditFilter], database: NamedDependency[Dat
     return json_lines(all_audit(criteria, database), "audit.jsonl")
 
 
-def audit_router() -> Router:
-    return Router(
-        "/v1/audit",
-        route_handlers=[show, export],
-        dependencies={"criteria": Provide(audit_filter, sync_to_thread=False)},
-        guards=[administering],
-        tags=["audit"],
-    )
+audit_router = Router(
+    "/v1/audit",
+    route_handlers=[show, export],
+    dependencies={"criteria": Provide(audit_filter, sync_to_thread=False)},
+    guards=[administering],
+    tags=["audit"],
+)

@@ -163,7 +163,6 @@ async def delete_collection(tenant_id: str, collection: str, removal: Removal) -
         await asyncio.sleep(took_s)
 
 
-def collections_router() -> Router:
-    return Router(
-        "/v1/collections", route_handlers=[create, index, show, amend, remove, retry_all], tags=["collections"]
-    )
+collections_router = Router(
+    "/v1/collections", route_handlers=[create, index, show, amend, remove, retry_all], tags=["collections"]
+)

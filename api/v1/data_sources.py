@@ -149,14 +149,7 @@ def amend(
 ) -> DataSourceView:
     """Update a data source: pause it, which ends a sync in progress; resume it; change its interval; start or stop
     watching its folder."""
-    return change_data_source(
-        caller.tenant_id,
-        data_source_id,
-        database,
-        paused=data.paused,
-        interval_minutes=data.interval_minutes,
-        watch=data.watch,
-    )
+    return change_data_source(caller.tenant_id, data_source_id, database, **msgspec.structs.asdict(data))
 
 
 @post(
@@ -198,6 +191,9 @@ def remove(data_source_id: FromPath[str], caller: NamedDependency[Caller], datab
     remove_data_source(caller.tenant_id, data_source_id, database)
 
 
-def data_sources_router() -> Router:
-    handlers = [create, show, show_one, files, amend, sync, retry, remove]
-    return Router("/v1/data-sources", route_handlers=handlers, guards=[administering], tags=["data sources"])
+data_sources_router = Router(
+    "/v1/data-sources",
+    route_handlers=[create, show, show_one, files, amend, sync, retry, remove],
+    guards=[administering],
+    tags=["data sources"],
+)

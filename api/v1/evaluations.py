@@ -129,6 +129,6 @@ def remove(run_id: FromPath[str], caller: NamedDependency[Caller], database: Nam
     delete_run(caller.tenant_id, run_id, database)
 
 
-def evaluations_router() -> Router:
-    handlers = [start, show, get_one, cancel, remove]
-    return Router("/v1/evaluations", route_handlers=handlers, guards=[administering], tags=["questions"])
+evaluations_router = Router(
+    "/v1/evaluations", route_handlers=[start, show, get_one, cancel, remove], guards=[administering], tags=["questions"]
+)

@@ -70,5 +70,4 @@ def revoke(key_id: FromPath[str], caller: NamedDependency[Caller], database: Nam
     revoke_key(key_id, database, caller)
 
 
-def keys_router() -> Router:
-    return Router("/v1/keys", route_handlers=[create, show, revoke], guards=[administering], tags=["keys"])
+keys_router = Router("/v1/keys", route_handlers=[create, show, revoke], guards=[administering], tags=["keys"])

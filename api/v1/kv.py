@@ -249,26 +249,25 @@ def owning_collection(
     return KVOwner(caller.tenant_id, collection_id=collection_ref(caller.tenant_id, collection, database).collection_id)
 
 
-def kv_router() -> Router:
-    of_documents = Router(
-        "/documents/{document_id:str}/kv",
-        route_handlers=[show_document, pin_document, evict_document, rebuild_one, verify_document],
-        dependencies={"owner": Provide(owning_document, sync_to_thread=True)},
-    )
-    of_collections = Router(
-        "/collections/{collection:str}/kv",
-        route_handlers=[
-            show_collection,
-            pin_collection,
-            evict_collection,
-            rebuild_all,
-            verify_collection,
-            show_rule,
-            amend_rule,
-        ],
-        dependencies={"owner": Provide(owning_collection, sync_to_thread=True)},
-    )
-    return Router("/v1", route_handlers=[show_all, verify_all, of_documents, of_collections], tags=["kv"])
+of_documents = Router(
+    "/documents/{document_id:str}/kv",
+    route_handlers=[show_document, pin_document, evict_document, rebuild_one, verify_document],
+    dependencies={"owner": Provide(owning_document, sync_to_thread=True)},
+)
+of_collections = Router(
+    "/collections/{collection:str}/kv",
+    route_handlers=[
+        show_collection,
+        pin_collection,
+        evict_collection,
+        rebuild_all,
+        verify_collection,
+        show_rule,
+        amend_rule,
+    ],
+    dependencies={"owner": Provide(owning_collection, sync_to_thread=True)},
+)
+kv_router = Router("/v1", route_handlers=[show_all, verify_all, of_documents, of_collections], tags=["kv"])
 
 
 async def verification(

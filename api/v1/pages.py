@@ -157,5 +157,4 @@ async def text(
     return await asyncio.to_thread(cited_page, caller.tenant_id, document_id, start, end, database, checksum)
 
 
-def pages_router() -> Router:
-    return Router("/v1/documents/{document_id:str}", route_handlers=[picture, boxes, text], tags=["documents"])
+pages_router = Router("/v1/documents/{document_id:str}", route_handlers=[picture, boxes, text], tags=["documents"])

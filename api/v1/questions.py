@@ -174,15 +174,13 @@ def keep(
     return keep_question_log(caller.tenant_id, data.days, settings.question_retention_days, database)
 
 
-def answers_router() -> Router:
-    return Router("/v1/answers", route_handlers=[rate, unrate], guards=[reading], tags=["questions"])
+answers_router = Router("/v1/answers", route_handlers=[rate, unrate], guards=[reading], tags=["questions"])
 
 
-def questions_router() -> Router:
-    return Router(
-        "/v1/questions",
-        route_handlers=[show, export, evaluation, retention, keep],
-        dependencies={"criteria": Provide(question_filter, sync_to_thread=True)},
-        guards=[administering],
-        tags=["questions"],
-    )
+questions_router = Router(
+    "/v1/questions",
+    route_handlers=[show, export, evaluation, retention, keep],
+    dependencies={"criteria": Provide(question_filter, sync_to_thread=True)},
+    guards=[administering],
+    tags=["questions"],
+)

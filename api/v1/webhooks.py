@@ -91,6 +91,6 @@ def deliveries(
     return list_deliveries(caller.tenant_id, webhook_id, limit, cursor, database)
 
 
-def webhooks_router() -> Router:
-    handlers = [create, show, remove, deliveries]
-    return Router("/v1/webhooks", route_handlers=handlers, guards=[administering], tags=["webhooks"])
+webhooks_router = Router(
+    "/v1/webhooks", route_handlers=[create, show, remove, deliveries], guards=[administering], tags=["webhooks"]
+)

@@ -54,5 +54,4 @@ def drop_writer(caller: NamedDependency[Caller], parts: NamedDependency[Parts]) 
     return stop_writer(caller.tenant_id, parts)
 
 
-def writer_router() -> Router:
-    return Router("/v1/writer", route_handlers=[show_writer, choose_writer, drop_writer], tags=["kv"])
+writer_router = Router("/v1/writer", route_handlers=[show_writer, choose_writer, drop_writer], tags=["kv"])

@@ -1,9 +1,10 @@
-"""Ids that the service assigns, batches of them, and the time of day."""
+"""Ids that the service assigns, batches and runs of items, and the time of day."""
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -28,6 +29,13 @@ BATCH = 500
 def batched(items: Sequence[T], size: int = BATCH) -> Iterator[Sequence[T]]:
     """The items in order, `size` at a time; the last batch may be shorter."""
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def runs(numbers: Iterable[int]) -> Iterator[range]:
+    """Ascending numbers as ranges of consecutive ones."""
+    for _, numbered in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        run = [number for _, number in numbered]
+        yield range(run[0], run[-1] + 1)
 
 
 def utc_now() -> datetime:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from ragkv.errors import Rejected
-from ragkv.ids import is_id
+from ragkv.ids import is_id, runs
 
 Form = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
@@ -124,13 +124,7 @@ def storable(text: str) -> str:
 
 def ranges(codes: Iterable[int]) -> str:
     """Characters, ascending, as the inside of a character class."""
-    spans: list[list[int]] = []
-    for code in codes:
-        if spans and spans[-1][1] == code - 1:
-            spans[-1][1] = code
-        else:
-            spans.append([code, code])
-    return "".join(f"{chr(low)}-{chr(high)}" for low, high in spans)
+    return "".join(f"{chr(run[0])}-{chr(run[-1])}" for run in runs(codes))
 
 
 def plural(count: int, noun: str) -> str:

@@ -126,10 +126,10 @@ class ModelInternals:
         window: int | None = getattr(attention, "attention_chunk_size", None) or attention.sliding_window
         return window
 
-    def rotate(self, layers: range, positions: torch.Tensor, keys: torch.Tensor) -> None:
-        """Turn un-rotated keys [layers, tokens, kv_heads, head_dim] of these layers, in place, to their positions
-        [tokens], by the model's own kernels."""
-        start = layers.start
+    def rotate(self, layers: Sequence[int], positions: torch.Tensor, keys: torch.Tensor) -> None:
+        """Turn un-rotated keys [layers, tokens, kv_heads, head_dim] of these consecutive layers, in place, to their
+        positions [tokens], by the model's own kernels."""
+        start = layers[0]
         for rotary, alike in groupby(layers, key=lambda layer: self._rotary_by_layer[layer]):
             of_group = list(alike)
             rotate(rotary, positions, keys[of_group[0] - start : of_group[-1] + 1 - start])

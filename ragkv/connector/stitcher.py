@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import groupby, repeat
+from itertools import repeat
 
 import torch
 
@@ -16,6 +16,7 @@ from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.protocol import Report
 from ragkv.errors import Unsupported
+from ragkv.ids import batched, runs
 from ragkv.kv.file import name_of_kept
 from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, Shard
@@ -105,7 +106,8 @@ class Stitcher:
     """Writes chunks' KV into vLLM's paged cache, rotated to their positions, and recomputes spans in place: each rank
     its heads.
 
-    Ranks carry out the same requests in the same steps. Only `fetch` is each one's own affair.
+    Ranks carry out the same requests in the same steps. Only `fetch` is each one's own affair. room: of the step that
+    runs.
     """
 
     def __init__(self, model: ModelInternals, store: HostCache, shard: Shard) -> None:
@@ -115,6 +117,7 @@ class Stitcher:
         self._whole = shard.whole
         self._layout = shard.layout
         self.ranks = model.ranks
+        self.room = StepBudget()
         self._token_bytes = self._layout.kv_heads * self._layout.head_dim * model.dtype.itemsize
         self.portion = Portion.on(model.device, self._layout, self._token_bytes)
         windows = {layer: model.window_of(layer) for layer in range(len(model.layers))}
@@ -162,7 +165,7 @@ class Stitcher:
         return fetched
 
     def carry_out(
-        self, stitch: StitchRequest, reading: Future[Fetched], room: StepBudget, watch: Stopwatch
+        self, stitch: StitchRequest, reading: Future[Fetched], watch: Stopwatch
     ) -> Generator[None, None, Report]:
         """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a
         recompute of its span.
@@ -173,7 +176,7 @@ class Stitcher:
             fetched = reading.result()
         self._agree_on(fetched)
         if fetched.lost and stitch.redone != stitch.region:
-            report = yield from self.recompute_whole(stitch, room, watch)
+            report = yield from self.recompute_whole(stitch, watch)
             report.failed_keys = tuple(fetched.failed_keys)
             return report
         report = Report(fills=1, kv_load_ms=fetched.seconds * 1e3)
@@ -181,24 +184,22 @@ class Stitcher:
         looked_at = layers_looked_at(self._model, self._layout, stitch)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         near = stitch.near(spans, max(self._windows.values(), default=1))
-        stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, room, near)
+        stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, near)
         if stitch.plan.selection is not None:
             # What has no KV yet runs now, so that the policy sees no empty cache; it runs again with what is chosen,
             # whose fresh KV it may attend to.
-            yield from self._recompute(stitch, spans, block_ids, Report(), watch, room)
+            yield from self._recompute(stitch, spans, block_ids, Report(), watch)
             with watch.of("recompute_ms"):
                 selected = select_in_engine(self._model, self._layout, stitch, stitched)
             spans = merge([*spans, *selected])
-        yield from self._recompute(stitch, spans, block_ids, report, watch, room)
+        yield from self._recompute(stitch, spans, block_ids, report, watch)
         report.recomputed = total_tokens(spans)
         report.recomputed_spans = spans
         report.stitched = stitch.region.num_tokens - report.recomputed
         report.failed_keys, report.host_keys = tuple(fetched.failed_keys), frozenset(fetched.host_keys)
         return report
 
-    def recompute_whole(
-        self, stitch: StitchRequest, room: StepBudget, watch: Stopwatch
-    ) -> Generator[None, None, Report]:
+    def recompute_whole(self, stitch: StitchRequest, watch: Stopwatch) -> Generator[None, None, Report]:
         """Run the whole region of the request, or more (`StitchRequest.redone`), through the model, over whatever a
         failed `carry_out` left in the cache, yielding like it.
 
@@ -207,7 +208,7 @@ class Stitcher:
         report = Report(fills=1, recomputed=stitch.redone.num_tokens, failed_keys=stitch.keys)
         report.recomputed_spans = (stitch.redone,)
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
-        yield from self._recompute(stitch, [stitch.redone], block_ids, report, watch, room)
+        yield from self._recompute(stitch, [stitch.redone], block_ids, report, watch)
         return report
 
     def _agree_on(self, fetched: Fetched) -> None:
@@ -226,7 +227,6 @@ class Stitcher:
         kept_layers: Sequence[int],
         block_ids: torch.Tensor,
         watch: Stopwatch,
-        room: StepBudget,
         near: Sequence[Span] | None = None,
     ) -> Generator[None, None, Stitched]:
         """Write all layers, yielding between two parts if the step serves others too. The rotated keys of `kept_layers`
@@ -250,7 +250,7 @@ class Stitcher:
         portions = ((of_layers, part) for of_layers, of_them in written if of_layers for part in self._parts(of_them))
         row = 0
         for number, (of_layers, part) in enumerate(portions):
-            if number and not room.is_idle:
+            if number and not self.room.is_idle:
                 yield
             with watch.of("kv_load_ms"), self.ranks.together():
                 self._write_part(part, of_layers, {layer: keys[row:] for layer, keys in rotated.items()}, block_ids)
@@ -287,46 +287,34 @@ class Stitcher:
             torch.empty(step, tokens, self._layout.kv_heads, size, dtype=self._model.dtype, device=self._model.device)
             for size in (self._layout.head_dim, self._layout.value_dim)
         ]
-        for layers in _runs(of_layers, step):
-            keys, values = (buffer[: layers.stop - layers.start] for buffer in scratch)
+        all_layers = self._model.layers
+        for layers in (part for run in runs(of_layers) for part in batched(run, step)):
+            keys, values = (buffer[: len(layers)] for buffer in scratch)
             row = 0
             for kv_slice in slices:  # one behind the other
                 rows = slice(row, row + kv_slice.span.num_tokens)
-                kv_slice.kv.copy_into(keys[:, rows], values[:, rows], layers, kv_slice.offset)
+                of_file = slice(layers[0], layers[-1] + 1)
+                kv_slice.kv.copy_into(keys[:, rows], values[:, rows], of_file, kv_slice.offset)
                 row = rows.stop
-            self._model.rotate(range(layers.start, layers.stop), batch.positions, keys)
-            for index, layer in enumerate(self._model.layers[layers]):
-                self._model.write(layer, keys[index], values[index], batch.slots)
-                if layers.start + index in kept:
-                    kept[layers.start + index][:tokens] = keys[index]
+            self._model.rotate(layers, batch.positions, keys)
+            for index, layer in enumerate(layers):
+                self._model.write(all_layers[layer], keys[index], values[index], batch.slots)
+                if layer in kept:
+                    kept[layer][:tokens] = keys[index]
 
     def _recompute(
-        self,
-        stitch: StitchRequest,
-        spans: Sequence[Span],
-        block_ids: torch.Tensor,
-        report: Report,
-        watch: Stopwatch,
-        room: StepBudget,
+        self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: Report, watch: Stopwatch
     ) -> Generator[None, None, None]:
         capture = MeanQueries(self._model, self._layout, stitch.capture) if stitch.capture else None
         while spans:
-            while not room.tokens:
+            while not self.room.tokens:
                 yield
             # Splitting changes nothing: a span attends only to what lies before its end, and that is done by then.
-            part, spans = split(spans, min(room.tokens, self._model.max_tokens), self._model.max_sequences)
+            part, spans = split(spans, min(self.room.tokens, self._model.max_tokens), self._model.max_sequences)
             batch = self._model.batch(part, block_ids)
             token_ids = [token for span in part for token in stitch.token_ids[span.start : span.end]]
             with watch.of("recompute_ms"), capture.of(batch) if capture else nullcontext():
                 self._model.forward(token_ids, batch, block_ids)
-            room.tokens -= len(batch.positions)
+            self.room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
-
-
-def _runs(layers: Sequence[int], longest: int) -> Iterator[slice]:
-    """Ascending layers by consecutive ones, at most so many at a time."""
-    for _, numbered in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0]):
-        run = [layer for _, layer in numbered]
-        for at in range(0, len(run), longest):
-            yield slice(run[at], run[min(at + longest, len(run)) - 1] + 1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ragkv.connector.metadata import StitchRequest
-from ragkv.connector.stitcher import Fetched, StepBudget, Stitcher, Stopwatch
+from ragkv.connector.stitcher import Fetched, Stitcher, Stopwatch
 from ragkv.engine.protocol import Report
 
 READERS = 2
@@ -58,7 +58,6 @@ class UnderWay:
     def __init__(self, stitcher: Stitcher) -> None:
         self._stitcher = stitcher
         self._readers = ThreadPoolExecutor(READERS, "KV reader")
-        self._room = StepBudget()
         self._jobs: dict[str, _Job] = {}
 
     def begin(self, stitch: StitchRequest) -> None:
@@ -88,7 +87,8 @@ class UnderWay:
         job = next((job for job, is_read in zip(self._jobs.values(), read, strict=True) if is_read), None)
         if job is None:
             return None
-        self._room.tokens, self._room.is_idle = tokens, is_idle
+        room = self._stitcher.room
+        room.tokens, room.is_idle = tokens, is_idle
         try:
             next(job.work)
         except StopIteration as end:
@@ -103,7 +103,7 @@ class UnderWay:
         name, watch = stitch.request_id, self._stitcher.watch()
         if self._stitcher.ranks.all_of([fetched.done()])[0]:
             try:
-                return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, self._room, watch)), watch)
+                return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, watch)), watch)
             except Exception as error:
                 if not self._stitcher.ranks.is_shared(error):
                     raise
@@ -112,7 +112,7 @@ class UnderWay:
             fetched.cancel()  # if it still waits for others
             log.warning("request %s: its KV could not be read in time; its context is recomputed in full", name)
         try:
-            return Done(name, (yield from self._stitcher.recompute_whole(stitch, self._room, watch)), watch)
+            return Done(name, (yield from self._stitcher.recompute_whole(stitch, watch)), watch)
         except Exception as error:
             if not self._stitcher.ranks.is_shared(error):
                 raise

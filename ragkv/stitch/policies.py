@@ -3,12 +3,13 @@
 
 import re
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Annotated, Literal, get_args
 
 import msgspec
 
 from ragkv.errors import Rejected
+from ragkv.ids import runs
 
 PolicyName = Literal["question", "contextual", "initial", "deviation", "head", "none"]
 PolicyAlias = Literal["query_attention", "samkv", "cacheblend", "epic"]
@@ -114,10 +115,8 @@ class Choice(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     @property
     def text(self) -> str:
         """The layers as `of` reads them."""
-        runs = [
-            [layer for _, layer in run] for _, run in groupby(enumerate(self.layers), lambda pair: pair[1] - pair[0])
-        ]
-        return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs) or UPPER
+        of_runs = (f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs(self.layers))
+        return ",".join(of_runs) or UPPER
 
     def layers_of(self, num_layers: int) -> tuple[int, ...]:
         """The layers in a model of `num_layers`. Raises Rejected if it lacks one of them."""

@@ -13,7 +13,7 @@ from vllm.distributed.kv_transfer import get_kv_transfer_group
 from ragkv.connector import under_way
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
-from ragkv.connector.stitcher import Portion, StepBudget, Stitcher, Stopwatch
+from ragkv.connector.stitcher import Portion, Stitcher, Stopwatch
 from ragkv.connector.under_way import READERS
 from ragkv.engine.wire import planned_of
 from ragkv.span import Span
@@ -27,7 +27,8 @@ def write(
     stitcher: Stitcher, slices: Sequence[KVSlice], layers: Sequence[int], table: torch.Tensor
 ) -> tuple[Stitched, int]:
     """What was written, beside other requests, and how often they could go on."""
-    writing = stitcher.write(slices, layers, table, Stopwatch(table.device), StepBudget(is_idle=False))
+    stitcher.room.is_idle = False
+    writing = stitcher.write(slices, layers, table, Stopwatch(table.device))
     pauses = 0
     while True:
         try:

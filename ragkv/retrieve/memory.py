@@ -135,8 +135,7 @@ class _Collection:
     def replace(self, document_ids: DocumentIds, points: Sequence[Point]) -> None:
         added = {point.chunk_id: point for point in points}
         with self._lock:
-            older = [segment.without_documents(document_ids) for segment in self.segments]
-            older = [segment.without_chunks(segment.row_of.keys() & added.keys()) for segment in older]
+            older = [segment.without(document_ids, added.keys()) for segment in self.segments]
             self.segments = _settled([*older, Segment.of(list(added.values()))] if added else older)
 
 
@@ -171,7 +170,9 @@ def _by_terms(views: Views, vectors: Vectors, limit: int) -> Ranked:
 
 
 def _rarities(views: Views, terms: NDArray[np.uint32]) -> NDArray[np.float64]:
-    occurs_in = np.array([sum(segment.occurrences(term) for segment, _ in views) for term in terms], np.int_)
+    occurs_in = np.array(
+        [sum(segment.postings.occurrences(term, segment.shown) for segment, _ in views) for term in terms], np.int_
+    )
     return rarities(occurs_in, sum(segment.num_shown for segment, _ in views))
 
 

@@ -8,15 +8,19 @@ from ragkv.ids import batched
 from ragkv.retrieve.index import Index, Point
 
 
-class PointSource(Protocol):
+class DocumentVersions(Protocol):
     """The database's record of what is searchable."""
 
     def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
-        """Searchable documents of a collection and a version of each that changes whenever its points do.
+        """Searchable documents of a collection and a version of each that changes whenever its chunks do.
 
         Asked before every search: one cheap query. The same object means that nothing changed.
         """
         ...
+
+
+class PointSource(DocumentVersions, Protocol):
+    """Points of searchable documents."""
 
     def points(self, document_ids: Sequence[str]) -> Iterable[Point]:
         """All points of these documents, in any order."""

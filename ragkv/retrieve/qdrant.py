@@ -127,9 +127,7 @@ class QdrantIndex:
     def delete_documents(self, document_ids: Sequence[str]) -> None:
         """Forget the points of these documents, of whatever tenant."""
         for batch in batched(document_ids, BATCH):
-            self._delete(
-                models.Filter(must=[models.FieldCondition(key="document_id", match=models.MatchAny(any=list(batch)))])
-            )
+            self._delete(models.Filter(must=[_of_documents(batch)]))
 
     def delete_from_collection(self, tenant_id: str, collection_id: str, document_ids: Sequence[str]) -> None:
         self.replace(tenant_id, collection_id, document_ids, ())
@@ -321,11 +319,7 @@ def _to_qdrant(tenant_id: str, collection_id: str, point: Point) -> models.Point
         "chunk_id": point.chunk_id,
         "title": point.title,
     }
-    return models.PointStruct(
-        id=_point_id(tenant_id, collection_id, point.chunk_id),
-        vector=vector,
-        payload=payload,
-    )
+    return models.PointStruct(id=_point_id(tenant_id, collection_id, point.chunk_id), vector=vector, payload=payload)
 
 
 def _point_id(tenant_id: str, collection_id: str, chunk_id: str) -> str:
@@ -346,8 +340,11 @@ def _where(**fields: str) -> models.Filter:
 def _within(scope: models.Filter, document_ids: DocumentIds | None) -> models.Filter:
     if document_ids is None:
         return scope
-    condition = models.FieldCondition(key="document_id", match=models.MatchAny(any=sorted(document_ids)))
-    return models.Filter(must=[scope, condition])
+    return models.Filter(must=[scope, _of_documents(sorted(document_ids))])
+
+
+def _of_documents(document_ids: Sequence[str]) -> models.FieldCondition:
+    return models.FieldCondition(key="document_id", match=models.MatchAny(any=list(document_ids)))
 
 
 def best_among(search: Search, limit: int, document_ids: DocumentIds) -> list[Hit]:

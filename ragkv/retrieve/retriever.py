@@ -33,7 +33,7 @@ from ragkv.ids import batched
 from ragkv.retrieve import sparse
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused, fused_hits
 from ragkv.retrieve.links import LinkCache, TitleLinks, TitleSource
-from ragkv.retrieve.mirror import Mirror
+from ragkv.retrieve.mirror import DocumentVersions, Mirror
 from ragkv.retrieve.names import Named
 from ragkv.retrieve.rerank import CANDIDATES, Reranker
 from ragkv.text import clean_question
@@ -79,15 +79,8 @@ class SearchScope(NamedTuple):
     document_ids: DocumentIds | None = None
 
 
-class CollectionSource(TitleSource, Protocol):
+class CollectionSource(DocumentVersions, TitleSource, Protocol):
     """The database's side of retrieval."""
-
-    def indexed_documents(self, tenant_id: str, collection_id: str) -> Mapping[str, int]:
-        """Searchable documents of a collection and a version of each that changes whenever its chunks do.
-
-        Asked once for every search: one cheap query. The same object means that nothing changed.
-        """
-        ...
 
     def of_other_encoders(self, tenant_id: str, collection_id: str) -> DocumentIds:
         """The searchable documents whose dense vectors cannot be compared with a question's."""

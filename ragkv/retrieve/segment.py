@@ -1,6 +1,7 @@
 """A segment of the index: some chunks of a collection, laid out for searching by dense vectors and by BM25."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -210,10 +211,6 @@ class Segment:
         """The chunk and the document of a row."""
         return self.chunk_ids[row], self.document_ids[self.owners[row]]
 
-    def occurrences(self, term: np.uint32) -> int:
-        """Rows with this term, of those that are shown."""
-        return self.postings.occurrences(term, self.shown)
-
     def rows(self) -> NDArray[np.intp]:
         """The rows that are shown."""
         return np.arange(len(self.chunk_ids)) if self.shown is None else np.flatnonzero(self.shown)
@@ -222,26 +219,21 @@ class Segment:
         """The rows that are shown of these documents; None for all rows."""
         if document_ids is None:
             return self.shown
-        allowed = np.zeros(len(self.document_ids), np.bool_)
-        allowed[[self.number_of[i] for i in self.number_of.keys() & document_ids]] = True
-        of_documents = allowed[self.owners]
+        of_documents = self._of_documents(document_ids)
         return of_documents if self.shown is None else of_documents & self.shown
 
-    def without_chunks(self, chunk_ids: Iterable[str]) -> Self:
-        """The same rows, those of these chunks not shown."""
-        rows = [self.row_of[i] for i in chunk_ids if i in self.row_of]
-        if not rows:
-            return self
-        shown = np.ones(len(self.chunk_ids), np.bool_) if self.shown is None else self.shown.copy()
-        shown[rows] = False
-        return replace(self, shown=shown)
+    def _of_documents(self, document_ids: DocumentIds) -> Shown:
+        allowed = np.zeros(len(self.document_ids), np.bool_)
+        allowed[[self.number_of[i] for i in self.number_of.keys() & document_ids]] = True
+        return allowed[self.owners]
 
-    def without_documents(self, document_ids: DocumentIds) -> Self:
-        """The same rows, those of these documents not shown."""
-        if not self.number_of.keys() & document_ids:
+    def without(self, document_ids: DocumentIds, chunk_ids: AbstractSet[str]) -> Self:
+        """The same rows, those of these documents and of these chunks not shown."""
+        rows = [self.row_of[i] for i in self.row_of.keys() & chunk_ids]
+        if not rows and not self.number_of.keys() & document_ids:
             return self
-        hidden = self.within(document_ids)
-        assert hidden is not None, "asked for some documents"
+        hidden = self._of_documents(document_ids)
+        hidden[rows] = True
         return replace(self, shown=~hidden if self.shown is None else self.shown & ~hidden)
 
     def dense_of(self, chunk_id: str) -> NDArray[np.float32] | None:

@@ -47,10 +47,9 @@ def writable() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        trouble = trouble_of(error)
-        if trouble is None:
-            raise
-        raise trouble from error
+        if trouble := trouble_of(error):
+            raise trouble from error
+        raise
 
 
 def trouble_of(error: Exception) -> Unavailable | None:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from ragkv.answer.question import Citation
 from ragkv.answer.sentences import Place, sentences, statements
@@ -114,10 +113,8 @@ class _Cited:
         return _Cited((*self.sentences, sentence), self.covered | sentence.terms, self.all_terms | sentence.all_terms)
 
 
-class _Adds(Protocol):
-    """Support that a sentence adds to those cited so far; 0 when it is not enough."""
-
-    def __call__(self, sentence: _Sentence, *, cited: _Cited) -> float: ...
+_Added = Callable[[_Cited, _Sentence], float]
+"""Support that a sentence adds to those cited so far; 0 when it is not enough."""
 
 
 def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citation, ...]:
@@ -164,11 +161,9 @@ def _support(
     strong = frozenset(term for term, strength in strengths.items() if strength > WORD and term in new)
     statement = _Statement(_words(text), _Weights(new), strong, question)
     strongest = _best(candidates, partial(_support_score, statement=statement))
-    return (
-        _Cited()
-        if strongest is None
-        else _extend(_Cited().and_also(strongest), candidates, partial(_added, statement=statement))
-    )
+    if strongest is None:
+        return _Cited()
+    return _extend(_Cited().and_also(strongest), candidates, partial(_added, statement=statement))
 
 
 def _support_score(sentence: _Sentence, statement: _Statement) -> float:
@@ -183,19 +178,19 @@ def _support_score(sentence: _Sentence, statement: _Statement) -> float:
     return support + 0.5 * exact + about_question if is_telling or about_question >= MIN_ASKED_BY_WEAK_MATCH else 0.0
 
 
-def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Adds) -> _Cited:
+def _extend(cited: _Cited, candidates: Sequence[_Sentence], added: _Added) -> _Cited:
     """With the sentences of other passages that add most to those cited, as long as they add anything."""
     while len(cited.sentences) < MAX_PER_STATEMENT:
         chunks = {sentence.passage.chunk.id for sentence in cited.sentences}
         uncited = [sentence for sentence in candidates if sentence.passage.chunk.id not in chunks]
-        best = _best(uncited, partial(added, cited=cited))
+        best = _best(uncited, partial(added, cited))
         if best is None:
             break
         cited = cited.and_also(best)
     return cited
 
 
-def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
+def _added(cited: _Cited, sentence: _Sentence, statement: _Statement) -> float:
     """Support added to the cited: more of the statement, or something of the question if it leads to them: if it names
     a cited passage's title or the answer, or is about the answer, or about what a cited one names."""
     added_news = statement.new.share(sentence.terms - cited.covered)
@@ -212,7 +207,7 @@ def _added(sentence: _Sentence, cited: _Cited, statement: _Statement) -> float:
     return added_news + added_question if is_support else 0.0
 
 
-def _accounted(sentence: _Sentence, cited: _Cited, question: _Weights) -> float:
+def _accounted(cited: _Cited, sentence: _Sentence, question: _Weights) -> float:
     """Terms of the question added to those that the cited sentences account for."""
     added = question.share(sentence.all_terms - cited.all_terms)
     return added + question.share(sentence.terms) if added >= (MIN_ADDED if cited.sentences else MIN_ABOUT) else 0.0

@@ -19,7 +19,7 @@ from ragkv.answer.observed import generation, observed, retrieval
 from ragkv.answer.origins import kv_of_passages, prompt_spans
 from ragkv.answer.planner import Planner, QuestionVectors, lay_out
 from ragkv.answer.prompt import Prompt, PromptBuilder
-from ragkv.answer.question import NOTHING_RAN, Answer, Delta, Question, Timings, Usage, check_question
+from ragkv.answer.question import NOTHING_RAN, ORIGINS, Answer, Delta, Question, Timings, Usage, check_question
 from ragkv.answer.recompute import Recompute, Recomputing
 from ragkv.chunk import Chunk, Passage
 from ragkv.engine.protocol import Engine, Generate, Report
@@ -269,10 +269,8 @@ class Answerer:
             computing.cancel()
 
     async def _retrieve(self, question: Question) -> list[Passage]:
-        place, limits = (
-            (question.tenant_id, question.collection_id),
-            (question.top_k or self._settings.top_k, question.hops or self._settings.hops),
-        )
+        place = question.tenant_id, question.collection_id
+        limits = question.top_k or self._settings.top_k, question.hops or self._settings.hops
         with retrieval(question, *limits) as span:
             passages = await self._searcher.search(
                 *place, question.text, *limits, question.document_ids, referred_to(question)
@@ -372,10 +370,7 @@ def _timings(prepared: Prepared, report: Report, began: float, handed_over: floa
 def _usage(prepared: Prepared, report: Report, completion: int) -> Usage:
     return Usage(
         prompt=len(prepared.prompt.token_ids),
-        cached=report.cached,
-        stitched=report.stitched,
-        recomputed=report.recomputed,
-        computed=report.computed,
+        **{origin: getattr(report, origin) for origin in ORIGINS},
         completion=completion,
         failed_chunks=prepared.plan.num_without_kv(report.failed_keys) if prepared.plan else 0,
     )

@@ -121,8 +121,7 @@ class KVShape:
     """The shape of a KV file, from its header.
 
     Keys and values: [layers, tokens, kv_heads, head_dim]. The Q-Cache: two query vectors (initial and local) for each
-    of `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens. `dtype`: of unquantised values;
-    `format`: how keys and values are kept.
+    of `q_layers` and `q_heads`, and the mean keys of `q_blocks` blocks of tokens.
     """
 
     layers: Annotated[int, "Number of layers."]

@@ -147,8 +147,7 @@ class HostCache:
         return copy
 
     def _drop(self, key: str) -> None:
-        copy = self._copies.pop(key, None)
-        if copy is not None:
+        if copy := self._copies.pop(key, None):
             self._bytes -= copy.num_bytes
 
 

@@ -24,11 +24,7 @@ EMBEDDED_WRITER = Path(__file__).parent / "embedded_writer"
 
 
 class Gate(msgspec.Struct, frozen=True, kw_only=True):
-    """A writer against the plain model on held-out text, nothing recomputed.
-
-    `kl_ratio_upper`: upper end of the 95% interval of mean KL over the plain model's (bootstrap over contexts).
-    `one_chunk_kl`: of contexts of one chunk, where the plain model's KV is exact.
-    """
+    """A writer against the plain model on held-out text, nothing recomputed."""
 
     contexts: Annotated[int, "Number of held-out contexts."]
     kl: Annotated[float, "KL to full prefill over the writer's KV, nothing recomputed."]
@@ -67,8 +63,7 @@ SUFFICIENT_KL = 0.06
 
 
 class Card(msgspec.Struct, frozen=True, kw_only=True):
-    """The making of an adapter and its evaluation. `data`: what it was trained on, by name. `curve`: (samples, KL on
-    validation contexts). `strength`: share of the trained change that is kept."""
+    """The making of an adapter and its evaluation."""
 
     model: Annotated[str, "Name of the model."]
     model_fingerprint: Annotated[str, "Fingerprint of the model's weights."]

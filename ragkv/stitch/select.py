@@ -108,9 +108,7 @@ def _by_attention(evidence: Evidence, queries: Sequence[torch.Tensor], budget: i
         logits.append(block_logits(query, regroup(chunk.mean_keys, chunk.span.num_tokens, evidence.block_size)))
     if not blocks:
         return ()
-    scores = torch.cat(logits, dim=-1).softmax(-1).mean((0, 1)).tolist()
-    ranked = sorted(zip(scores, blocks, strict=True), key=lambda pair: (pair[0], pair[1].start), reverse=True)
-    return take([block for _, block in ranked], budget)
+    return _take_best(blocks, torch.cat(logits, dim=-1).softmax(-1).mean((0, 1)), budget)
 
 
 def block_logits(query: torch.Tensor, mean_keys: torch.Tensor) -> torch.Tensor:
@@ -207,5 +205,9 @@ def take_blocks(spans: Sequence[Span], scores: torch.Tensor, block_size: int, bu
     blocks = [block for span in spans for block in blocks_of(span, block_size)]
     sizes = torch.tensor([block.num_tokens for block in blocks])
     sums = torch.zeros(len(blocks)).index_add_(0, torch.arange(len(blocks)).repeat_interleave(sizes), scores.float())
-    ranked = sorted(zip((sums / sizes).tolist(), blocks, strict=True), key=lambda p: (p[0], p[1].start), reverse=True)
+    return _take_best(blocks, sums / sizes, budget)
+
+
+def _take_best(blocks: Sequence[Span], scores: torch.Tensor, budget: int) -> tuple[Span, ...]:
+    ranked = sorted(zip(scores.tolist(), blocks, strict=True), key=lambda p: (p[0], p[1].start), reverse=True)
     return take([block for _, block in ranked], budget)

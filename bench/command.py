@@ -1,7 +1,8 @@
 """`ragkv bench`: measurements on this machine, with this model and these documents."""
 
 import asyncio
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -28,6 +29,14 @@ _ELSEWHERE = {
     "tiers": "bench.tiers.command:tiers",
 }
 """Commands that are imported when they are asked for: with PyTorch and models that takes seconds."""
+
+
+@contextmanager
+def measuring_bar(total: int, console: Console) -> Iterator[Callable[[str], None]]:
+    """A bar of measurements. Call what this yields after each, with what it was."""
+    with progress_bars(console) as bars:
+        task = bars.add_task("measuring", total=total)
+        yield lambda what: bars.update(task, advance=1, description=what)
 
 
 class _Bench(click.Group):
@@ -93,12 +102,9 @@ def api(url: str, key: str | None, questions: tuple[str, ...], asks: int, json_f
 
 async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], asks: int) -> ApiReport:
     async with client_of(url, key, 1) as client:
-        with progress_bars(Console(stderr=True)) as progress:
-            task = progress.add_task("measuring", total=asks)
-            advance = partial(progress.advance, task)
-            return ApiReport(
-                url=url, machine=machine(), ask=await measure_asks(client, questions, asks, {"max_tokens": 4}, advance)
-            )
+        with measuring_bar(asks, Console(stderr=True)) as advance:
+            ask = await measure_asks(client, questions, asks, {"max_tokens": 4}, lambda: advance("measuring"))
+    return ApiReport(url=url, machine=machine(), ask=ask)
 
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
@@ -116,10 +122,6 @@ async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftRepor
     )
     measuring.check(chunks, sizes)
     async with running_engine(parts, console):
-        with progress_bars(console) as progress:
-            task = progress.add_task("measuring", total=num_requests(sizes, runs))
-            done = measuring.measure(
-                chunks, sizes, runs, lambda line: progress.update(task, advance=1, description=line)
-            )
-            rows = [row async for row in done]
+        with measuring_bar(num_requests(sizes, runs), console) as advance:
+            rows = [row async for row in measuring.measure(chunks, sizes, runs, advance)]
     return TtftReport(Path(parts.model_folder).name, machine(), rows)

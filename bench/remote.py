@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.command import measuring_bar
 from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
@@ -22,7 +23,6 @@ from bench.ttft import machine, timed
 from ragkv.answer.promote import Promoter
 from ragkv.answer.recompute import Recompute
 from ragkv.cli.opened import opened_parts, running_engine
-from ragkv.cli.progress import progress_bars
 from ragkv.engine.protocol import Generate
 from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.kv.key import KeyMaker
@@ -253,11 +253,8 @@ async def _measured(
     recompute = parts.recomputing.default(written=True)
     bench = RemoteBench(parts, promoter, recompute, contexts, answer)
     async with running_engine(parts, console):
-        with progress_bars(console) as bars:
-            task = bars.add_task("measuring", total=questions * len(MODES))
-            rows = [
-                row async for row in bench.measure(at_once, lambda mode: bars.update(task, advance=1, description=mode))
-            ]
+        with measuring_bar(questions * len(MODES), console) as advance:
+            rows = [row async for row in bench.measure(at_once, advance)]
     tokens = sum(context.prompts[0].question.start for context in contexts) // len(contexts)
     return tokens, rows
 

@@ -49,12 +49,13 @@ class Scale:
         return replace(self, oracles=oracles, shapes=shapes)
 
 
+_SMALL, _TINY = small_sizes(512, 128, 8, 32000), small_sizes(64, 32, 4, 1024)
 ON_A_GPU = Scale(
     device="cuda",
     oracles=(
-        llama("small Llama", **small_sizes(512, 128, 8, 32000)),
-        qwen3("small Qwen3", **small_sizes(512, 128, 8, 32000)),
-        mistral("small Mistral, windows", **small_sizes(512, 128, 8, 32000)),
+        llama("small Llama", **_SMALL),
+        qwen3("small Qwen3", **_SMALL),
+        mistral("small Mistral, windows", **_SMALL),
         deepseek("small DeepSeek", 512, 8, 32000),
     ),
     shapes=(LLAMA_8B, QWEN3_8B),
@@ -75,11 +76,8 @@ ON_A_GPU = Scale(
 )
 REHEARSAL = Scale(
     device="cpu",
-    oracles=(llama("tiny Llama", **small_sizes(64, 32, 4, 1024)), qwen3("tiny Qwen3", **small_sizes(64, 32, 4, 1024))),
-    shapes=(
-        llama("Llama's shape", **small_sizes(64, 32, 4, 1024)),
-        qwen3("Qwen3's shape", **small_sizes(64, 32, 4, 1024)),
-    ),
+    oracles=(llama("tiny Llama", **_TINY), qwen3("tiny Qwen3", **_TINY)),
+    shapes=(llama("Llama's shape", **_TINY), qwen3("Qwen3's shape", **_TINY)),
     oracle_prompts=3,
     chunk_tokens=64,
     sizes=(256, 512),

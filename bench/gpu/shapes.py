@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,28 +77,22 @@ class Shape:
         return model.eval()
 
 
-def llama(name: str, **sizes: Any) -> Shape:
-    return Shape(name, LlamaConfig(architectures=["LlamaForCausalLM"], dtype=DTYPE, eos_token_id=1, **sizes))
+def _shape(kind: type[PretrainedConfig], name: str, **sizes: Any) -> Shape:
+    architecture = kind.__name__.replace("Config", "ForCausalLM")
+    return Shape(name, kind(architectures=[architecture], dtype=DTYPE, eos_token_id=1, **sizes))
 
 
-def qwen3(name: str, **sizes: Any) -> Shape:
-    return Shape(name, Qwen3Config(architectures=["Qwen3ForCausalLM"], dtype=DTYPE, eos_token_id=1, **sizes))
-
-
-def mistral(name: str, **sizes: Any) -> Shape:
-    """All layers have a sliding window."""
-    config = MistralConfig(
-        architectures=["MistralForCausalLM"], dtype=DTYPE, eos_token_id=1, sliding_window=256, **sizes
-    )
-    return Shape(name, config)
+llama, qwen3 = partial(_shape, LlamaConfig), partial(_shape, Qwen3Config)
+mistral = partial(_shape, MistralConfig, sliding_window=256)
+"""All layers have a sliding window."""
 
 
 def deepseek(name: str, hidden: int, layers: int, vocabulary: int) -> Shape:
     """Latent attention as in DeepSeek V2 Lite, without experts: a few of them would make roundings into other
     models."""
-    config = DeepseekV3Config(
-        architectures=["DeepseekV3ForCausalLM"], dtype=DTYPE, eos_token_id=1, vocab_size=vocabulary, hidden_size=hidden,
-        intermediate_size=2 * hidden, num_hidden_layers=layers, first_k_dense_replace=layers, num_attention_heads=16,
+    return _shape(
+        DeepseekV3Config, name, vocab_size=vocabulary, hidden_size=hidden, intermediate_size=2 * hidden,
+        num_hidden_layers=layers, first_k_dense_replace=layers, num_attention_heads=16,
         num_key_value_heads=16, q_lora_rank=None, kv_lora_rank=512, qk_rope_head_dim=64, qk_nope_head_dim=128,
         v_head_dim=128, n_group=1, topk_group=1, max_position_embeddings=40960, initializer_range=_GAIN / math.sqrt(hidden),
         rope_parameters={
@@ -105,7 +100,6 @@ def deepseek(name: str, hidden: int, layers: int, vocabulary: int) -> Shape:
             "mscale": 0.707, "mscale_all_dim": 0.707, "beta_fast": 32, "beta_slow": 1,
         },
     )  # fmt: skip
-    return Shape(name, config)
 
 
 LLAMA_8B = llama(

@@ -9,16 +9,15 @@ import click
 import httpx
 import msgspec
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 
 from bench.api import client_of, streamed
+from bench.command import measuring_bar
 from bench.measuring import check_policy, json_option, write_report
 from bench.serving.engine import Serving, check_cache, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
 from ragkv.cli.opened import opened_parts, running_engine
-from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
 from ragkv.service.parts import Parts
 
@@ -95,20 +94,15 @@ async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
         check_cache(contexts, int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token)
     serving = Serving(parts.engine, parts.planner, parts.keys_of(ref.tenant_id), recompute, contexts)
     async with running_engine(parts, console):
-        with progress_bars(console) as bars:
-            return await serving.measure(plan, _bar(bars, plan))
+        with measuring_bar(plan.total, console) as advance:
+            return await serving.measure(plan, advance)
 
 
 async def _ask_service(url: str, key: str | None, questions: tuple[str, ...], plan: Plan) -> list[ServeRow]:
     connections = plan.clients if plan.rate is None else plan.questions
     async with client_of(url, key, connections) as client:
-        with progress_bars(Console(stderr=True)) as bars:
-            return await Asking(client, questions).measure(plan, _bar(bars, plan))
-
-
-def _bar(bars: Progress, plan: Plan) -> Any:
-    task = bars.add_task("measuring", total=plan.questions * plan.rounds * len(plan.modes))
-    return lambda mode: bars.update(task, advance=1, description=mode)
+        with measuring_bar(plan.total, Console(stderr=True)) as advance:
+            return await Asking(client, questions).measure(plan, advance)
 
 
 def _figures(seconds: Iterable[float | None], times: float, decimals: int) -> str:

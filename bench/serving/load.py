@@ -139,6 +139,11 @@ class Plan:
     rounds: int
     modes: tuple[Mode, ...]
 
+    @property
+    def total(self) -> int:
+        """Questions of all modes in all rounds."""
+        return self.questions * self.rounds * len(self.modes)
+
 
 async def measure(
     asks: Mapping[Mode, Ask], plan: Plan, warm_up: int, progress: Callable[[Mode], None]

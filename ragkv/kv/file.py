@@ -66,10 +66,6 @@ class PlainKV:
         copy_part(self.keys, keys, layers, start)
         copy_part(self.values, values, layers, start)
 
-    def loaded(self) -> "PlainKV":
-        """All of it in memory. Raises OSError."""
-        return replace(self, keys=in_memory(self.keys), values=in_memory(self.values))
-
     def of_heads(self, heads: slice) -> "PlainKV":
         """The keys and values of some KV heads, not copied. The Q-Cache stays whole."""
         return replace(self, keys=part_of_heads(self.keys, heads), values=part_of_heads(self.values, heads))
@@ -94,10 +90,6 @@ class PackedKV:
         """Like PlainKV.copy_into."""
         self.keys.unpack_into(keys, layers, start)
         self.values.unpack_into(values, layers, start)
-
-    def loaded(self) -> "PackedKV":
-        """Like PlainKV.loaded."""
-        return replace(self, keys=self.keys.loaded(), values=self.values.loaded())
 
     def of_heads(self, heads: slice) -> "PackedKV":
         """Like PlainKV.of_heads."""

@@ -5,12 +5,12 @@ Keys are quantised without their rotation: a channel's outliers lie in all token
 two channels. In 4 bits a few first and last tokens stay as they are.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 
 from ragkv.kv.format import QuantisationGrid
-from ragkv.kv.pieces import FilePart, copy_part, in_memory, part_of_heads
+from ragkv.kv.pieces import FilePart, copy_part, part_of_heads
 
 _NIBBLE_BITS = 4
 _NIBBLE = 2**_NIBBLE_BITS - 1
@@ -49,10 +49,6 @@ class Packed:
         """The codes of some KV heads, not copied."""
         low = None if self.low is None else self.low[:, :, heads]
         return Packed(part_of_heads(self.codes, heads), self.step[:, :, heads], self.edges[:, :, heads], low)
-
-    def loaded(self) -> "Packed":
-        """All of it in memory. Raises OSError."""
-        return replace(self, codes=in_memory(self.codes))
 
     def unpack_into(self, out: torch.Tensor, layers: slice, start: int) -> None:
         """Write the values of some layers' tokens from `start` on into `out`, [layers, tokens, kv_heads, head_dim]."""

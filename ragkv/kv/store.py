@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from ragkv.errors import Corrupt, Unavailable, Unsupported
 from ragkv.files_io import is_resident, written_before
 from ragkv.kv.file import (
+    KVContent,
     KVShape,
     PlainKV,
     QCache,
@@ -23,6 +24,7 @@ from ragkv.kv.file import (
     read_qcache,
     read_shape,
     receive_kv,
+    write_content,
     write_kv,
 )
 from ragkv.kv.format import KVFormat
@@ -72,7 +74,7 @@ class KVStore:
             return False
 
     def in_memory(self, key: str) -> bool:
-        """Whether the KV of `key` lies in host memory, so that `get` reads no disk."""
+        """Whether the KV of `key` lies in host memory, so that `open` reads no disk."""
         try:
             return is_resident(self.path(key))
         except Corrupt:
@@ -89,25 +91,27 @@ class KVStore:
         """Keep the KV. Returns its size in bytes."""
         return write_kv(self.path(key), kv, kv_format)
 
-    def get(self, key: str, layout: Layout) -> StoredKV | None:
-        """The KV in memory, checked; None if there is none to use, for whatever reason.
+    def open(self, key: str, layout: Layout, checked: Identity | None = None) -> StoredKV | None:
+        """The KV, checked as `read_kv` says, but not in memory: see `PlainKV`. None if there is none to use, for
+        whatever reason.
 
         A damaged file is removed, so that it is made again; one that merely cannot be read now, or is of another
         layout, is left alone, and so is one that took the place of a damaged one meanwhile.
         """
-        return self._use(key, lambda path: read_kv(path, layout).loaded())
-
-    def open(self, key: str, layout: Layout, checked: Identity | None = None) -> StoredKV | None:
-        """The KV, checked as `read_kv` says, but not in memory: see `PlainKV`. None like `get`."""
         return self._use(key, lambda path: read_kv(path, layout, checked))
 
     def convert(self, source: str, key: str, kv_format: KVFormat) -> bool:
         """Keep the KV of `source`, which is in bf16, in another format as that of `key`. False if there is none to
         use."""
-        kv = self._use(source, lambda path: load_kv(path).loaded())
-        if not isinstance(kv, PlainKV):
+
+        def converted(path: Path) -> KVContent | None:
+            kv = load_kv(path)
+            return KVContent.of(kv, kv_format) if isinstance(kv, PlainKV) else None
+
+        content = self._use(source, converted)
+        if content is None:
             return False
-        self.put(key, kv, kv_format)
+        write_content(self.path(key), content)
         return True
 
     def check(self, key: str, layout: Layout) -> None:
@@ -115,16 +119,16 @@ class KVStore:
         read_kv(self.path(key), layout)
 
     def qcache(self, key: str) -> QCache | None:
-        """The Q-Cache of a key, read without its KV; None like `get`."""
+        """The Q-Cache of a key, read without its KV; None like `open`."""
         return self._use(key, read_qcache)
 
     def kept(self, key: str) -> tuple[int, ...] | None:
-        """Places in their chunk of the tokens that the KV of a key is of, as `read_kept` has them; None like `get`.
+        """Places in their chunk of the tokens that the KV of a key is of, as `read_kept` has them; None like `open`.
         Little is read."""
         return self._use(key, read_kept)
 
     def shape(self, key: str) -> KVShape | None:
-        """Shape of the KV of a key; None like `get`. Little is read: a damaged file may have one."""
+        """Shape of the KV of a key; None like `open`. Little is read: a damaged file may have one."""
         return self._use(key, read_shape)
 
     def _use(self, key: str, read: Callable[[Path], T]) -> T | None:

@@ -10,6 +10,7 @@ from ragkv.answer.prompt import Prompt
 from ragkv.chunk import Chunk
 from ragkv.span import Span
 from tests.engine.world import Answered, Model, World, kl
+from tests.support.made_kv import stored_kv
 
 
 def reader_of(model: Model) -> PreTrainedModel:
@@ -20,7 +21,7 @@ def reader_of(model: Model) -> PreTrainedModel:
 def stitched_cache(reader: torch.nn.Module, model: Model, chunks: Sequence[Chunk]) -> DynamicCache:
     """The stored KV of prefix and chunks, rotated by Transformers."""
     keys = [model.keys.prefix(), *(model.keys.chunk(chunk.token_ids) for chunk in chunks)]
-    kvs = [model.store.get(key, model.layout) for key in keys]
+    kvs = [stored_kv(model.store, key, model.layout) for key in keys]
     positions = torch.arange(sum(kv.num_tokens for kv in kvs))[None]
     cache = DynamicCache()
     for layer in range(model.layout.layers):

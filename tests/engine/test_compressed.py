@@ -34,6 +34,7 @@ from ragkv.stitch.located import LocatedPassage
 from ragkv.stitch.plan import StitchPlan
 from tests.conftest import lend_models
 from tests.engine.world import SAMPLE, World, kl, whole_context
+from tests.support.made_kv import stored_kv
 
 HALF = Compression(CompressionMethod.LAQ, 0.5)
 NOTHING = Recompute("none", 0.0, 4)
@@ -90,7 +91,7 @@ def context_of(world: World, chunks: Sequence[Chunk], keys: KeyMaker, model: tor
         (keys.prefix(), None),
         *((world.model.keys.chunk(c.token_ids), store.kept(keys.chunk(c.token_ids))) for c in chunks),
     ]:
-        kv = store.get(key, layout)
+        kv = stored_kv(store, key, layout)
         chosen = range(kv.num_tokens) if kept is None else kept
         rows.append((kv.keys[:, list(chosen)], kv.values[:, list(chosen)]))
     together = [torch.cat(kind, 1) for kind in zip(*rows, strict=True)]
@@ -151,7 +152,7 @@ def test_other_tokens_in_the_place_of_the_planned_ones_are_recomputed_and_counte
     """As many, of the same chunk, in a file that was written between the plan and the step."""
     _, prompt, plan = planned(exact, chunks, keys, NOTHING)
     key, store = keys.chunk(chunks[1].token_ids), exact.model.store
-    there = store.get(key, exact.model.layout)
+    there = stored_kv(store, key, exact.model.layout)
     others = sorted(set(range(chunks[1].num_tokens)) - set(there.kept.tolist()))[: len(there.kept)]
     others = (others + there.kept.tolist())[: len(there.kept)]
     store.put(key, dataclasses.replace(there, kept=torch.tensor(sorted(others), dtype=torch.int32)))

@@ -11,6 +11,7 @@ from ragkv.span import total_tokens
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.tiny import MODELS, OFTEN
 from tests.engine.world import World, kl, request, stitched_elsewhere, whole_context
+from tests.support.made_kv import stored_kv
 
 KL_BOUND = 0.005
 KEY_BOUNDS = {"float32": 2e-3, "bfloat16": 0.1}
@@ -76,7 +77,7 @@ def test_stored_kv_turned_to_another_position_is_the_engines_own_there(tiny: Wor
     model, rpc = tiny.model, tiny.engine._llm.collective_rpc
     own, rotated = tmp_path / "own.pt", tmp_path / "rotated.pt"
     prefix = model.keys.prefix_ids
-    stored = model.store.get(model.keys.chunk(model.chunks[3].token_ids), model.layout)
+    stored = stored_kv(model.store, model.keys.chunk(model.chunks[3].token_ids), model.layout)
     torch.save(stored.keys, rotated)
     run_in_background(rpc("save_own_kv", args=([*prefix, *model.chunks[3].token_ids], str(own), ELSEWHERE)))
     run_in_background(rpc("rotate_file", args=(str(rotated), ELSEWHERE + len(prefix))))

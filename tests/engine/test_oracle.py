@@ -13,6 +13,7 @@ from ragkv.kv.file import PlainKV
 from ragkv.stitch.plan import EngineSelection, StitchPlan
 from tests.engine.reference import divergence_from_mixture
 from tests.engine.world import World, kl, request, whole_context
+from tests.support.made_kv import stored_kv
 
 NUM_PROMPTS = 20
 CHUNKS_A_PROMPT = 3
@@ -76,7 +77,7 @@ def test_a_chunk_at_its_original_position_holds_the_engines_own_kv(exact: World,
     model, rpc = exact.model, exact.engine._llm.collective_rpc
     chunk = model.chunks[3]
     own, rotated = tmp_path / "own.pt", tmp_path / "rotated.pt"
-    stored = model.store.get(model.keys.chunk(chunk.token_ids), model.layout)
+    stored = stored_kv(model.store, model.keys.chunk(chunk.token_ids), model.layout)
     start = len(model.keys.prefix_ids)
     torch.save(stored.keys, rotated)
     run_in_background(rpc("save_own_kv", args=([*model.keys.prefix_ids, *chunk.token_ids], str(own))))
@@ -102,6 +103,6 @@ def test_stitching_without_recompute_is_not_full_prefill(exact: World) -> None:
 def test_kv_files_are_whole(exact: World) -> None:
     """What was written is what is read, in the layout's shape."""
     model = exact.model
-    kv = model.store.get(model.keys.chunk(model.chunks[0].token_ids), model.layout)
+    kv = stored_kv(model.store, model.keys.chunk(model.chunks[0].token_ids), model.layout)
     assert isinstance(kv, PlainKV)
     assert kv.num_tokens == model.chunks[0].num_tokens

@@ -22,6 +22,7 @@ from ragkv.stitch.policies import DEFAULT_CHOICE, Choice
 from ragkv.stitch.select import ChunkEvidence, Evidence, select_head, take_blocks
 from tests.engine.reference import reader_of, stitched_cache
 from tests.engine.world import Model, World
+from tests.support.made_kv import stored_kv
 
 RATIO = 0.15
 INFOFLOW = Choice(tuple(infoflow_layers(30)))
@@ -173,7 +174,7 @@ def reference(
 def stored(model: Model, chunks: Sequence[Chunk]) -> list[tuple[Span, torch.Tensor]]:
     """Span and un-rotated keys [layers, tokens, kv_heads, head_dim] of every chunk but the first."""
     spans = model.prompt(chunks).chunks
-    kvs = [model.store.get(model.keys.chunk(chunk.token_ids), model.layout) for chunk in chunks]
+    kvs = [stored_kv(model.store, model.keys.chunk(chunk.token_ids), model.layout) for chunk in chunks]
     return [(span, kv.keys) for span, kv in zip(spans[1:], kvs[1:], strict=True)]
 
 

@@ -20,6 +20,7 @@ from ragkv.errors import Unavailable
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Shard
 from tests.engine.world import World, request
+from tests.support.made_kv import stored_kv
 
 
 def key() -> str:
@@ -41,7 +42,7 @@ def test_a_batch_gives_what_each_chunk_gives_alone(exact: World):
     prefill(exact, together)
     for chunk in together.chunks:
         alone = exact.prefilled(together.prefix_ids, chunk.token_ids)
-        kv = exact.model.store.get(chunk.key, exact.model.layout)
+        kv = stored_kv(exact.model.store, chunk.key, exact.model.layout)
         assert kv.num_tokens == len(chunk.token_ids)
         for name in ("keys", "values", "initial", "local", "mean_keys"):
             torch.testing.assert_close(getattr(kv, name), getattr(alone, name), atol=1e-4, rtol=1e-4)
@@ -52,7 +53,7 @@ def test_every_format_is_made_of_the_same_kv(exact: World):
     for kv_format in KVFormat:
         order = prefill_of(exact, 1, kv_format=kv_format)
         prefill(exact, order)
-        made[kv_format] = exact.model.store.get(order.chunks[0].key, layout)
+        made[kv_format] = stored_kv(exact.model.store, order.chunks[0].key, layout)
     keys = {}
     for kv_format, kv in made.items():
         keys[kv_format], values = (

@@ -27,6 +27,7 @@ from ragkv.span import Span
 from ragkv.stitch.located import LocatedKV, locate
 from ragkv.stitch.plan import PlacedChunk, StitchPlan
 from ragkv.tokenizer import Tokenizer
+from tests.support.made_kv import stored_kv
 
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
 
@@ -119,7 +120,7 @@ class World:
         key = uuid.uuid4().hex * 2
         chunk = PrefillChunk(key, tuple(token_ids))
         run_in_background(self.engine.prefill(Prefill(uuid.uuid4().hex * 2, tuple(prefix_ids), (chunk,))))
-        kv = self.model.store.get(key, self.model.layout)
+        kv = stored_kv(self.model.store, key, self.model.layout)
         assert isinstance(kv, PlainKV)
         self.model.store.drop([key])
         return kv

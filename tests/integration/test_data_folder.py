@@ -32,6 +32,7 @@ from ragkv.service.keys.keys import authenticate
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.support.echo_engine import EchoEngine
+from tests.support.made_kv import stored_kv
 from tests.support.over_http import client_of
 from tests.support.stored_rows import rows
 from workers.sweep import Sweeper
@@ -142,7 +143,7 @@ def test_each_kv_file_has_the_tensors_that_were_written(parts: Parts, tensors: d
     layout = parts.layout
     assert set(parts.kv_store.keys()) == tensors.keys()
     for key, old_tensors in tensors.items():
-        kv = parts.kv_store.get(key, layout)
+        kv = stored_kv(parts.kv_store, key, layout)
         assert kv is not None
         keys, values = (torch.empty_like(old_tensors[name]) for name in ("keys", "values"))
         kv.copy_into(keys, values, slice(0, layout.layers), 0)

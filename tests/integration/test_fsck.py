@@ -28,6 +28,7 @@ from ragkv.service.documents.requeue import stuck_ids
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import ingest_over, lend_models
+from tests.support.made_kv import stored_kv
 from tests.support.qdrant_server import QdrantServer
 
 BODY = b"# Engines\n\n" + b"".join(b"Engine number %d stood in hall %d.\n\n" % (i, i % 7) for i in range(12))
@@ -96,7 +97,7 @@ def lose_kv_entry(parts: Parts, document_id: str) -> None:
 
 
 def leave_nameless_kv(parts: Parts, document_id: str) -> None:
-    kept = parts.kv_store.get(some_key(parts), parts.layout)
+    kept = stored_kv(parts.kv_store, some_key(parts), parts.layout)
     assert kept is not None
     parts.kv_store.put(NAMELESS, kept)
 
@@ -197,7 +198,7 @@ def bring_file_back(parts: Parts, document_id: str) -> None:
 def make_kv_anew(parts: Parts, document_id: str) -> None:
     """As a worker does."""
     sound, *_ = (
-        kv for file in parts.kv_store.files() if (kv := parts.kv_store.get(file.key, parts.layout)) is not None
+        kv for file in parts.kv_store.files() if (kv := stored_kv(parts.kv_store, file.key, parts.layout)) is not None
     )
     with parts.database.reading() as session:
         for key in session.scalars(select(KVEntryRow.key)).all():

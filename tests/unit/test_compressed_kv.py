@@ -21,7 +21,7 @@ from ragkv.kv.store import KVStore
 from ragkv.span import Span, tokens_within
 from ragkv.stitch.located import LocatedPassage, locate
 from ragkv.stitch.plan import StitchPlan
-from tests.support.made_kv import LAYOUT, TOKENS, chunk_kv
+from tests.support.made_kv import LAYOUT, TOKENS, chunk_kv, stored_kv
 
 LAQ = Compression(CompressionMethod.LAQ, 0.5)
 WHOLE = KeyMaker(b"s", "m", "bfloat16", (1, 2))
@@ -100,7 +100,7 @@ class TestFiles:
         key = KEYS.chunk((1, 2, 3))
         store.put(key, some_of(), kv_format)
 
-        kv = store.get(key, LAYOUT)
+        kv = stored_kv(store, key, LAYOUT)
         assert (kv.num_tokens, tuple(kv.kept.tolist()), store.kept(key)) == (len(KEPT), KEPT, KEPT)
 
     def test_quantising_keeps_them(self, store: KVStore):

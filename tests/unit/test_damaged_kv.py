@@ -13,7 +13,7 @@ import torch
 
 from ragkv.kv.file import PlainKV
 from ragkv.kv.store import KVStore
-from tests.support.made_kv import LAYOUT, chunk_kv
+from tests.support.made_kv import LAYOUT, chunk_kv, stored_kv
 
 KEY, OTHER = "a" * 64, "b" * 64
 HEADER = struct.Struct("<Q")
@@ -58,7 +58,7 @@ def regions(content: bytes) -> dict[str, range]:
 def read_after(store: KVStore, content: bytes) -> PlainKV | None:
     store.path(KEY).unlink(missing_ok=True)  # what was mapped before stays as it was
     store.path(KEY).write_bytes(content)
-    return store.get(KEY, LAYOUT)
+    return stored_kv(store, KEY, LAYOUT)
 
 
 def test_a_flipped_bit_anywhere_is_a_miss_or_changes_nothing(store: KVStore):
@@ -116,7 +116,7 @@ def _under_another_name(store: KVStore) -> None:
 def test_a_file_that_is_not_this_chunks_is_a_miss(store: KVStore, put: Callable[[KVStore], None]):
     put(store)
 
-    assert store.get(KEY, LAYOUT) is None
+    assert stored_kv(store, KEY, LAYOUT) is None
 
 
 def test_what_is_damaged_is_made_again(store: KVStore):
@@ -127,5 +127,5 @@ def test_what_is_damaged_is_made_again(store: KVStore):
     assert KEY not in store
     store.put(KEY, chunk_kv())
 
-    kv = store.get(KEY, LAYOUT)
+    kv = stored_kv(store, KEY, LAYOUT)
     assert kv is not None and is_same(kv)

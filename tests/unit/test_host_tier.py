@@ -10,7 +10,7 @@ from ragkv.kv.format import KVFormat
 from ragkv.kv.host import HostCache
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
-from tests.support.made_kv import LAYOUT, some_kv
+from tests.support.made_kv import LAYOUT, some_kv, stored_kv
 
 HEADER = 1024
 """Bytes of a file that are no tensor's, at most."""
@@ -59,7 +59,7 @@ def test_what_is_used_again_is_copied_and_says_the_same(store: KVStore):
     use(tier, A)
 
     assert 0 < store.bytes_of(A) - tier.num_bytes < HEADER
-    assert torch.equal(tier.get(A, LAYOUT).keys, store.get(A, LAYOUT).keys)
+    assert torch.equal(tier.get(A, LAYOUT).keys, stored_kv(store, A, LAYOUT).keys)
     assert copied(tier, A)
     assert tier.in_memory(A)
 
@@ -73,7 +73,7 @@ def test_a_quantised_copy_is_quantised(store: KVStore, kv_format: KVFormat):
     kv = tier.get(A, LAYOUT)
     assert copied(tier, A)
     assert isinstance(kv.keys, Packed)
-    assert torch.equal(kv.keys.codes, store.get(A, LAYOUT).keys.codes)
+    assert torch.equal(kv.keys.codes, stored_kv(store, A, LAYOUT).keys.codes)
 
 
 def test_the_bytes_are_never_more_than_allowed_and_what_was_used_last_stays(store: KVStore):
@@ -175,7 +175,7 @@ def test_a_copy_stays_while_its_file_is_used(store: KVStore):
 @pytest.mark.parametrize("kv_format", KVFormat)
 def test_a_rank_reads_and_copies_its_own_heads_alone(store: KVStore, kv_format: KVFormat):
     store.put(A, some_kv(), kv_format)
-    whole, heads = store.get(A, LAYOUT), slice(1, 2)
+    whole, heads = stored_kv(store, A, LAYOUT), slice(1, 2)
     tier = HostCache(store, store.bytes_of(A), heads=heads)
 
     for _ in range(3):

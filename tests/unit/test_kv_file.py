@@ -22,14 +22,14 @@ from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import LAYOUT_VERSION
 from ragkv.kv.store import KVStore
-from tests.support.made_kv import KEY, LAYOUT, some_kv
+from tests.support.made_kv import KEY, LAYOUT, loaded, some_kv, stored_kv
 from tests.support.synced import synced
 
 
 def test_what_was_written_is_what_is_read(tmp_path):
     kv = some_kv()
     size = write_kv(tmp_path / "x.safetensors", kv)
-    read = read_kv(tmp_path / "x.safetensors", LAYOUT).loaded()
+    read = loaded(read_kv(tmp_path / "x.safetensors", LAYOUT))
     assert size == (tmp_path / "x.safetensors").stat().st_size
     for name in ("keys", "values", "initial", "local", "mean_keys"):
         assert torch.equal(getattr(kv, name), getattr(read, name))
@@ -90,7 +90,7 @@ def test_kv_of_another_layout_is_not_used_and_not_removed(tmp_path):
     store.put(KEY, some_kv(dtype=torch.float32))
     with pytest.raises(Unsupported, match="float32"):
         read_kv(store.path(KEY), LAYOUT)
-    assert store.get(KEY, LAYOUT) is None
+    assert stored_kv(store, KEY, LAYOUT) is None
     assert KEY in store
 
 
@@ -103,7 +103,7 @@ def test_kv_in_the_layout_of_another_version_is_not_used_and_not_removed(tmp_pat
         store.put(KEY, some_kv())
     with pytest.raises(Unsupported, match="another version of ragkv wrote it"):
         read(store.path(KEY))
-    assert store.get(KEY, LAYOUT) is None
+    assert stored_kv(store, KEY, LAYOUT) is None
     assert KEY in store
 
 
@@ -116,11 +116,11 @@ def test_a_file_that_cannot_be_opened_now_is_not_removed(tmp_path):
     os.close(lowest_free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
     try:
-        found = store.get(KEY, LAYOUT)
+        found = stored_kv(store, KEY, LAYOUT)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert found is None
-    assert store.get(KEY, LAYOUT) is not None
+    assert stored_kv(store, KEY, LAYOUT) is not None
 
 
 def test_a_page_that_cannot_be_read_is_a_miss_and_no_signal(tmp_path, monkeypatch):
@@ -180,7 +180,7 @@ def test_a_file_that_is_changed_after_it_was_checked_raises(tmp_path, change, kv
     with pytest.raises(OSError, match="changed while it was open"):
         kv.copy_into(*out, slice(0, 2), 0)
     with pytest.raises(OSError, match="changed while it was open"):
-        kv.loaded()
+        loaded(kv)
 
 
 CUT_SHORT_WHILE_IN_USE = """
@@ -220,7 +220,7 @@ def test_a_file_that_is_deleted_or_replaced_after_it_was_checked_is_read_as_it_w
     store.put(KEY, some_kv())
     store.delete([KEY])
 
-    assert torch.equal(kv.loaded().keys, written.keys)
+    assert torch.equal(loaded(kv).keys, written.keys)
 
 
 def num_open() -> int:
@@ -272,14 +272,14 @@ def test_the_q_cache_is_read_without_the_kv(tmp_path):
 OTHER = "cd" * 32
 
 
-@pytest.mark.parametrize("read", ["get", "qcache", "shape"])
+@pytest.mark.parametrize("read", ["open", "qcache", "shape"])
 def test_a_file_under_another_key_is_a_miss_and_removed(tmp_path, read):
     """As after a restore that mixed them up: the same layout, as many tokens, sound checksums."""
     store = KVStore(tmp_path)
     store.put(KEY, some_kv())
     store.path(OTHER).parent.mkdir()
     store.path(OTHER).write_bytes(store.path(KEY).read_bytes())
-    arguments = (LAYOUT,) if read == "get" else ()
+    arguments = (LAYOUT,) if read == "open" else ()
     assert getattr(store, read)(OTHER, *arguments) is None
     assert OTHER not in store
     assert getattr(store, read)(KEY, *arguments) is not None
@@ -306,14 +306,14 @@ def test_a_file_that_takes_the_place_of_a_corrupt_one_while_that_is_read_stays(t
         raise Corrupt("what was there before")
 
     assert store._use(KEY, damaged) is None
-    assert store.get(KEY, LAYOUT) is not None
+    assert stored_kv(store, KEY, LAYOUT) is not None
 
 
 def test_a_corrupt_file_is_removed_so_that_it_is_made_again(tmp_path):
     store = KVStore(tmp_path)
     store.put(KEY, some_kv())
     store.path(KEY).write_bytes(b"nonsense")
-    assert store.get(KEY, LAYOUT) is None
+    assert stored_kv(store, KEY, LAYOUT) is None
     assert KEY not in store
 
 

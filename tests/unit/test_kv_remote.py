@@ -18,7 +18,7 @@ from ragkv.kv.remote import FAILURES, MARKER, ObjectStore
 from ragkv.kv.store import KVStore
 from ragkv.object_store import StoreLocation, opened
 from tests.support.faulty_remote import FaultyRemote, corrupt, cut_short
-from tests.support.made_kv import KEY, LAYOUT, some_kv
+from tests.support.made_kv import KEY, LAYOUT, some_kv, stored_kv
 from tests.support.silent_server import silent_server
 
 OTHER_KEY = "cd" * 32
@@ -51,7 +51,7 @@ def test_a_file_comes_back_as_it_was_whatever_folder_it_is_for(store, other_stor
     remote.put(KEY, store.path(KEY))
     assert other_store.fetch(KEY, remote) == store.bytes_of(KEY)
     assert other_store.path(KEY).read_bytes() == store.path(KEY).read_bytes()
-    assert other_store.get(KEY, LAYOUT) is not None
+    assert stored_kv(other_store, KEY, LAYOUT) is not None
     assert [(each.key, each.num_bytes) for each in remote.objects()] == [(KEY, store.bytes_of(KEY))]
 
 

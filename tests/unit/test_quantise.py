@@ -15,6 +15,7 @@ from ragkv.kv.format import GRIDS, KVFormat, share_of
 from ragkv.kv.layout import Layout
 from ragkv.kv.quantise import Packed, pack_keys, pack_values
 from ragkv.kv.store import KVStore
+from tests.support.made_kv import loaded
 
 LAYOUT = Layout(layers=12, q_heads=9, kv_heads=3, head_dim=64, dtype=torch.bfloat16)
 QUANTISED = [KVFormat.INT8, KVFormat.INT4]
@@ -204,7 +205,7 @@ def test_of_latent_attention_keys_alone_are_kept(kv_format: KVFormat, tmp_path: 
     stored.copy_into(keys, torch.empty(*keys.shape[:3], 0).bfloat16(), slice(0, LAYOUT.layers), 0)
 
     assert torch.equal(keys, both_read(beside)[0])
-    assert stored.loaded().values.shape == (*keys.shape[:3], 0)
+    assert loaded(stored).values.shape == (*keys.shape[:3], 0)
     with pytest.raises(Unsupported, match="values are"):
         read_kv(alone, LAYOUT)
 
@@ -235,10 +236,10 @@ def test_it_is_unpacked_on_the_device_that_it_is_written_to(kv_format: KVFormat,
     write_kv(path, some_kv(), kv_format)
     opened = read_kv(path, LAYOUT)
     some = slice(1, 3)
-    opened_of_some, loaded_of_some = (kv.of_heads(some) for kv in (opened, opened.loaded()))
+    opened_of_some, loaded_of_some = (kv.of_heads(some) for kv in (opened, loaded(opened)))
     for kv, heads in (
         (opened, LAYOUT.kv_heads),
-        (opened.loaded(), LAYOUT.kv_heads),
+        (loaded(opened), LAYOUT.kv_heads),
         (opened_of_some, 2),
         (loaded_of_some, 2),
     ):

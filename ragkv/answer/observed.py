@@ -31,7 +31,7 @@ def observed(question: Question) -> Iterator[Callable[[Answer], None]]:
         outcome = "refused" if refused else "failed"
         raise
     finally:
-        metrics.asked(question.mode, outcome)
+        metrics.asks.labels(question.mode, outcome).inc()
 
 
 @contextmanager
@@ -90,17 +90,18 @@ def retrieval(question: Question, top_k: int, hops: int) -> AbstractContextManag
 
 
 def _count(question: Question, answer: Answer) -> None:
-    took, usage = answer.timings, answer.usage
-    metrics.answered_in(
-        question.mode,
-        ttft=took.ttft_ms,
-        engine_ttft=took.engine_ttft_ms,
-        retrieve=took.retrieve_ms,
-        plan=took.plan_ms,
-        total=took.total_ms,
-    )
-    if question.mode == "stitched":
-        metrics.stitched_in(kv_load=took.kv_load_ms, recompute=took.recompute_ms, tier=slowest_tier(answer.kv))
-        metrics.kv_hits(passage.source for passage in answer.kv)
-    origins = {origin: getattr(usage, origin) for origin in ORIGINS}
-    metrics.used(completion=usage.completion, failed_chunks=usage.failed_chunks, **origins)
+    took, usage, mode = answer.timings, answer.usage, question.mode
+    metrics.ttft.labels(mode).observe(took.ttft_ms / 1e3)
+    metrics.engine_ttft.labels(mode).observe(took.engine_ttft_ms / 1e3)
+    metrics.retrieve.observe(took.retrieve_ms / 1e3)
+    metrics.plan.observe(took.plan_ms / 1e3)
+    metrics.answer_seconds.labels(mode).observe(took.total_ms / 1e3)
+    if mode == "stitched":
+        metrics.kv_load.labels(slowest_tier(answer.kv)).observe(took.kv_load_ms / 1e3)
+        metrics.recompute.observe(took.recompute_ms / 1e3)
+        for passage in answer.kv:
+            metrics.kv_hits.labels(passage.source).inc()
+    for origin in ORIGINS:
+        metrics.prompt_tokens.labels(origin).inc(getattr(usage, origin))
+    metrics.completion_tokens.inc(usage.completion)
+    metrics.failed_chunks.inc(usage.failed_chunks)

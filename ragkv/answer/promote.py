@@ -144,7 +144,8 @@ class Promoter:
         num_bytes = self._store.fetch(key, self._remote)
         took = time.perf_counter() - began
         self.cost.loaded(num_bytes, took)
-        metrics.kv_loaded(num_bytes, took)
+        metrics.kv_loads.observe(took)
+        metrics.kv_loaded_bytes.inc(num_bytes)
 
     def _note_loss(self, key: str, outcome: Load, *, has_entry: bool) -> None:
         """Remove a damaged object; it is uploaded again by a host that has the file."""

@@ -3,7 +3,6 @@
 Every name is explained in docs/OPERATIONS.md. Labels are few and known beforehand: never a tenant, a key or a path.
 """
 
-from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Literal
 
@@ -46,23 +45,23 @@ questions_waiting = Gauge(
     "ragkv_questions_waiting", "Questions that wait for others of their tenant to end.", registry=OURS
 )
 _refused = _counter("ragkv_questions_refused", "Questions refused because too many of their tenant's ran.", "reason")
-_asks = _counter("ragkv_asks", "Questions, by outcome.", "mode", "outcome")
-_ttft = _seconds("ragkv_ttft_seconds", "Time from a question to the first token of its answer.", "mode")
-_engine_ttft = _seconds("ragkv_engine_ttft_seconds", "The engine's part of the time to the first token.", "mode")
-_retrieve = _seconds("ragkv_retrieve_seconds", "Retrieval, for one question.")
-_plan = _seconds("ragkv_plan_seconds", "Prompt and stitch plan, for one question.")
-_kv_load = _seconds(
+asks = _counter("ragkv_asks", "Questions, by outcome.", "mode", "outcome")
+ttft = _seconds("ragkv_ttft_seconds", "Time from a question to the first token of its answer.", "mode")
+engine_ttft = _seconds("ragkv_engine_ttft_seconds", "The engine's part of the time to the first token.", "mode")
+retrieve = _seconds("ragkv_retrieve_seconds", "Retrieval, for one question.")
+plan = _seconds("ragkv_plan_seconds", "Prompt and stitch plan, for one question.")
+kv_load = _seconds(
     "ragkv_kv_load_seconds", "Placing stored KV, for one stitched question, by its farthest tier.", "tier"
 )
-_kv_hits = _counter("ragkv_kv_hits", "Passages of stitched questions, by the tier that their KV came from.", "tier")
-_recompute = _seconds("ragkv_recompute_seconds", "Recomputing in place, for one stitched question.")
-_answer_seconds = _seconds("ragkv_answer_seconds", "Time from a question to the end of its answer.", "mode")
-_prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by the origin of their KV.", "origin")
-_completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
-_failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
+kv_hits = _counter("ragkv_kv_hits", "Passages of stitched questions, by the tier that their KV came from.", "tier")
+recompute = _seconds("ragkv_recompute_seconds", "Recomputing in place, for one stitched question.")
+answer_seconds = _seconds("ragkv_answer_seconds", "Time from a question to the end of its answer.", "mode")
+prompt_tokens = _counter("ragkv_prompt_tokens", "Tokens of prompts, by the origin of their KV.", "origin")
+completion_tokens = _counter("ragkv_completion_tokens", "Tokens of answers.")
+failed_chunks = _counter("ragkv_failed_chunks", "Chunks recomputed because their KV was missing or damaged.")
 engine_restarts = _counter("ragkv_engine_restarts", "Restarts of the engine in this process after it was lost.")
-_kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from the object store to disk.")
-_kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
+kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from the object store to disk.")
+kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
 kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
 _kv_promotions = _counter("ragkv_kv_promotions", "KV files that a question needed from the object store.", "outcome")
 _kv_awaited = _counter("ragkv_kv_awaited", "KV that a question needed while a worker was computing it.", "outcome")
@@ -85,47 +84,6 @@ def requested(method: str, route: str, status: int, seconds: float) -> None:
 def question_refused(reason: Literal["full", "late"]) -> None:
     """A question was refused: full: too many waited already; late: it waited for too long."""
     _refused.labels(reason).inc()
-
-
-def asked(mode: str, outcome: QuestionOutcome) -> None:
-    """Count a question by its outcome."""
-    _asks.labels(mode, outcome).inc()
-
-
-def answered_in(mode: str, *, ttft: float, engine_ttft: float, retrieve: float, plan: float, total: float) -> None:
-    """Milliseconds that one answer took."""
-    _ttft.labels(mode).observe(ttft / 1e3)
-    _engine_ttft.labels(mode).observe(engine_ttft / 1e3)
-    _retrieve.observe(retrieve / 1e3)
-    _plan.observe(plan / 1e3)
-    _answer_seconds.labels(mode).observe(total / 1e3)
-
-
-def stitched_in(*, kv_load: float, recompute: float, tier: str) -> None:
-    """Milliseconds that the engine spent on the stitched part of one prompt, whose KV came from this tier or nearer
-    ones."""
-    _kv_load.labels(tier).observe(kv_load / 1e3)
-    _recompute.observe(recompute / 1e3)
-
-
-def kv_hits(tiers: Iterable[str]) -> None:
-    """The tiers that the KV of one prompt's passages came from; recomputed: there was none, or it was not used."""
-    for tier in tiers:
-        _kv_hits.labels(tier).inc()
-
-
-def used(*, completion: int, failed_chunks: int, **origins: int) -> None:
-    """Tokens of one prompt by origin (cached, stitched, recomputed, computed) and of its answer."""
-    for origin, tokens in origins.items():
-        _prompt_tokens.labels(origin).inc(tokens)
-    _completion_tokens.inc(completion)
-    _failed_chunks.inc(failed_chunks)
-
-
-def kv_loaded(num_bytes: int, seconds: float) -> None:
-    """A KV file came from the object store."""
-    _kv_loads.observe(seconds)
-    _kv_loaded_bytes.inc(num_bytes)
 
 
 def kv_promoted(outcome: PromotionOutcome) -> None:

@@ -54,12 +54,16 @@ def exposed():
     metrics.unchecked.inc()
     metrics.questions_waiting.inc(0)
     metrics.question_refused("late")
-    metrics.asked("stitched", "answered")
-    metrics.answered_in("stitched", ttft=250, engine_ttft=200, retrieve=30, plan=5, total=900)
-    metrics.stitched_in(kv_load=8, recompute=40, tier="host")
-    metrics.kv_hits(["host", "recomputed"])
-    metrics.used(completion=7, failed_chunks=1, cached=1, stitched=2, recomputed=3, computed=4)
-    metrics.kv_loaded(1000, 0.2)
+    metrics.asks.labels("stitched", "answered").inc()
+    for by_mode in (metrics.ttft, metrics.engine_ttft, metrics.answer_seconds):
+        by_mode.labels("stitched").observe(0.25)
+    for seconds in (metrics.retrieve, metrics.plan, metrics.recompute, metrics.kv_loads):
+        seconds.observe(0.03)
+    metrics.kv_load.labels("host").observe(0.008)
+    metrics.kv_hits.labels("host").inc()
+    metrics.prompt_tokens.labels("cached").inc(1)
+    for counter in (metrics.completion_tokens, metrics.failed_chunks, metrics.kv_loaded_bytes):
+        counter.inc(7)
     metrics.kv_load_failures.labels("missing").inc()
     metrics.kv_promoted("in_time")
     metrics.kv_awaited("late")

@@ -188,12 +188,14 @@ class Prefills:
         """KV of the job's prefix, which the plain model computes. Stored if it is not: a thread looks, since a disk may
         hang."""
         is_new, job.is_begun = not job.is_begun, True
-        prefill = job.request.prefill
+        prefill, layout = job.request.prefill, self._shard.layout
+        nothing = torch.empty(layout.layers, 0, layout.kv_heads, layout.head_dim)
+        no_prefix = PrefixKV(nothing, nothing)
         if not prefill.prefix_ids:
-            return PrefixKV(self._empty(), self._empty())
+            return no_prefix
         remembered = self._prefixes.of(prefill.prefix_ids)
         if not remembered:
-            capture = self._captured([prefill.prefix_ids], PrefixKV(self._empty(), self._empty()), looks=True)
+            capture = self._captured([prefill.prefix_ids], no_prefix, looks=True)
             keys = torch.stack([keys for _, keys in capture.attended])
             [kv] = self._gathered(capture)
             # Of the type that is computed with: that of stored KV may be another.
@@ -203,10 +205,6 @@ class Prefills:
         if is_new and self._writes_files:
             self._keep(job, prefill.prefix_key, content, unless_stored=True)
         return prefix
-
-    def _empty(self) -> torch.Tensor:
-        layout = self._shard.layout
-        return torch.empty(layout.layers, 0, layout.kv_heads, layout.head_dim)
 
     def _prefill(self, job: _Job, rows: Sequence[PrefillChunk], prefix: PrefixKV) -> None:
         """Run the rows of one forward, and keep their KV, or that of the tokens that a compression leaves."""

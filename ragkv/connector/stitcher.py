@@ -10,11 +10,12 @@ from itertools import repeat
 
 import torch
 
-from ragkv.connector.capture import MeanQueries
-from ragkv.connector.internals import ModelInternals
+from ragkv.connector.internals import InPlaceBatch, ModelInternals
+from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
 from ragkv.engine.protocol import Report
+from ragkv.engine.wire import pack_queries
 from ragkv.errors import Unsupported
 from ragkv.ids import batched, runs
 from ragkv.kv.file import name_of_kept
@@ -305,7 +306,7 @@ class Stitcher:
     def _recompute(
         self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: Report, watch: Stopwatch
     ) -> Generator[None, None, None]:
-        capture = MeanQueries(self._model, self._layout, stitch.capture) if stitch.capture else None
+        capture = _MeanQueries(self._model, self._layout, stitch.capture) if stitch.capture else None
         while spans:
             while not self.room.tokens:
                 yield
@@ -318,3 +319,34 @@ class Stitcher:
             self.room.tokens -= len(batch.positions)
         if capture is not None:
             capture.report(report)
+
+
+class _MeanQueries:
+    """The mean un-rotated query of one span in each layer that the Q-Cache keeps, while its tokens run through the
+    model, over the batches that hold parts of it. layout: of this rank's heads."""
+
+    def __init__(self, model: ModelInternals, layout: Layout, span: Span) -> None:
+        self._model = model
+        self._span = span
+        self._layers = layout.q_layers
+        self._sum = torch.zeros(len(layout.q_layers), layout.q_heads, layout.head_dim, device=model.device)
+        self._count = 0
+
+    @contextmanager
+    def of(self, batch: InPlaceBatch) -> Iterator[None]:
+        """Capture from the forward that runs in this block."""
+        inside = ((batch.positions >= self._span.start) & (batch.positions < self._span.end)).nonzero()[:, 0]
+        positions = batch.positions[inside]
+
+        def on_layer(layer: int, queries: Queries, _keys: torch.Tensor, _values: torch.Tensor) -> None:
+            if layer in self._layers and len(inside):
+                unrotated = self._model.unrotate(layer, positions, queries[inside])
+                self._sum[layer - self._layers.start] += unrotated.sum(0)
+
+        with self._model.attention_hook(on_layer):
+            yield
+        self._count += len(inside)
+
+    def report(self, report: Report) -> None:
+        """Put what all ranks saw into the report."""
+        report.queries = pack_queries(self._model.ranks.concatenated(self._sum, 1) / max(self._count, 1))

@@ -2,7 +2,7 @@
 announced."""
 
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Protocol
@@ -117,14 +117,17 @@ def precompute(
     absent = [key for key in named if key not in store]
     copied = hooks.elsewhere(absent)
     todo = {key: named[key] for key in absent if key not in copied}
-    total = sum(chunk.num_tokens for chunk in named.values())
-    done = total - sum(chunk.num_tokens for chunk in todo.values())
-    hooks.progress(done, total)
-    for key, chunk in _quantised(todo, keys, store, hooks.has_room):
-        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key))], False)
-        del todo[key]
-        done += chunk.num_tokens
-        hooks.progress(done, total)
+    total = _tokens(named.items())
+
+    def stored(batch: Batch, *, is_computed: bool) -> None:
+        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch], is_computed)
+        for key, _ in batch:
+            del todo[key]
+        hooks.progress(total - _tokens(todo.items()), total)
+
+    hooks.progress(total - _tokens(todo.items()), total)
+    for entry in _quantised(todo, keys, store, hooks.has_room):
+        stored([entry], is_computed=False)
     if not todo and keys.prefix_ids and keys.prefix() not in store:
         prefiller().prefill([], keys)
     most_tokens, batches = 0, list[Batch]()
@@ -139,11 +142,7 @@ def precompute(
                 break
             hooks.under_way([fitting, *batches])
             prefiller().prefill(fitting, keys)
-            hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in fitting], True)
-            for key, _ in fitting:
-                del todo[key]
-            done += _tokens(fitting)
-            hooks.progress(done, total)
+            stored(fitting, is_computed=True)
             if len(fitting) < len(batch):
                 break
     finally:
@@ -156,7 +155,7 @@ def precompute(
     return Precomputed(entries, vanished, is_whole=len(entries) == len(named))
 
 
-def _tokens(batch: Batch) -> int:
+def _tokens(batch: Iterable[tuple[str, Chunk]]) -> int:
     return sum(chunk.num_tokens for _, chunk in batch)
 
 

@@ -13,8 +13,7 @@ from ragkv.connector.connector import StitchConnector
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import StitchRequest
-from ragkv.connector.select import SCORES, Stitched, candidates_of, layers_looked_at, run_question
-from ragkv.kv.layout import Layout
+from ragkv.connector.select import SCORES, Stitched, candidates_of, run_question
 from ragkv.span import total_tokens
 from ragkv.stitch.policies import POLICIES, Policy
 from ragkv.stitch.select import causal_attention_weights
@@ -22,7 +21,7 @@ from ragkv.stitch.select import causal_attention_weights
 __all__ = ["StitchConnector"]  # what vLLM looks for here
 
 
-def question_norms(model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
+def question_norms(model: ModelInternals, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
     """Norm of the question's attention to each token, over all of its queries: of means over heads, summed over layers.
     [tokens] float32.
 
@@ -38,7 +37,7 @@ def question_norms(model: ModelInternals, layout: Layout, stitch: StitchRequest,
         weights = causal_attention_weights(queries[:], keys)
         norms.add_(model.ranks.mean(weights[:, end - num_candidates : end]).norm(dim=0))
 
-    run_question(model, stitch, layers_looked_at(model, layout, stitch), on_layer)
+    run_question(model, stitch, on_layer)
     return norms
 
 

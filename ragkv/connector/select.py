@@ -20,7 +20,6 @@ import torch
 from ragkv.connector.internals import ModelInternals
 from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import KVSlice, StitchRequest
-from ragkv.kv.layout import Layout
 from ragkv.span import Span, total_tokens
 from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import QUERIES, attention_weights, blocks_of, budget_of, take_blocks
@@ -41,12 +40,12 @@ class Stitched:
         return total_tokens(kv_slice.span for kv_slice in self.slices)
 
 
-Scores = Callable[[ModelInternals, Layout, StitchRequest, Stitched], torch.Tensor]
-"""(model, layout, request, stitched) -> a score for each token that may be selected
-(`candidates_of`), in order, [tokens] float32: over the heads of all ranks, and the same on each."""
+Scores = Callable[[ModelInternals, StitchRequest, Stitched], torch.Tensor]
+"""(model, request, stitched) -> a score for each token that may be selected (`candidates_of`), in order, [tokens]
+float32: over the heads of all ranks, and the same on each."""
 
 
-def layers_looked_at(model: ModelInternals, layout: Layout, stitch: StitchRequest) -> Sequence[int]:
+def layers_looked_at(model: ModelInternals, stitch: StitchRequest) -> Sequence[int]:
     """Layers whose rotated keys the request's policy compares, ascending: of those that it chooses the ones that see
     the whole prompt, if any does. Raises Rejected for layers that the model lacks."""
     selection = stitch.plan.selection
@@ -54,17 +53,15 @@ def layers_looked_at(model: ModelInternals, layout: Layout, stitch: StitchReques
         return ()
     if selection.policy == "deviation":
         return (_CONTEXT_LAYER,)
-    layers = selection.choice.layers_of(layout.layers)
+    layers = selection.choice.layers_of(len(model.layers))
     seeing = [layer for layer in layers if (model.window_of(layer) or stitch.plan.end) >= stitch.plan.end]
     return seeing or layers
 
 
-def select_in_engine(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched
-) -> tuple[Span, ...]:
+def select_in_engine(model: ModelInternals, stitch: StitchRequest, stitched: Stitched) -> tuple[Span, ...]:
     """The blocks with the highest scores, up to the plan's ratio of the chunks' tokens in this request.
 
-    Everything the plan places must be in the cache: stitched, or recomputed. layout: of this rank's heads.
+    Everything the plan places must be in the cache: stitched, or recomputed.
     """
     selection = stitch.plan.selection
     assert selection is not None, "the plan asks for no selection in the engine"
@@ -72,12 +69,12 @@ def select_in_engine(
     if not candidates:
         return ()
     chunks = total_tokens(stitch.clip(placed.span) for placed in stitch.plan.placed[1:])
-    scores = SCORES[selection.policy](model, layout, stitch, stitched)
+    scores = SCORES[selection.policy](model, stitch, stitched)
     spans = [kv_slice.span for kv_slice in candidates]
     return take_blocks(spans, scores.cpu(), selection.block_size, budget_of(selection.ratio, chunks))
 
 
-def key_deviation(model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
+def key_deviation(model: ModelInternals, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
     """Squared distance of each token's fresh key from its stitched one, over all heads of a rank. [tokens] float32."""
     fresh = _fresh_keys(model, stitch)
     spans = [kv_slice.span for kv_slice in candidates_of(stitch, stitched)]
@@ -87,16 +84,13 @@ def key_deviation(model: ModelInternals, layout: Layout, stitch: StitchRequest, 
     return model.ranks.mean((fresh_keys.float() - stitched_keys.float()).square().sum((1, 2)))
 
 
-def question_attention(
-    model: ModelInternals, layout: Layout, stitch: StitchRequest, stitched: Stitched
-) -> torch.Tensor:
+def question_attention(model: ModelInternals, stitch: StitchRequest, stitched: Stitched) -> torch.Tensor:
     """Attention of the question to each token: mean over queries and heads, summed over the layers that choose.
     [tokens] float32.
 
     Zeros if the question is not run (`run_question`): ties go to the latest tokens. Raises Rejected for layers that
     the model lacks.
     """
-    assert stitch.plan.selection is not None, "the plan asks for no selection in the engine"
     num_candidates = total_tokens(kv_slice.span for kv_slice in candidates_of(stitch, stitched))
     scores = torch.zeros(num_candidates, device=model.device)
 
@@ -104,7 +98,7 @@ def question_attention(
         weights = attention_weights(queries[-QUERIES:], stitched.keys[layer])
         scores.add_(weights[-len(scores) :])
 
-    run_question(model, stitch, layers_looked_at(model, layout, stitch), on_layer)
+    run_question(model, stitch, on_layer)
     return model.ranks.mean(scores)
 
 
@@ -122,16 +116,14 @@ def candidates_of(stitch: StitchRequest, stitched: Stitched) -> list[KVSlice]:
 
 
 def run_question(
-    model: ModelInternals,
-    stitch: StitchRequest,
-    layers: Sequence[int],
-    on_layer: Callable[[int, Queries, torch.Tensor], None],
+    model: ModelInternals, stitch: StitchRequest, on_layer: Callable[[int, Queries, torch.Tensor], None]
 ) -> None:
-    """Run the question in place over the stitched KV as far as the last of `layers`, ascending.
+    """Run the question in place over the stitched KV as far as the last of the layers that choose.
 
     `on_layer` is told (layer, rotated queries, rotated keys) of the question's tokens at each of them; never if the
     cache has no room for any of them, or the question is longer than a step may be: other requests would wait for it.
     """
+    layers = layers_looked_at(model, stitch)
 
     def hook(layer: int, queries: Queries, keys: torch.Tensor, _values: torch.Tensor) -> None:
         if layer in layers:

@@ -182,7 +182,7 @@ class Stitcher:
             return report
         report = Report(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
-        looked_at = layers_looked_at(self._model, self._layout, stitch)
+        looked_at = layers_looked_at(self._model, stitch)
         spans = merge([*map(stitch.clip, stitch.plan.recompute), *fetched.lost])
         near = stitch.near(spans, max(self._windows.values(), default=1))
         stitched = yield from self.write(fetched.slices, looked_at, block_ids, watch, near)
@@ -191,7 +191,7 @@ class Stitcher:
             # whose fresh KV it may attend to.
             yield from self._recompute(stitch, spans, block_ids, Report(), watch)
             with watch.of("recompute_ms"):
-                selected = select_in_engine(self._model, self._layout, stitch, stitched)
+                selected = select_in_engine(self._model, stitch, stitched)
             spans = merge([*spans, *selected])
         yield from self._recompute(stitch, spans, block_ids, report, watch)
         report.recomputed = total_tokens(spans)

@@ -123,10 +123,8 @@ class Peek:
         stitch = StitchRequest("peek", plan, Span(0, plan.end), blocks, token_ids)
         fetched, table = stitcher.fetch(stitch), torch.tensor(blocks)
         with torch.inference_mode():
-            stitched, _ = write(
-                stitcher, fetched.slices, layers_looked_at(stitcher._model, stitcher._layout, stitch), table
-            )
-            spans = select_in_engine(stitcher._model, stitcher._layout, stitch, stitched)
+            stitched, _ = write(stitcher, fetched.slices, layers_looked_at(stitcher._model, stitch), table)
+            spans = select_in_engine(stitcher._model, stitch, stitched)
         return [(span.start, span.end) for span in spans]
 
     def written_in_parts(self, params: dict[str, object], token_ids: list[int]) -> tuple[bool, int]:

@@ -40,11 +40,6 @@ def digest_of(measured: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(measured, order="deterministic", enc_hook=str)).hexdigest()
 
 
-def records_beside(report: Path | None) -> Path | None:
-    """The records' path for a report's."""
-    return report and report.with_name(report.name + ".partial.jsonl")
-
-
 class Records(Generic[Record]):
     """The records of one run. Without a file they are in memory alone."""
 

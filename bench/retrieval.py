@@ -47,7 +47,8 @@ TOP_K = max(CUTOFFS)
 HOPS = 2
 DENSE, BM25, HYBRID, HYBRID_HOPS = METHODS = ("dense", "bm25", "hybrid", "hybrid + hops")
 RERANKED = (f"{HYBRID} + re-ranker", f"{HYBRID_HOPS} + re-ranker")
-_TENANT = _COLLECTION = "corpus"
+TENANT = COLLECTION = "corpus"
+"""The place of a corpus in its index."""
 
 StepProgress = Callable[[str, int, int], None]
 """Told (what is being done, how many done, how many in all)."""
@@ -191,11 +192,15 @@ class Corpus:
     ) -> list[TitledChunk]:
         return [TitledChunk(c.document_id, c.ordinal, c.id, c.title) for c in self._chunks.values()]
 
-    def points(self, encoder: Encoder, progress: TextProgress | None = None) -> list[Point]:
-        """A point for each passage. Takes minutes for ten thousand of them."""
+    def indexed(self, encoder: Encoder, progress: TextProgress | None = None) -> MemoryIndex:
+        """An index of the passages. Takes minutes for ten thousand of them."""
         chunks = list(self._chunks.values())
         vectors = embed_chunks(encoder, [(chunk.title, chunk.text) for chunk in chunks], progress)
-        return [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
+        index = MemoryIndex()
+        index.ensure(encoder.dim)
+        points = [Point(c.id, c.document_id, c.title, v) for c, v in zip(chunks, vectors, strict=True)]
+        index.upsert(TENANT, COLLECTION, points)
+        return index
 
 
 def read_questions(path: Path, corpus: Corpus, limit: int | None = None) -> list[RetrievalQuestion]:
@@ -225,20 +230,15 @@ def evaluate(
 ) -> tuple[list[RetrievalRow], list[Difference]]:
     """A row for each of `METHODS`, and of `RERANKED` with a re-ranker; then what the re-ranker changes. The corpus is
     encoded once for all of them."""
-    index = MemoryIndex()
-    try:
-        index.ensure(encoder.dim)
-        index.upsert(_TENANT, _COLLECTION, corpus.points(encoder, partial(progress, "encoding passages")))
-        methods = _methods(encoder, index, corpus, reranker)
-        outcomes: dict[str, list[FoundPassages]] = {method: [] for method in methods}
-        for number, question in enumerate(questions, start=1):
-            for method, find in methods.items():
-                began = time.perf_counter()
-                ranking = find(question.text)
-                outcomes[method].append(FoundPassages(ranking, question.gold, time.perf_counter() - began))
-            progress("asking questions", number, len(questions))
-    finally:
-        index.close()
+    index = corpus.indexed(encoder, partial(progress, "encoding passages"))
+    methods = _methods(encoder, index, corpus, reranker)
+    outcomes: dict[str, list[FoundPassages]] = {method: [] for method in methods}
+    for number, question in enumerate(questions, start=1):
+        for method, find in methods.items():
+            began = time.perf_counter()
+            ranking = find(question.text)
+            outcomes[method].append(FoundPassages(ranking, question.gold, time.perf_counter() - began))
+        progress("asking questions", number, len(questions))
     pairs = zip(RERANKED, (HYBRID, HYBRID_HOPS), strict=True) if reranker else ()
     differences = [difference(method, against, k, outcomes) for method, against in pairs for k in CUTOFFS]
     return [summarise(method, of_method) for method, of_method in outcomes.items()], differences
@@ -252,12 +252,11 @@ def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker 
         vectors = Vectors(np.zeros(encoder.dim, np.float32), *sparse.query_vector(question))
         if not vectors.indices.size:
             return []
-        return [hit.chunk_id for hit in index.search(_TENANT, _COLLECTION, vectors, TOP_K, "sparse")]
+        return [hit.chunk_id for hit in index.search(TENANT, COLLECTION, vectors, TOP_K, "sparse")]
 
     methods: dict[str, Find] = {
         DENSE: lambda question: [
-            hit.chunk_id
-            for hit in index.search(_TENANT, _COLLECTION, embed_question(encoder, question), TOP_K, "dense")
+            hit.chunk_id for hit in index.search(TENANT, COLLECTION, embed_question(encoder, question), TOP_K, "dense")
         ],
         BM25: find_terms,
         HYBRID: partial(_find_hybrid, retriever, 1),
@@ -272,7 +271,7 @@ def _methods(encoder: Encoder, index: Index, corpus: Corpus, reranker: Reranker 
 
 
 def _find_hybrid(retriever: Retriever, hops: int, question: str) -> list[str]:
-    return [passage.chunk.id for passage in retriever.search(_TENANT, _COLLECTION, question, TOP_K, hops)]
+    return [passage.chunk.id for passage in retriever.search(TENANT, COLLECTION, question, TOP_K, hops)]
 
 
 def summarise(method: str, outcomes: Sequence[FoundPassages]) -> RetrievalRow:

@@ -19,7 +19,7 @@ from bench.fidelity.report import FidelityReport, Table
 from bench.fidelity.run import Ranker, Run, TokenizedQuestion, padded
 from bench.known_questions import read_questions
 from bench.measuring import write_report
-from bench.records import Records, code_digest, digest_of, package_versions, records_beside
+from bench.records import Records, code_digest, digest_of, package_versions
 from bench.ttft import machine
 from ingest.parts import IngestParts
 from ragkv.answer.recompute import Recomputing
@@ -94,7 +94,8 @@ def evaluate(options: FidelityOptions, settings: Settings, console: Console) -> 
         ingest = IngestParts(parts)
         run = run_of(ingest, methods, options.writer, options.formats, options.compressions)
         run.check(tokenized)
-        records = Records(records_beside(options.json_file), _digest(options, settings, methods, parts), Record)
+        beside = options.json_file and options.json_file.with_name(f"{options.json_file.name}.partial.jsonl")
+        records = Records(beside, _digest(options, settings, methods, parts), Record)
         asyncio.run(_carry_out(run, tokenized, records, ingest, console))
     outcomes = [records[question.line] for question in questions[: options.limit]]
     rows = Table(outcomes, methods, settings.recompute_policy, options.seed).rows()

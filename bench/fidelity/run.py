@@ -12,13 +12,12 @@ from bench.fidelity.measure import Measure, MethodProgress, Record
 from bench.fidelity.methods import Method
 from bench.known_questions import KnownQuestion
 from bench.records import Records
-from bench.retrieval import Corpus
+from bench.retrieval import COLLECTION, TENANT, Corpus
 from ragkv.answer.planner import QuestionVectors
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Rejected, TooLarge
 from ragkv.retrieve.encoder import Encoder, embed_question
-from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever
 from ragkv.threads import Threads
@@ -41,9 +40,6 @@ class TokenizedQuestion:
         return cls(question, question.chunks(tokenizer), prompts.answer_ids(question.answers[0]))
 
 
-_TENANT = _COLLECTION = "fidelity"
-
-
 class Ranker:
     """Hybrid retrieval over a corpus of one question's passages, in memory."""
 
@@ -55,14 +51,9 @@ class Ranker:
     def rank(self, question: str, chunks: Sequence[Chunk]) -> tuple[Passage, ...]:
         """All of the chunks, best first."""
         corpus = Corpus({chunk.id: chunk for chunk in chunks})
-        index = MemoryIndex()
-        try:
-            index.ensure(self._encoder.dim)
-            index.upsert(_TENANT, _COLLECTION, corpus.points(self._encoder))
-            retriever = Retriever(partial(embed_question, self._encoder), index, corpus, reranker=self._reranker)
-            passages = retriever.search(_TENANT, _COLLECTION, question, len(chunks), self._hops)
-        finally:
-            index.close()
+        index = corpus.indexed(self._encoder)
+        retriever = Retriever(partial(embed_question, self._encoder), index, corpus, reranker=self._reranker)
+        passages = retriever.search(TENANT, COLLECTION, question, len(chunks), self._hops)
         assert len(passages) == len(chunks), "a search for as many passages as there are finds them all"
         return tuple(passages)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import DTYPE, PRINTABLE, Shape
 from ragkv.answer.planner import Planner
-from ragkv.answer.prompt import Prompt, PromptBuilder, Wording
+from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.chunk import Chunk
 from ragkv.engine.loop import run_on
 from ragkv.engine.protocol import Engine
@@ -63,10 +63,6 @@ class Corpus:
         """Have an engine compute and keep what KV is not there yet, of the corpus or of other chunks."""
         prefiller = Prefiller(engine, self.prompts, run_on(asyncio.get_running_loop()))
         await asyncio.to_thread(precompute, chunks or self.chunks, keys or self.keys, lambda: prefiller, self.store)
-
-    def short_prompt(self) -> Prompt:
-        """The prompt of one chunk."""
-        return self.prompts.build(self.chunks[:1], "And then?", 1)
 
 
 def data_beside(model: Path) -> Path:

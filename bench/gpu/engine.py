@@ -61,7 +61,7 @@ class Measuring:
         return [row async for row in bench.measure(self.corpus.chunks, self.scale.sizes, self.scale.runs, progress)]
 
     async def latency(self, progress: Progress) -> list[StreamRow]:
-        scale, prompt = self.scale, self.corpus.short_prompt()
+        scale, prompt = self.scale, self.corpus.prompts.build(self.corpus.chunks[:1], "And then?", 1)
         streams = Streams(
             serving=self._serving(scale.arrivals, scale.answer),
             prompt=prompt,

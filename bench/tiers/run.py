@@ -1,7 +1,7 @@
 """A workload through the tiers under each policy, compared with the best that knowledge of future requests allows."""
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -126,14 +126,17 @@ class Trial:
         host = int(budget * self.host)
         disk = budget - host
         half_life_s = self.half_life_s or max(self.duration_s * self.budget / 2, 1.0)
-        worths = {name: partial(known_policy(name).worth, half_life_s) for name in names}
-
-        def replay(worth: Worth) -> Replay:
-            return Replay(Tier(host, worth), Tier(disk, worth), half_life_s)
-
-        outcomes = [self._replayed(name, replay(worth), None, advance) for name, worth in worths.items()]
         belady = Belady()
-        outcomes.append(self._replayed(BELADY, replay(belady.worth), belady, advance))
+        worths: dict[str, Worth] = {name: partial(known_policy(name).worth, half_life_s) for name in names}
+        upcoming = next_uses([request.chunks for request in self.workload.requests])
+        outcomes = []
+        for name, worth in (worths | {BELADY: belady.worth}).items():
+            replay = Replay(Tier(host, worth), Tier(disk, worth), half_life_s)
+            for request, reads, next_reads in zip(self.workload.requests, self.reads, upcoming, strict=True):
+                belady.next_use |= zip(request.chunks, next_reads, strict=True)
+                replay.request(request.moment, reads)
+                advance()
+            outcomes.append(replay.outcome(name))
         return Report(
             workload=self.workload.name,
             requests=len(self.workload.requests),
@@ -145,14 +148,3 @@ class Trial:
             bound_s=lower_bound(self.reads, host, disk),
             outcomes=outcomes,
         )
-
-    def _replayed(self, name: str, replay: Replay, belady: Belady | None, advance: Callable[[], object]) -> Outcome:
-        upcoming: Iterator[list[float]] = iter(())
-        if belady is not None:
-            upcoming = iter(next_uses([request.chunks for request in self.workload.requests]))
-        for request, reads in zip(self.workload.requests, self.reads, strict=True):
-            if belady is not None:
-                belady.next_use |= zip(request.chunks, next(upcoming), strict=True)
-            replay.request(request.moment, reads)
-            advance()
-        return replay.outcome(name)

@@ -143,14 +143,9 @@ PAGE_NAMES: dict[str, PageName] = {
 """By media type."""
 
 
-def page_name(media_type: str) -> PageName:
-    """The name of a page of this media type."""
-    return PAGE_NAMES.get(media_type, "page")
-
-
 def page_label(media_type: str, number: int | None) -> str | None:
     """A page as a reader calls it, such as "slide 3". None where the format has no pages."""
-    return None if number is None else f"{page_name(media_type)} {number}"
+    return None if number is None else f"{PAGE_NAMES.get(media_type, 'page')} {number}"
 
 
 def escaped(text: str) -> str:

@@ -96,10 +96,6 @@ class _Statement:
     strong: frozenset[str]
     question: _Weights
 
-    @property
-    def min_support(self) -> float:
-        return MIN_SUPPORT_SHORT if len(self.new.of) <= SHORT_TERMS else MIN_SUPPORT_LONG
-
 
 @dataclass(frozen=True, slots=True)
 class _Cited:
@@ -170,7 +166,7 @@ def _support_score(sentence: _Sentence, statement: _Statement) -> float:
     """0 when the sentence does not say what is new in the statement."""
     exact = _holds(sentence.words, statement.words)
     support = 1.0 if exact else statement.new.share(sentence.terms)
-    if support < statement.min_support:
+    if support < (MIN_SUPPORT_SHORT if len(statement.new.of) <= SHORT_TERMS else MIN_SUPPORT_LONG):
         return 0.0
     about_question = statement.question.share(sentence.all_terms)
     num_new = len(statement.new.of.keys() & sentence.terms)

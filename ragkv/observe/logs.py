@@ -85,12 +85,9 @@ def accepted_id(sent_id: str | None) -> str:
     return sent_id if sent_id is not None and _SANE_ID.fullmatch(sent_id) else uuid.uuid4().hex
 
 
-def is_json(form: LogFormat) -> bool:
-    return form == "json" or (form == "auto" and not sys.stderr.isatty())
-
-
 def _configuration(form: LogFormat, level: str, process: str, **levels: str) -> dict[str, Any]:
-    line = {"()": "ragkv.observe.logs.formatter", "as_json": is_json(form), "process": process}
+    as_json = form == "json" or (form == "auto" and not sys.stderr.isatty())
+    line = {"()": "ragkv.observe.logs.formatter", "as_json": as_json, "process": process}
     quieter = level if level in ("DEBUG", "ERROR") else "WARNING"
     return {
         "version": 1,

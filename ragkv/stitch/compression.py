@@ -8,6 +8,7 @@ the prefix's tokens, which are always there, and take their share of the softmax
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -84,46 +85,35 @@ def kept_tokens(compression: Compression, weights: torch.Tensor) -> list[int]:
     return sorted(best_first)
 
 
-def streaming_scores(weights: torch.Tensor) -> torch.Tensor:
-    """Recency (StreamingLLM, arXiv 2309.17453): the last tokens stay, beside the first ones."""
-    return torch.arange(weights.shape[1], dtype=torch.float32)
-
-
-def h2o_scores(weights: torch.Tensor) -> torch.Tensor:
-    """Attention summed over the chunk's own queries (Heavy-Hitter Oracle, arXiv 2306.14048)."""
-    return weights.sum(0)
-
-
-def snapkv_scores(weights: torch.Tensor) -> torch.Tensor:
-    """Attention of the chunk's last queries, smoothed (SnapKV, arXiv 2404.14469)."""
-    return _smoothed(weights.mean(0), SNAPKV_KERNEL)
-
-
-def laq_scores(weights: torch.Tensor) -> torch.Tensor:
-    """Attention of the tokens that the model itself decodes behind the chunk, smoothed (Lookahead Q-Cache, arXiv
-    2505.20334)."""
-    return _smoothed(weights.mean(0), LAQ_KERNEL)
-
-
-def _smoothed(scores: torch.Tensor, kernel: int) -> torch.Tensor:
-    smoothed: torch.Tensor = torch.nn.functional.max_pool1d(scores[None, None], kernel, stride=1, padding=kernel // 2)
+def _smoothed(weights: torch.Tensor, kernel: int) -> torch.Tensor:
+    scores = weights.mean(0)[None, None]
+    smoothed: torch.Tensor = torch.nn.functional.max_pool1d(scores, kernel, stride=1, padding=kernel // 2)
     return smoothed[0, 0]
 
 
 METHODS: dict[str, Method] = {
+    # Recency (StreamingLLM, arXiv 2309.17453): the last tokens stay, beside the first ones.
     CompressionMethod.STREAMING: Method(
-        lambda tokens, behind, decoded: range(0), streaming_scores, lambda budget: (min(SINKS, budget), 0)
+        lambda tokens, behind, decoded: range(0),
+        lambda weights: torch.arange(weights.shape[1], dtype=torch.float32),
+        lambda budget: (min(SINKS, budget), 0),
     ),
+    # Attention summed over the chunk's own queries (Heavy-Hitter Oracle, arXiv 2306.14048).
     CompressionMethod.H2O: Method(
-        lambda tokens, behind, decoded: range(tokens), h2o_scores, lambda budget: (0, budget // 2)
+        lambda tokens, behind, decoded: range(tokens), lambda weights: weights.sum(0), lambda budget: (0, budget // 2)
     ),
+    # Attention of the chunk's last queries, smoothed (SnapKV, arXiv 2404.14469).
     CompressionMethod.SNAPKV: Method(
         lambda tokens, behind, decoded: range(max(0, tokens - WINDOW), tokens),
-        snapkv_scores,
+        partial(_smoothed, kernel=SNAPKV_KERNEL),
         lambda budget: (0, min(WINDOW, budget // 2)),
     ),
+    # Attention of the tokens that the model itself decodes behind the chunk, smoothed (Lookahead Q-Cache, arXiv
+    # 2505.20334).
     CompressionMethod.LAQ: Method(
-        lambda tokens, behind, decoded: range(tokens + behind - decoded, tokens + behind), laq_scores, behind=True
+        lambda tokens, behind, decoded: range(tokens + behind - decoded, tokens + behind),
+        partial(_smoothed, kernel=LAQ_KERNEL),
+        behind=True,
     ),
 }
 assert set(METHODS) == set(COMPRESSING)

@@ -12,11 +12,14 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api import ApiReport, client_of, measure_asks
-from bench.measuring import check_policy, json_option, write_report
+from bench.measuring import json_option, write_report
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
+from ragkv.chunk import Chunk
 from ragkv.cli.opened import opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
+from ragkv.errors import Rejected
 from ragkv.service.parts import Parts
+from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import block_size_of
 
 _QUESTION = "What is said here, and by whom?"
@@ -37,6 +40,18 @@ def measuring_bar(total: int, console: Console) -> Iterator[Callable[[str], None
     with progress_bars(console) as bars:
         task = bars.add_task("measuring", total=total)
         yield lambda what: bars.update(task, advance=1, description=what)
+
+
+def chunks_to_measure(parts: Parts) -> list[Chunk]:
+    """Chunks of the default collection that have KV. Raises Rejected for a policy that needs the question's vectors:
+    plans are made without a service here, which would ask the engine for them."""
+    policy = parts.settings.recompute_policy
+    if POLICIES[policy].needs_question_vectors:
+        raise Rejected(
+            f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another policy"
+        )
+    ref = parts.default_collection
+    return parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
 
 
 class _Bench(click.Group):
@@ -108,10 +123,7 @@ async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], as
 
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
-    check_policy(parts.settings.recompute_policy)
-    console = Console(stderr=True)
-    ref = parts.default_collection
-    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+    console, chunks = Console(stderr=True), chunks_to_measure(parts)
     measuring = Bench(
         engine=parts.engine,
         prompts=parts.prompts,

@@ -1,5 +1,4 @@
-"""Files of the measuring commands: JSON reports that they write, JSON Lines that they read, and what they refuse before
-they start."""
+"""Files of the measuring commands: JSON reports that they write, and JSON Lines that they read."""
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +8,6 @@ import click
 import msgspec
 
 from ragkv.errors import Rejected
-from ragkv.stitch.policies import POLICIES, PolicyName
 
 
 class _Output(click.Path):
@@ -32,15 +30,6 @@ OUTPUT = _Output(dir_okay=False, writable=True, path_type=Path)
 def json_option(help: str) -> Callable[[Any], Any]:  # noqa: A002 - click's name
     """The option --json, the argument `json_file`: a report's path, or None."""
     return click.option("--json", "json_file", type=OUTPUT, help=help)
-
-
-def check_policy(policy: PolicyName) -> None:
-    """Check the policy of plans that are made without a service. Raises Rejected for one that needs the question's
-    vectors, which a service asks the engine for."""
-    if POLICIES[policy].needs_question_vectors:
-        raise Rejected(
-            f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another policy"
-        )
 
 
 def write_report(report: msgspec.Struct | Mapping[str, Any], file: Path | None) -> None:

@@ -15,8 +15,8 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from bench.command import measuring_bar
-from bench.measuring import check_policy, json_option, write_report
+from bench.command import chunks_to_measure, measuring_bar
+from bench.measuring import json_option, write_report
 from bench.serving.engine import Context, contexts_of
 from bench.serving.load import percentile
 from bench.ttft import machine, timed
@@ -240,11 +240,9 @@ async def _measured(
     parts: Parts, context: int, questions: int, at_once: int, answer: int
 ) -> tuple[int, list[RemoteRow]]:
     """The mean tokens of a context, and a row for each mode."""
-    check_policy(parts.settings.recompute_policy)
-    ref, console = parts.default_collection, Console(stderr=True)
+    console, chunks = Console(stderr=True), chunks_to_measure(parts)
     promoter = parts.promoter
     assert promoter is not None, "there is an object store"
-    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)
     with console.status("uploading KV"):
         uploader = Uploader(parts)

@@ -6,16 +6,8 @@ of the data is one question, `{"id", "question", "gold_ids"}`; all of `gold_ids`
 are ignored. Every question is asked of every method before the next one, so that a machine that slows down slows all of
 them.
 
-The report is one JSON object, a `RetrievalReport`:
-
-    {"corpus": "corpus.jsonl", "data": "queries.jsonl", "encoder": "embedded", "reranker": null, "n": 200,
-     "passages": 6119, "rows": [{"method": "dense",
-       "recall_at_2": 50.7, "recall_at_5": 61.8, "recall_at_10": 64.8,
-       "all_gold_at_2": 14.0, "all_gold_at_5": 25.0, "all_gold_at_10": 30.0,
-       "mrr": 89.8, "ms_per_query": 40.1}, ...], "differences": []}
-
-`rows` has the methods in the order of `METHODS`, then, where there is a re-ranker, those of `RERANKED`. The fields of a
-row are `RetrievalRow`'s. `differences` says what the re-ranker changes, question by question (`Difference`).
+The report is one JSON object, a `RetrievalReport`. Its rows have the methods in the order of `METHODS`, then, where
+there is a re-ranker, those of `RERANKED`; its differences say what the re-ranker changes, question by question.
 """
 
 import statistics

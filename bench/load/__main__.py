@@ -39,7 +39,6 @@ class Report(msgspec.Struct):
     seconds: float
     quiet: dict[str, Seen]
     attacked: dict[str, Seen]
-    ratio_p50: dict[str, float]
     ratio_p99: dict[str, float]
     server_errors: int
     hostile: dict[str, dict[str, int]]
@@ -87,7 +86,6 @@ async def _measure(world: World, pid: int, attack: str, seconds: float) -> Repor
         seconds,
         quiet,
         attacked,
-        {endpoint: round(attacked[endpoint].p50_ms / quiet[endpoint].p50_ms, 1) for endpoint in ENDPOINTS},
         {endpoint: round(attacked[endpoint].p99_ms / quiet[endpoint].p99_ms, 1) for endpoint in ENDPOINTS},
         _server_errors(hostile) + sum(_server_errors({endpoint: seen.statuses}) for endpoint, seen in attacked.items()),
         hostile,

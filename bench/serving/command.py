@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.api import client_of, streamed
-from bench.command import measuring_bar
-from bench.measuring import check_policy, json_option, write_report
+from bench.command import chunks_to_measure, measuring_bar
+from bench.measuring import json_option, write_report
 from bench.serving.engine import Serving, check_cache, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
@@ -84,15 +84,14 @@ def serve(
 
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
-    check_policy(parts.settings.recompute_policy)
-    console = Console(stderr=True)
-    ref = parts.default_collection
-    chunks = parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
+    console, chunks = Console(stderr=True), chunks_to_measure(parts)
     recompute = parts.recomputing.default(written=True)
     contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
     if "cached" in plan.modes:
         check_cache(contexts, int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token)
-    serving = Serving(parts.engine, parts.planner, parts.keys_of(ref.tenant_id), recompute, contexts)
+    serving = Serving(
+        parts.engine, parts.planner, parts.keys_of(parts.default_collection.tenant_id), recompute, contexts
+    )
     async with running_engine(parts, console):
         with measuring_bar(plan.total, console) as advance:
             return await serving.measure(plan, advance)

@@ -116,7 +116,8 @@ class StitchConnector(KVConnectorBase_V1):
         self._cache = kv_cache_manager
 
     def on_new_request(self, request: "Request") -> None:
-        """vLLM: a request has arrived. Its plan is read, once, or the prefill that it carries."""
+        """vLLM: a request has arrived. Its plan is read, once, or the prefill that it carries. A plan that is
+        malformed, or of KV of another model than this, is logged and its prompt computed in full."""
         try:
             if (prefill := prefill_of(request.kv_transfer_params, self._prefill_limits)) is not None:
                 self._to_prefill[request.request_id] = prefill
@@ -124,7 +125,13 @@ class StitchConnector(KVConnectorBase_V1):
         except Rejected as error:
             self._reports[request.request_id] = Report(error=str(error))
             return
-        planned = _planned(request, self._model)
+        if request.prompt_token_ids is None:  # embeddings instead of tokens: nothing could be recomputed
+            return
+        try:
+            planned = planned_of(request.kv_transfer_params, request.num_prompt_tokens, self._model)
+        except Rejected as error:
+            log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
+            return
         if planned is not None:
             self._planned[request.request_id] = planned
 
@@ -326,18 +333,6 @@ def _region_of(request: "Request", end: int) -> int:
     """Equal for requests that may share the blocks of their first `end` tokens."""
     assert request.prompt_token_ids is not None
     return hash((request.cache_salt, tuple(request.prompt_token_ids[:end])))
-
-
-def _planned(request: "Request", model: str) -> Planned | None:
-    """The request's plan. One that is malformed, or of KV of another model than this, is logged and its prompt computed
-    in full."""
-    if request.prompt_token_ids is None:  # embeddings instead of tokens: nothing could be recomputed
-        return None
-    try:
-        return planned_of(request.kv_transfer_params, request.num_prompt_tokens, model)
-    except Rejected as error:
-        log.warning("request %s: %s; its prompt is computed in full", request.request_id, error)
-        return None
 
 
 def _expected(stitch: StitchRequest) -> Report:

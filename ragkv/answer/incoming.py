@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ragkv.answer.load_cost import LoadCost, Patience
 from ragkv.answer.promote import Promoter
@@ -102,11 +103,7 @@ def worth_awaiting(saved: Mapping[Coming, float]) -> tuple[list[Coming], float]:
     nowhere.
     """
     soonest_first = sorted(saved, key=lambda kv: kv.in_s)
-    best: tuple[float, int, float] = (0.0, 0, 0.0)
-    total = 0.0
-    for count, kv in enumerate(soonest_first, start=1):
-        total += saved[kv]
-        if total - kv.in_s > best[0]:
-            best = (total - kv.in_s, count, total)
-    _, count, patience = best
-    return soonest_first[:count], patience
+    totals = [0.0, *accumulate(saved[kv] for kv in soonest_first)]
+    waits = [0.0, *(kv.in_s for kv in soonest_first)]
+    count = max(range(len(totals)), key=lambda count: totals[count] - waits[count])
+    return soonest_first[:count], totals[count]

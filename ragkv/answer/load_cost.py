@@ -34,18 +34,16 @@ class LoadCost:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._weight = self._bytes = self._seconds = self._squares = self._products = 0.0
+        # Of weights and, weighted, of MiB, seconds, and the products that a line needs.
+        self._sums: tuple[float, ...] = (0.0,) * 5
         self._token_s: float | None = None
 
     def loaded(self, num_bytes: int, seconds: float) -> None:
         """Record the duration of one load; others may have run concurrently."""
         mib = num_bytes / 2**20
+        latest = (1.0, mib, seconds, mib * mib, mib * seconds)
         with self._lock:
-            self._weight = FORGETTING * self._weight + 1
-            self._bytes = FORGETTING * self._bytes + mib
-            self._seconds = FORGETTING * self._seconds + seconds
-            self._squares = FORGETTING * self._squares + mib * mib
-            self._products = FORGETTING * self._products + mib * seconds
+            self._sums = tuple(FORGETTING * total + value for total, value in zip(self._sums, latest, strict=True))
 
     def answered(self, report: Report, ttft_s: float) -> None:
         """The engine answered a prompt: the time of what it recomputed in place counts, or that of a prompt computed
@@ -65,12 +63,11 @@ class LoadCost:
 
     def load_s(self, sizes: Sequence[int], at_once: int) -> float | None:
         """Estimated seconds to load files of these sizes, `at_once` in parallel; None before the first load."""
-        with self._lock:
-            if not self._weight or not sizes:
-                return None
-            mean_mib, mean_s = self._bytes / self._weight, self._seconds / self._weight
-            spread = self._squares / self._weight - mean_mib**2
-            covariance = self._products / self._weight - mean_mib * mean_s
+        weight, *totals = self._sums
+        if not weight or not sizes:
+            return None
+        mean_mib, mean_s, mean_square, mean_product = (total / weight for total in totals)
+        spread, covariance = mean_square - mean_mib**2, mean_product - mean_mib * mean_s
         # The line of least squares, latency and slope not below 0; the mean where sizes hardly differ.
         slope = min(max(covariance / spread, 0.0), mean_s / mean_mib) if spread > 0.01 * mean_mib**2 else 0.0
         latency = mean_s - slope * mean_mib

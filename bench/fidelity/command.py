@@ -113,20 +113,21 @@ def names_of(text: str | None) -> tuple[str, ...] | None:
     return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
+def _known(option: str, text: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    names = names_of(text) or ()
+    if unknown := [name for name in names if name not in known]:
+        raise Rejected(f"{option}: there is no {', '.join(unknown)}, choose from {', '.join(known)}")
+    return names
+
+
 def formats_of(text: str | None) -> tuple[str, ...]:
     """The formats in `--formats`, each once. Raises Rejected for what is none."""
-    names = names_of(text) or ()
-    formats = [name.value for name in KVFormat if name is not KVFormat.BF16]
-    if unknown := [name for name in names if name not in formats]:
-        raise Rejected(f"--formats: there is no {', '.join(unknown)}, choose from {', '.join(formats)}")
-    return names
+    return _known("--formats", text, [name.value for name in KVFormat if name is not KVFormat.BF16])
 
 
 def compressions_of(names: str | None, keep: str) -> tuple[Compression, ...]:
     """Each method of `--compress` at each ratio of `--keep`, each once. Raises Rejected for what is none."""
-    methods = names_of(names) or ()
-    if unknown := [name for name in methods if name not in COMPRESSING]:
-        raise Rejected(f"--compress: there is no {', '.join(unknown)}, choose from {', '.join(COMPRESSING)}")
+    methods = _known("--compress", names, COMPRESSING)
     try:
         ratios = list(dict.fromkeys(float(ratio) for ratio in keep.split(",")))
     except ValueError:

@@ -115,17 +115,14 @@ class Trial:
             sizes[chunk] = int(shape.bytes_per_token * tokens * share_of(kv_format, shape.head_dim, tokens))
         return sizes
 
-    @property
-    def duration_s(self) -> float:
-        return self.workload.requests[-1].moment - self.workload.requests[0].moment
-
     def run(self, names: Sequence[str], advance: Callable[[], object]) -> Report:
         """`advance` is called after each request under each policy. Raises Rejected for a name of no policy."""
         corpus = sum(self._sizes.values())
         budget = int(corpus * self.budget)
         host = int(budget * self.host)
         disk = budget - host
-        half_life_s = self.half_life_s or max(self.duration_s * self.budget / 2, 1.0)
+        duration_s = self.workload.requests[-1].moment - self.workload.requests[0].moment
+        half_life_s = self.half_life_s or max(duration_s * self.budget / 2, 1.0)
         belady = Belady()
         worths: dict[str, Worth] = {name: partial(known_policy(name).worth, half_life_s) for name in names}
         upcoming = next_uses([request.chunks for request in self.workload.requests])

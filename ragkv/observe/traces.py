@@ -60,10 +60,6 @@ def exporting(endpoint: str | None, process: str) -> Iterator[None]:
         ending.join(END_S)
 
 
-def is_on() -> bool:
-    return not isinstance(_tracer, NoOpTracer)
-
-
 @contextmanager
 def span(name: str, attributes: Attributes | None = None, kind: SpanKind = SpanKind.INTERNAL) -> Iterator[Span]:
     """A span of the block. Not for the body of an async generator, which several tasks may drive: use `opened`."""
@@ -78,7 +74,8 @@ def span(name: str, attributes: Attributes | None = None, kind: SpanKind = SpanK
 @contextmanager
 def continued(headers: Mapping[str, str], name: str, attributes: Attributes, kind: SpanKind) -> Iterator[Span]:
     """`span`, as a part of the trace that these headers name (W3C traceparent), if they do."""
-    token = contexts.attach(_W3C.extract(headers, contexts.Context()) if is_on() else contexts.Context())
+    is_off = isinstance(_tracer, NoOpTracer)
+    token = contexts.attach(contexts.Context() if is_off else _W3C.extract(headers, contexts.Context()))
     try:
         with span(name, attributes, kind) as current:
             yield current

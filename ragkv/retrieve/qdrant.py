@@ -208,12 +208,11 @@ class QdrantIndex:
         with self._reporting():
             by_point = {_point_id(tenant_id, collection_id, chunk_id): chunk_id for chunk_id in chunk_ids}
             records = self._client.retrieve(COLLECTION, list(by_point), with_payload=False, with_vectors=[DENSE])
-        dense = {}
-        for record in records:
-            if not isinstance(record.vector, dict) or DENSE not in record.vector:
-                continue
-            dense[by_point[str(record.id)]] = np.asarray(record.vector[DENSE], dtype=np.float32)
-        return dense
+        return {
+            by_point[str(record.id)]: np.asarray(record.vector[DENSE], dtype=np.float32)
+            for record in records
+            if isinstance(record.vector, dict) and DENSE in record.vector
+        }
 
     def held(self) -> dict[Held, int]:
         """Number of points of each document of each collection. Reads the payloads of all points."""

@@ -23,9 +23,10 @@ from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 
-def ocr_limits(settings: Settings) -> OCRLimits | str:
-    """Limits on documents that are read by OCR, or what to do where there is none."""
-    return no_ocr(wanted=settings.ocr) or OCRLimits(settings.ocr_pages, settings.ocr_seconds)
+def parser_of(settings: Settings) -> Parser:
+    """A parser within the limits of the settings, with OCR where it is installed and switched on."""
+    ocr = no_ocr(wanted=settings.ocr) or OCRLimits(settings.ocr_pages, settings.ocr_seconds)
+    return Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr, keeps_hidden=settings.read_hidden)
 
 
 @dataclass
@@ -64,9 +65,7 @@ class IngestParts:
 
     @cached_property
     def parser(self) -> Parser:
-        settings = self.parts.settings
-        limits = Limits(settings.parse_seconds, settings.parse_memory_mib)
-        return Parser(limits, ocr_limits(settings), keeps_hidden=settings.read_hidden)
+        return parser_of(self.parts.settings)
 
     def load_models(self) -> None:
         """Load the models that most documents need."""

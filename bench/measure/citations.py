@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from api.v1.passages import PICTURED
+from bench.measure.hostile_files import files_in
 from bench.measure.ocr import distance
 from bench.measure.search import service_without_kv
 from ingest.ocr.rapid import Recogniser
@@ -110,7 +111,7 @@ def main() -> int:
     if options.pictures:
         options.pictures.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(path for path in options.folder.rglob("*") if path.is_file()):
+    for path in files_in(options.folder):
         files[path.suffix.lower()].append(path)
     with service_without_kv() as (client, ingest):
         return measure(files, options, client, ingest, Recogniser()) and 1

@@ -36,7 +36,7 @@ from ragkv.service.data_sources.data_sources import add_data_source, data_source
 from ragkv.service.data_sources.folder import SETTLED_S
 from ragkv.service.data_sources.location import ListedFile, location_of
 from ragkv.service.data_sources.opening import files_of
-from ragkv.service.data_sources.syncing import SyncTally, sync_now
+from ragkv.service.data_sources.syncing import sync_now
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 from tests.conftest import CACHE, model_folder
@@ -72,17 +72,13 @@ class Life:
         self.drop(key)
         del self.there[key]
 
-    def sync(self, what: str, **expected: int) -> SyncTally:
+    def sync(self, what: str, **expected: int) -> None:
         """Sync, and hold counts and documents against what must be."""
         began, busy = time.perf_counter(), time.process_time()
         tally = sync_now(
             self.source_id, self.parts.intake, self.parts.removal, self.parts.worker_counters, lambda tally: True
         )
-        took_s = time.perf_counter() - began
-        self.report(what, took_s, time.process_time() - busy, tally, expected)
-        return tally
-
-    def report(self, what: str, took_s: float, busy_s: float, tally: SyncTally, expected: dict[str, int]) -> None:
+        took_s, busy_s = time.perf_counter() - began, time.process_time() - busy
         names = ("listed", "added", "changed", "deleted", "unchanged", "unreadable", "skipped")
         counted = {name: getattr(tally, name) for name in names}
         with self.parts.database.reading() as session:

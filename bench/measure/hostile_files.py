@@ -4,14 +4,13 @@ FOLDER`."""
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median_high
 from typing import Any
 
 from ingest.parse import parse
-from ingest.parts import ocr_limits
-from ingest.sandbox.messages import Limits
+from ingest.parts import parser_of
 from ingest.sandbox.parser import Parser
 from ragkv.errors import RagKVError, Rejected
 from ragkv.settings import Settings
@@ -19,6 +18,16 @@ from ragkv.settings import Settings
 ROUNDS = 10
 ENDINGS = {"crashed": ("crashed on it", "failed on it"), "hung": (" s to read",)}
 SAMPLE = Path(__file__).parents[2] / "docs" / "sample" / "documents"
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def print_by_suffix(counts: Mapping[str, Counter[str]], names: Sequence[str]) -> None:
+    """Print the rows of a table: the counts of those names by the ends of files' names, and of all together."""
+    for suffix, row in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
+        print(f"| {suffix} | {' | '.join(str(row[name]) for name in names)} |")
 
 
 def overhead(paths: Iterable[Path], parser: Parser) -> None:
@@ -52,14 +61,9 @@ def formats(paths: Iterable[Path], parser: Parser) -> None:
             reason = str(error).removeprefix(f"{path.name}: ")
             ending = next((end for end, words in ENDINGS.items() if any(word in reason for word in words)), "refused")
             refusals.append(f"- {path.name}: {type(error).__name__}: {reason}")
-        outcomes[path.suffix.lower()][ending] += 1
+        outcomes[path.suffix.lower()].update(["tried", ending])
     print("| format | tried | read | refused | crashed | hung |\n|---|---|---|---|---|---|")
-    for suffix, counts in [*sorted(outcomes.items()), ("all", sum(outcomes.values(), Counter()))]:
-        print(
-            f"| {suffix} | {counts.total()} | "
-            + " | ".join(f"{counts[e]}" for e in ("read", "refused", "crashed", "hung")),
-            "|",
-        )
+    print_by_suffix(outcomes, ("tried", "read", "refused", "crashed", "hung"))
     print("", *refusals, sep="\n")
 
 
@@ -71,14 +75,12 @@ def _outcome(read: Callable[[str, Any], object], name: str, body: object) -> obj
 
 
 def main(wanted: str) -> None:
-    settings = Settings()
-    parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
+    parser = parser_of(Settings())
     parser.start()
     if wanted == "formats":
-        formats(sorted(path for path in Path(sys.argv[2]).rglob("*") if path.is_file()), parser)
+        formats(files_in(Path(sys.argv[2])), parser)
     else:
-        folder = SAMPLE if wanted == "sample" else Path(wanted)
-        overhead(sorted(path for path in folder.rglob("*") if path.is_file()), parser)
+        overhead(files_in(SAMPLE if wanted == "sample" else Path(wanted)), parser)
     parser.close()
 
 

@@ -147,9 +147,7 @@ def measure(names: list[str], corpus: Corpus, rounds: int) -> list[dict[str, flo
         rows[name] = {"index": name, "points": corpus.num_points, **pipes[name].recv()}
         print(rows[name], file=sys.stderr, flush=True)
     for kind, only in zip(KINDS, (None, corpus.documents), strict=True):
-        times: dict[str, list[float]] = {name: [] for name in names}
-        busy: dict[str, list[float]] = {name: [] for name in names}
-        recalls: dict[str, list[float]] = {name: [] for name in names}
+        times, busy, recalls = ({name: list[float]() for name in names} for _ in range(3))
         for number in [i for _ in range(rounds) for i in range(len(corpus.queries))]:
             for name, pipe in pipes.items():
                 pipe.send((number, "hybrid", only))
@@ -161,15 +159,14 @@ def measure(names: list[str], corpus: Corpus, rounds: int) -> list[dict[str, flo
                 pipe.send((number, "dense", only))
                 recalls[name].append(len(nearest & set(pipe.recv()[2])) / len(nearest))
         for name in names:
-            ranked = sorted(times[name])
+            ratios = [mine / other for mine, other in zip(times[name], times[names[0]], strict=True)]
             rows[name] |= {
-                f"{kind}_p50_ms": statistics.median(ranked),
-                f"{kind}_p95_ms": ranked[int(0.95 * len(ranked))],
+                f"{kind}_p50_ms": statistics.median(times[name]),
+                f"{kind}_p95_ms": sorted(times[name])[int(0.95 * len(times[name]))],
+                f"{kind}_cpu_ms": statistics.median(busy[name]),
+                f"{kind}_recall": statistics.mean(recalls[name]),
+                f"{kind}_ratio": statistics.median(ratios),
             }
-            rows[name][f"{kind}_cpu_ms"] = statistics.median(busy[name])
-            rows[name][f"{kind}_recall"] = statistics.mean(recalls[name])
-            ratios = [mine / first for mine, first in zip(times[name], times[names[0]], strict=True)]
-            rows[name][f"{kind}_ratio"] = statistics.median(ratios)
     for name, pipe in pipes.items():
         pipe.send(None)
         rows[name] |= pipe.recv()

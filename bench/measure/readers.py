@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ingest.parts import ocr_limits
-from ingest.sandbox.messages import Limits
+from bench.measure.hostile_files import files_in, print_by_suffix
+from ingest.parts import parser_of
 from ingest.sandbox.parser import Parser
 from ragkv.errors import RagKVError
 from ragkv.settings import Settings
@@ -130,13 +130,12 @@ def main() -> None:
     options.add_argument("--other", required=True, type=shlex.split, help="command of the other reader")
     options.add_argument("--lines", type=int, default=10, help="lines to list of a file for each reader")
     arguments = options.parse_args()
-    settings = Settings()
-    parser = Parser(Limits(settings.parse_seconds, settings.parse_memory_mib), ocr_limits(settings))
+    parser = parser_of(Settings())
     totals: dict[str, Counter[str]] = defaultdict(Counter)
     lists: list[str] = []
     print("| file | words, ours | words, other | more in ours (nowhere in other) | more in other (nowhere in ours) |")
     print("|---|---|---|---|---|")
-    for path in sorted(path for path in arguments.folder.rglob("*") if path.is_file()):
+    for path in files_in(arguments.folder):
         name = str(path.relative_to(arguments.folder))
         cells, surpluses = compare(path, parser, arguments.other)
         if not surpluses or any(alone.words for alone in surpluses):
@@ -146,8 +145,7 @@ def main() -> None:
         totals[path.suffix.lower()].update(["files", *["both"] * bool(surpluses), *fuller])
     parser.close()
     print("\n| format | files | read by both | words in ours alone | words in the other alone |\n|---|---|---|---|---|")
-    for suffix, counts in [*sorted(totals.items()), ("all", sum(totals.values(), Counter()))]:
-        print(f"| {suffix} | {' | '.join(str(counts[key]) for key in ('files', 'both', *READERS))} |")
+    print_by_suffix(totals, ("files", "both", *READERS))
     print(*lists, sep="\n")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from bench.measure.hostile_files import files_in, print_by_suffix
 from bench.measure.ocr import TRUTH
 from ingest.parts import IngestParts
 from ingest.pipeline import ingest_document
@@ -73,8 +74,7 @@ def measure(paths: list[Path], client: Client, ingest: IngestParts) -> int:
             [] if rank == 1 else [f"{path.name}: rank {rank or f'above {TOP_K}'} behind {names[first]} for {words!r}"]
         )
     print("| format | tried | read | found first | among the first 5 |\n|---|---|---|---|---|")
-    for suffix, found in [*sorted(counts.items()), ("all", sum(counts.values(), Counter()))]:
-        print(f"| {suffix} | " + " | ".join(f"{found[c]}" for c in ("tried", "read", "first", "among 5")), "|")
+    print_by_suffix(counts, ("tried", "read", "first", "among 5"))
     print("", *(f"- {line}" for line in misses), sep="\n")
     total = sum(counts.values(), Counter())
     return total["read"] - total["among 5"]
@@ -105,9 +105,8 @@ def rank_of(document_id: str, words: str, client: Client) -> tuple[int | None, s
 
 
 def main(folder: Path) -> int:
-    paths = sorted((path for path in folder.rglob("*") if path.is_file()), key=lambda path: (path.stat().st_size, path))
     with service_without_kv() as (client, ingest):
-        return measure(paths, client, ingest) and 1
+        return measure(sorted(files_in(folder), key=lambda path: path.stat().st_size), client, ingest) and 1
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -49,6 +50,7 @@ TRIES = 20
 NEWS_EVERY_S = 10.0
 ASKED = 20
 """Documents that are searched for by the one word that only they have."""
+_say = partial(print, flush=True)
 
 
 @dataclass
@@ -243,10 +245,6 @@ def _statuses(database: Database) -> dict[str, int]:
     with database.reading() as session:
         found = session.execute(select(DocumentRow.status, func.count()).group_by(DocumentRow.status)).all()
     return {status.value: number for status, number in found}
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -15,16 +15,16 @@ from PIL import Image, ImageOps
 from ingest.parse.composer import Composer
 from ingest.parse.parsed import MAX_PAGES, Omissions, Parsed
 from ingest.parse.quotes import (
-    MAX_PAGES_AT_ONCE,
     MAX_POINTS,
     Drawing,
     Located,
     Locating,
     Picture,
-    ScanLetters,
     check_page,
     drawing_scale,
     find_quotes,
+    letters_of_scan,
+    pages_to_search,
 )
 from ingest.parse.scan import OCR, PagePicture, ScannedPage
 from ingest.parse.sniff import Format
@@ -53,10 +53,8 @@ def read_image(body: bytes, fallback_title: str, ocr: OCR, omissions: Omissions)
         total = _num_pages(image)
         if ocr.refusal:
             raise Unsupported(f"it is an image: {ocr.refusal}")
-        read = ocr.begin(total)
         composer, scans = Composer(), []
-        for number in range(1, total + 1):
-            page = read(number, partial(_picture, image, number))
+        for page in ocr.read(range(1, total + 1), partial(_picture, image)):
             composer.page()
             composer.block(page.text)
             scans.append(page.scan)
@@ -81,11 +79,9 @@ def locate_in_image(body: bytes, locating: Locating, scans: tuple[ScannedPage, .
     by_number = {page.number: page for page in scans}
     with _opened(body) as image:
         num_pages = _num_pages(image)
-        check_page(locating.first, num_pages)
-        last = min(locating.last, num_pages, locating.first + MAX_PAGES_AT_ONCE - 1)
         pages = [
-            ScanLetters(by_number.get(number) or ScannedPage(number, *_picture(image, number)[1:3], ()))
-            for number in range(locating.first, last + 1)
+            letters_of_scan(by_number.get(number) or ScannedPage(number, *_picture(image, number)[1:3], ()))
+            for number in pages_to_search(locating, num_pages)
         ]
     return find_quotes(pages, num_pages, locating.quotes)
 

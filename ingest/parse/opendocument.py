@@ -12,7 +12,7 @@ from ingest.parse.formulas import write_formulas
 from ingest.parse.marks import SIGNS, Run, text_of
 from ingest.parse.parsed import Omissions, Parsed
 from ingest.parse.pictures import described
-from ingest.parse.sniff import Format
+from ingest.parse.sniff import PROTECTED, Format
 from ingest.parse.spans import MAX_CELLS, Cell, Grid, span_of
 from ragkv.errors import Rejected, TooLarge
 
@@ -57,7 +57,7 @@ def read_opendocument(body: bytes, fallback_title: str, omissions: Omissions) ->
     composer = Composer()
     with opened(body, "OpenDocument file", _CheckCells()) as archive:
         if b"encryption-data" in archive.read("META-INF/manifest.xml"):
-            raise Rejected("it is protected by a password: remove the password and upload it again")
+            raise Rejected(PROTECTED)
         document = archive.xml("content.xml")
         content = document.find("{*}body/*")
         if content is None:
@@ -171,9 +171,8 @@ class _Reader:
                     pass
                 case "h":
                     level = element.get(f"{_TEXT}outline-level", "1")
-                    self._composer.heading(
-                        self._words(element), int(level) if level.isdecimal() and len(level) == 1 else 1
-                    )
+                    is_level = level.isdecimal() and len(level) == 1
+                    self._composer.heading(self._words(element), int(level) if is_level else 1)
                 case "p" | "image":
                     self._composer.block(self._words(element))
                 case "list":

@@ -22,7 +22,7 @@ from ingest.parse.pdf_letters import text_of
 from ingest.parse.pdf_pages import DrawnPage, drawn_page, in_order
 from ingest.parse.quotes import MAX_SCALE, check_size
 from ingest.parse.scan import OCR, READ_PIXELS, PagePicture, ScannedPage
-from ingest.parse.sniff import Format
+from ingest.parse.sniff import PROTECTED, Format
 from ragkv.errors import Rejected, TooLarge, Unsupported
 from ragkv.text import PRESENTATION_FORMS, scrub, tidy
 
@@ -88,7 +88,7 @@ def opened(body: bytes) -> pdfium.PdfDocument:
         document = pdfium.PdfDocument(body)
     except pdfium.PdfiumError as error:
         if error.err_code in (pdfium_raw.FPDF_ERR_PASSWORD, pdfium_raw.FPDF_ERR_SECURITY):
-            raise Rejected("it is protected by a password: remove the password and upload it again") from None
+            raise Rejected(PROTECTED) from None
         raise _damaged() from None
     if not 0 < len(document) <= MAX_PAGES:
         pages = len(document)
@@ -129,17 +129,16 @@ def _read_pictures(
     """Read pages by OCR; their text takes its place among the others."""
     if not indices:
         return []
-    read = ocr.begin(len(indices))
     scans = []
-    for index in indices:
-        page = read(index + 1, partial(_picture, document, index))
+    read = ocr.read([index + 1 for index in indices], partial(_picture, document))
+    for index, page in zip(indices, read, strict=True):
         page_texts[index] = tidy(scrub(page.text)) or page_texts[index]
         scans.append(page.scan)
     return scans
 
 
-def _picture(document: pdfium.PdfDocument, index: int) -> PagePicture:
-    with page_at(document, index) as page:
+def _picture(document: pdfium.PdfDocument, number: int) -> PagePicture:
+    with page_at(document, number - 1) as page:
         width, height = page.get_size()
         check_size(width, height)
         scale = min(math.sqrt(READ_PIXELS / (width * height)), MAX_SCALE)

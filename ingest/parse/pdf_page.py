@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from ctypes import byref, c_int
-from dataclasses import dataclass
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_raw
@@ -15,18 +14,18 @@ from ingest.parse.pdf_letters import Letter, text_of
 from ingest.parse.pdf_pages import DrawnPage, in_order, may_go_on
 from ingest.parse.pdf_running import REACH
 from ingest.parse.quotes import (
-    MAX_PAGES_AT_ONCE,
     Drawing,
     Letters,
     Located,
     Locating,
     Picture,
-    ScanLetters,
     check_page,
     check_size,
     drawing_scale,
     find_quotes,
     folded,
+    letters_of_scan,
+    pages_to_search,
 )
 from ingest.parse.scan import Box, ScannedPage
 
@@ -64,24 +63,23 @@ def locate_in_pdf(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...
 def _located(body: bytes, locating: Locating, scans: tuple[ScannedPage, ...], omissions: Omissions) -> Located:
     by_number = {page.number: page for page in scans}
     with PDFIUM, opened(body) as document, ExitStack() as stack:
-        check_page(locating.first, len(document))
-        start, last = locating.first, min(locating.last, len(document), locating.first + MAX_PAGES_AT_ONCE - 1)
-        texts = {page.number: letters for page, letters in in_order(_around(document, start, last, omissions))}
-        pages: list[Letters] = [
-            ScanLetters(by_number[number])
+        numbers = pages_to_search(locating, len(document))
+        texts = {page.number: letters for page, letters in in_order(_around(document, numbers, omissions))}
+        pages = [
+            letters_of_scan(by_number[number])
             if number in by_number
             else stack.enter_context(_letters(document, number, texts[number]))
-            for number in range(start, last + 1)
+            for number in numbers
         ]
         return find_quotes(pages, len(document), locating.quotes)
 
 
-def _around(document: pdfium.PdfDocument, start: int, last: int, omissions: Omissions) -> Sequence[DrawnPage]:
-    """The pages from `start` to `last`, those in whose table the first may begin, and REACH pages on both sides: with
-    them letters are those that are read with the whole document."""
-    around = range(max(start - REACH, 1) - 1, min(last + REACH, len(document)))
+def _around(document: pdfium.PdfDocument, numbers: range, omissions: Omissions) -> Sequence[DrawnPage]:
+    """Pages that follow each other, those in whose table the first may begin, and REACH pages on both sides: with them
+    letters are those that are read with the whole document."""
+    begin = start = numbers.start
+    around = range(max(start - REACH, 1) - 1, min(numbers.stop - 1 + REACH, len(document)))
     pages = deque(drawn_pages(document, around, omissions))
-    begin = start
     while begin > max(start - _MAX_BACK, 1) and may_go_on(pages[begin - pages[0].number], pages):
         begin -= 1
         if begin > REACH:
@@ -89,43 +87,12 @@ def _around(document: pdfium.PdfDocument, start: int, last: int, omissions: Omis
     return pages
 
 
-@dataclass(frozen=True, slots=True)
-class PageLetters:
-    """The letters of an open page, folded; `indices` are those of `pdf_letters.Letter`."""
-
-    number: int
-    page: pdfium.PdfPage
-    text_page: pdfium.PdfTextPage
-    width: float
-    height: float
-    text: str
-    indices: list[int | None]
-
-    def box(self, place: int) -> Box:
-        """The box of a letter on the page, empty if the page does not show it."""
-        index = self.indices[place]
-        if index is None:
-            return Box(0.0, 0.0, 0.0, 0.0)
-        char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(self.text_page, index)
-        left, bottom, right, top = self.text_page.get_charbox(char, loose=True)
-        (x1, y1), (x2, y2) = self._shown(left, bottom), self._shown(right, top)
-        x_min, x_max = (min(max(x, 0.0), self.width) for x in sorted((x1, x2)))
-        y_min, y_max = (min(max(y, 0.0), self.height) for y in sorted((y1, y2)))
-        return Box(x_min, y_min, x_max - x_min, y_max - y_min)
-
-    def _shown(self, x: float, y: float) -> tuple[float, float]:
-        """A point of the page's own coordinates as it is shown, after the page's rotation and crop box."""
-        across, down = c_int(), c_int()
-        units = int(self.width * _UNITS_A_POINT), int(self.height * _UNITS_A_POINT)
-        pdfium_raw.FPDF_PageToDevice(self.page, 0, 0, *units, 0, x, y, byref(across), byref(down))
-        return across.value / _UNITS_A_POINT, down.value / _UNITS_A_POINT
-
-
 @contextmanager
-def _letters(document: pdfium.PdfDocument, number: int, letters: Sequence[Letter]) -> Iterator[PageLetters]:
+def _letters(document: pdfium.PdfDocument, number: int, letters: Sequence[Letter]) -> Iterator[Letters]:
+    """The letters of a page, which is open meanwhile."""
     kept_hyphens = {cut.start(): end_of_line(cut) for cut in LINE_END_HYPHEN.finditer(text_of(letters))}
     text: list[str] = []
-    indices: list[int | None] = []
+    indices: list[int | None] = []  # those of `pdf_letters.Letter`
     place = 0
     for letter in letters:
         place += len(letter.gap)
@@ -134,7 +101,26 @@ def _letters(document: pdfium.PdfDocument, number: int, letters: Sequence[Letter
         indices += [letter.place] * len(plain)
         place += 1
     with page_at(document, number - 1) as page, closing(page.get_textpage()) as text_page:
-        yield PageLetters(number, page, text_page, *_size(page), "".join(text), indices)
+        width, height = _size(page)
+        units = int(width * _UNITS_A_POINT), int(height * _UNITS_A_POINT)
+
+        def shown(x: float, y: float) -> tuple[float, float]:
+            """A point of the page's own coordinates as it is shown, after the page's rotation and crop box."""
+            across, down = c_int(), c_int()
+            pdfium_raw.FPDF_PageToDevice(page, 0, 0, *units, 0, x, y, byref(across), byref(down))
+            return across.value / _UNITS_A_POINT, down.value / _UNITS_A_POINT
+
+        def box(place: int) -> Box:
+            if (index := indices[place]) is None:
+                return Box(0.0, 0.0, 0.0, 0.0)
+            char = pdfium_raw.FPDFText_GetCharIndexFromTextIndex(text_page, index)
+            left, bottom, right, top = text_page.get_charbox(char, loose=True)
+            (x1, y1), (x2, y2) = shown(left, bottom), shown(right, top)
+            x_min, x_max = (min(max(x, 0.0), width) for x in sorted((x1, x2)))
+            y_min, y_max = (min(max(y, 0.0), height) for y in sorted((y1, y2)))
+            return Box(x_min, y_min, x_max - x_min, y_max - y_min)
+
+        yield Letters(number, width, height, "".join(text), box)
 
 
 def _size(page: pdfium.PdfPage) -> tuple[float, float]:

@@ -6,10 +6,10 @@ their letters: the pages' characters and the text's are folded in the same way, 
 
 import math
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
@@ -75,40 +75,38 @@ class Located(Struct, frozen=True, tag="located"):
     complete: bool
 
 
-class Letters(Protocol):
-    """The letters of a page of that size, folded."""
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The letters of a page of that size, folded. `box`: that of a letter, by its place among them, on the page; empty
+    if the page does not show it."""
 
-    @property
-    def number(self) -> int: ...
-    @property
-    def width(self) -> float: ...
-    @property
-    def height(self) -> float: ...
-    @property
-    def text(self) -> str: ...
-
-    def box(self, place: int) -> Box:
-        """The box of a letter on the page, empty if the page does not show it."""
-        ...
+    number: int
+    width: float
+    height: float
+    text: str
+    box: Callable[[int], Box]
 
 
-class ScanLetters:
-    """The letters of a scanned page."""
+def letters_of_scan(page: ScannedPage) -> Letters:
+    letters = [
+        (letter, line, at)
+        for line in page.lines
+        for at, character in enumerate(line.text)
+        for letter in folded(character)
+    ]
 
-    def __init__(self, page: ScannedPage) -> None:
-        self.number, self.width, self.height = page.number, page.width, page.height
-        letters = [
-            (letter, line, at)
-            for line in page.lines
-            for at, character in enumerate(line.text)
-            for letter in folded(character)
-        ]
-        self.text = "".join(letter for letter, _, _ in letters)
-        self._places = [(line, at) for _, line, at in letters]
-
-    def box(self, place: int) -> Box:
-        line, at = self._places[place]
+    def box(place: int) -> Box:
+        _, line, at = letters[place]
         return line.part(at, at + 1)
+
+    return Letters(page.number, page.width, page.height, "".join(letter for letter, _, _ in letters), box)
+
+
+def pages_to_search(locating: Locating, num_pages: int) -> range:
+    """The numbers of the pages asked for, MAX_PAGES_AT_ONCE at most. Raises NotFound if there is no first page."""
+    check_page(locating.first, num_pages)
+    end = min(locating.last, num_pages, locating.first + MAX_PAGES_AT_ONCE - 1) + 1
+    return range(locating.first, end)
 
 
 def find_quotes(pages: Sequence[Letters], num_pages: int, quotes: tuple[Quote, ...]) -> Located:

@@ -1,6 +1,6 @@
 """Scanned pages as parsers see them: the source of their text, and the position of each line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -100,8 +100,6 @@ class PagePicture(NamedTuple):
     pixels_a_point: float
 
 
-ReadNext = Callable[[int, Callable[[], PagePicture]], ReadPage]
-"""Reads the page of that number. The picture is made only if the page was not read before."""
 Recognise = Callable[["Image"], Recognised]
 """Reads a picture."""
 
@@ -134,35 +132,32 @@ class OCR:
     earlier: tuple[ReadPage, ...] = ()
     is_paused: Callable[[], bool] = lambda: False
 
-    def begin(self, total: int) -> ReadNext:
-        """A reader of `total` pages, one after the other, which may raise Paused. Raises Unsupported, TooLarge for too
-        many, and WantsOCR."""
+    def read(self, numbers: Sequence[int], draw: Callable[[int], PagePicture]) -> Iterator[ReadPage]:
+        """The pages of these numbers, one after the other. The picture of one is made only if it was not read before.
+        Raises Unsupported, TooLarge for too many, WantsOCR, and Paused."""
         if self.refusal:
             raise Unsupported(self.refusal)
-        if total > self.max_pages:
+        if (total := len(numbers)) > self.max_pages:
             raise TooLarge(
                 f"it has {total:,} pages without text, and OCR reads at most {self.max_pages:,} of a document: "
                 "split it, or raise RAGKV_OCR_PAGES"
             )
         if (recognise := self.recognise) is None:
             raise WantsOCR
+        self.report(len(self.earlier), total)
         pages: list[ReadPage] = []
-
-        def read(number: int, draw: Callable[[], PagePicture]) -> ReadPage:
+        for number in numbers:
             if len(pages) < len(self.earlier):
                 page = self.earlier[len(pages)]
             elif len(pages) > len(self.earlier) and self.is_paused():
                 raise Paused(tuple(pages))
             else:
-                image, *size = draw()
+                image, *size = draw(number)
                 recognised = recognise(image)
                 page = ReadPage(recognised.text, ScannedPage.of(number, recognised, *size))
             pages.append(page)
             self.report(len(pages), total)
-            return page
-
-        self.report(len(self.earlier), total)
-        return read
+            yield page
 
 
 WITHOUT_OCR = OCR("recognise its text first (for example with ocrmypdf) and upload that")

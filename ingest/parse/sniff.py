@@ -45,6 +45,7 @@ class Format(Enum):
 
 
 SUPPORTED = f"upload {READ_KINDS}"
+PROTECTED = "it is protected by a password: remove the password and upload it again"
 _SUFFIXES = {
     Format.TEXT: (".txt", ".text", ".log"),
     Format.MARKDOWN: (".md", ".markdown", ".mdx"),
@@ -108,7 +109,7 @@ def sniff(name: str, body: bytes) -> Format:
         if _OUTLOOK in body:  # first: an encrypted file may be attached to the message
             return Format.MSG
         if "EncryptedPackage".encode("utf-16-le") in body:
-            raise Rejected("it is protected by a password: remove the password and upload it again")
+            raise Rejected(PROTECTED)
         raise Unsupported("it is an old Office file: save it as DOCX or PDF")
     if body.startswith(b"{\\rtf"):
         return Format.RTF
@@ -132,7 +133,7 @@ def _format_of_zip(body: bytes) -> Format:
     except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError):
         raise Rejected("the file is damaged or cut short: save or download it again") from None
     if any(entry.flag_bits & 1 for entry in entries.values()):
-        raise Rejected("it is protected by a password: remove the password and upload it again")
+        raise Rejected(PROTECTED)
     if len(entries) > _MAX_ZIP_ENTRIES:
         raise Rejected(f"it holds more than {_MAX_ZIP_ENTRIES} parts: save it as a plain DOCX or PDF")
     if "[Content_Types].xml" in entries and any(path.startswith("word/") for path in entries):

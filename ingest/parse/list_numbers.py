@@ -9,15 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from lxml.etree import QName, SubElement, _Element
 
 from ingest.parse.numerals import OF_WORD
-from ingest.parse.word_markup import is_on, styles_of, with_bases
+from ingest.parse.word_markup import is_on, styles_of, value_at, value_of, with_bases
 
 _MARK = re.compile(r'(<li>)?<a id="list-number-([^"<>]*)"></a>')
 _AROUND_LIST = re.compile("<li>(?=<[ou]l>)")
 _PLACE = re.compile(r"%([1-9])")
 _MAX_LINKS = 10  # from lists by styles to other lists
 _NUMBER = re.compile(r"[0-9]{1,9}")
+_CHANGES = ("del", "moveFrom")  # of the end of a paragraph
 _NUM_LEVELS, _MAX_TEXT_CHARS = 9, 80
-_NUM_ID, _LEVEL = "numPr/{*}numId", "numPr/{*}ilvl"
+_NUM_ID, _LEVEL = "{*}numPr/{*}numId", "{*}numPr/{*}ilvl"
 
 
 def mark_list_numbers(document: _Element, numbering: _Element, styles: _Element | None) -> None:
@@ -25,11 +26,11 @@ def mark_list_numbers(document: _Element, numbering: _Element, styles: _Element 
     lists = _Lists(numbering, styles)
     paragraphs = list(document.iter("{*}p"))
     for paragraph in paragraphs:
-        properties, has_words = _find(paragraph, "pPr"), bool("".join(paragraph.itertext()).strip())
-        marks = _find(properties, "rPr")
-        is_deleted = _find(marks, "del") is not None or _find(marks, "moveFrom") is not None  # its end, as a change
-        is_hidden = not has_words and is_on(_find(marks, "vanish"))
-        if properties is None or is_deleted or is_hidden:
+        properties, has_words = paragraph.find("{*}pPr"), bool("".join(paragraph.itertext()).strip())
+        if properties is None:
+            continue
+        is_deleted = any(properties.find(f"{{*}}rPr/{{*}}{change}") is not None for change in _CHANGES)
+        if is_deleted or (not has_words and is_on(properties.find("{*}rPr/{*}vanish"))):
             continue
         number = lists.count(properties)
         if number is not None and has_words:
@@ -49,14 +50,14 @@ def number_items(html: str) -> str:
 class _Level:
     def __init__(self, level: _Element) -> None:
         depth = _depth(level)
-        self.style = _value(level, "pStyle")
-        self.kind = _value(level, "numFmt") or "decimal"
-        self.is_legal = bool(is_on(_find(level, "isLgl")))
-        text = _value(level, "lvlText")
+        self.style = value_at(level, "{*}pStyle")
+        self.kind = value_at(level, "{*}numFmt") or "decimal"
+        self.is_legal = bool(is_on(level.find("{*}isLgl")))
+        text = value_at(level, "{*}lvlText")
         self.text = f"%{depth + 1}." if text is None else text[:_MAX_TEXT_CHARS]
-        self.gap = "" if _value(level, "suff") == "nothing" else " "
-        self.start = _number(_value(level, "start"), 1)
-        self.restart = _number(_value(level, "lvlRestart"), depth)
+        self.gap = "" if value_at(level, "{*}suff") == "nothing" else " "
+        self.start = _number(value_at(level, "{*}start"), 1)
+        self.restart = _number(value_at(level, "{*}lvlRestart"), depth)
         """The level begins anew after one above this."""
 
 
@@ -64,16 +65,16 @@ class _List:
     """An abstract numbering. The lists that refer to it go on with its numbers."""
 
     def __init__(self, definition: _Element) -> None:
-        self.style_link = _value(definition, "numStyleLink")
-        self.levels = dict(_levels(_all(definition, "lvl")))
+        self.style_link = value_at(definition, "{*}numStyleLink")
+        self.levels = dict(_levels(definition.iterchildren("{*}lvl")))
         self.depths = {level.style: depth for depth, level in self.levels.items() if level.style is not None}
         self._numbers: dict[int, int] = {}
 
     def depth_of(self, style: _Element) -> int | None:
         """The level of a style's paragraphs."""
-        if (depth := self.depths.get(_attribute(style, "styleId") or "")) is not None:
+        if (depth := self.depths.get(value_of(style, "styleId"))) is not None:
             return depth
-        level = _value(style, f"pPr/{{*}}{_LEVEL}")
+        level = value_at(style, f"{{*}}pPr/{_LEVEL}")
         return None if level is None else _number(level, 0)
 
     def count(self, depth: int, restart: int | None, levels: Mapping[int, _Level]) -> str | None:
@@ -105,38 +106,36 @@ class _List:
 class _Lists:
     def __init__(self, numbering: _Element, styles: _Element | None) -> None:
         self._lists = {
-            _attribute(abstract, "abstractNumId"): _List(abstract) for abstract in _all(numbering, "abstractNum")
+            value_of(abstract, "abstractNumId"): _List(abstract)
+            for abstract in numbering.iterchildren("{*}abstractNum")
         }
         self._by_style = {style: item_list for item_list in self._lists.values() for style in item_list.depths}
-        nums = list(_all(numbering, "num"))
-        self._of_id = {_attribute(num, "numId"): _value(num, "abstractNumId") or "" for num in nums}
+        nums = {value_of(num, "numId"): num for num in numbering.iterchildren("{*}num")}
+        self._of_id = {num_id: value_at(num, "{*}abstractNumId") or "" for num_id, num in nums.items()}
         self._restarts = {  # numbers that lists begin with instead of going on, by the list's id and the level
-            (_attribute(num, "numId"), _depth(override)): _number(start, 1)
-            for num in nums
-            for override in _all(num, "lvlOverride")
-            if (start := _value(override, "startOverride")) is not None
+            (num_id, _depth(override)): _number(start, 1)
+            for num_id, num in nums.items()
+            for override in num.iterchildren("{*}lvlOverride")
+            if (start := value_at(override, "{*}startOverride")) is not None
         }
-        self._replaced = {
-            _attribute(num, "numId"): dict(_levels(_find(override, "lvl") for override in _all(num, "lvlOverride")))
-            for num in nums
-        }
+        self._replaced = {num_id: dict(_levels(num.iterfind("{*}lvlOverride/{*}lvl"))) for num_id, num in nums.items()}
         self._styles = styles_of(styles)
 
     def count(self, properties: _Element) -> str | None:
         """The number of the next paragraph, as it is shown, or None for one without."""
-        style = _value(properties, "pStyle")
+        style = value_at(properties, "{*}pStyle")
         chain = [] if style is None else with_bases(self._styles, style)
-        num_ids = (_value(properties, _NUM_ID), *map(_num_id, chain))
+        num_ids = (value_at(properties, _NUM_ID), *map(_num_id, chain))
         num_id = next((value for value in num_ids if value is not None), None)
         item_list = self._by_style.get(style) if num_id is None and style else self._list_of(num_id)
         if item_list is None:
             return None
-        depth = _number(_value(properties, _LEVEL), -1)
+        depth = _number(value_at(properties, _LEVEL), -1)
         if depth < 0:
             depths = (item_list.depths.get(style or ""), *map(item_list.depth_of, chain))
             depth = next((place for place in depths if place is not None), 0)
-        levels = {**item_list.levels, **self._replaced.get(num_id, {})}
-        return item_list.count(depth, self._restarts.pop((num_id, depth), None), levels)
+        levels = {**item_list.levels, **self._replaced.get(num_id or "", {})}
+        return item_list.count(depth, self._restarts.pop((num_id or "", depth), None), levels)
 
     def _list_of(self, num_id: str | None) -> _List | None:
         for _ in range(_MAX_LINKS):
@@ -147,38 +146,19 @@ class _Lists:
         return None
 
 
-def _levels(levels: Iterable[_Element | None]) -> Iterator[tuple[int, _Level]]:
+def _levels(levels: Iterable[_Element]) -> Iterator[tuple[int, _Level]]:
     for level in levels:
-        if level is not None and _depth(level) < _NUM_LEVELS:
+        if _depth(level) < _NUM_LEVELS:
             yield _depth(level), _Level(level)
 
 
 def _num_id(style: _Element | None) -> str | None:
-    return _value(style, f"pPr/{{*}}{_NUM_ID}")
+    return value_at(style, f"{{*}}pPr/{_NUM_ID}")
 
 
 def _depth(level: _Element) -> int:
     """The depth of a level, from 0 for the outermost."""
-    return _number(_attribute(level, "ilvl"), 0)
-
-
-def _find(element: _Element | None, name: str) -> _Element | None:
-    return None if element is None else element.find(f"{{*}}{name}")
-
-
-def _all(element: _Element, name: str) -> Iterator[_Element]:
-    yield from element.iterchildren(f"{{*}}{name}")
-
-
-def _value(element: _Element | None, name: str) -> str | None:
-    """The value of a property."""
-    child = _find(element, name)
-    return None if child is None else _attribute(child, "val")
-
-
-def _attribute(element: _Element, name: str) -> str | None:
-    value: str | None = element.get(f"{{{QName(element).namespace}}}{name}")
-    return value
+    return _number(value_of(level, "ilvl"), 0)
 
 
 def _number(text: str | None, default: int) -> int:

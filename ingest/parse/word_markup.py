@@ -119,9 +119,9 @@ def mark_headings(document: _Element, styles: _Element | None) -> None:
         properties = paragraph.find("{*}pPr")
         if properties is None or next(paragraph.iterancestors("{*}tbl"), None) is not None:
             continue
-        style = properties.find("{*}pStyle")
-        level = _outline_level(properties, with_bases(entries, "" if style is None else value_of(style)))
+        level = _outline_level(properties, with_bases(entries, value_at(properties, "{*}pStyle") or ""))
         if level is not None and len(line_of(paragraph)) <= _MAX_HEADING_CHARS:
+            style = properties.find("{*}pStyle")
             style = SubElement(properties, f"{{{W}}}pStyle") if style is None else style
             style.set(f"{{{QName(style).namespace}}}val", f"Heading{min(level + 1, 6)}")
 
@@ -129,7 +129,7 @@ def mark_headings(document: _Element, styles: _Element | None) -> None:
 def _outline_level(properties: _Element, styles: Sequence[_Element]) -> int | None:
     """The level of a paragraph in the outline, from 0. None for one without, or whose own style has a name that the
     converter knows."""
-    names = [value_of(name) if (name := style.find("{*}name")) is not None else "" for style in styles]
+    names = [value_at(style, "{*}name") or "" for style in styles]
     if names and _HEADING.fullmatch(names[0]):
         return None
     for element, name in zip([properties, *(style.find("{*}pPr") for style in styles)], ["", *names], strict=True):
@@ -236,8 +236,7 @@ def _strike(run: _Element, is_struck: bool) -> None:
 def _write_skipped_columns(root: _Element) -> None:
     """Write an empty cell over the columns that a row leaves out before its first cell."""
     for row in root.iter("{*}tr"):
-        skipped = row.find("{*}trPr/{*}gridBefore")
-        number = "" if skipped is None else value_of(skipped)[:9]
+        number = (value_at(row, "{*}trPr/{*}gridBefore") or "")[:9]
         if number.isdecimal() and int(number):
             cell = _made("tc")
             SubElement(SubElement(cell, f"{{{W}}}tcPr"), f"{{{W}}}gridSpan").set(f"{{{W}}}val", str(int(number)))
@@ -256,8 +255,7 @@ def _write_chosen(run: _Element) -> None:
 
 def _write_symbols(run: _Element) -> None:
     """Write characters of a font of symbols as the symbols that they show."""
-    fonts = run.find("{*}rPr/{*}rFonts")
-    font = "" if fonts is None else value_of(fonts, "ascii")
+    font = value_at(run, "{*}rPr/{*}rFonts", "ascii")
     if font in _SYMBOL_FONTS:
         for text in run.findall("{*}t"):
             signs = []
@@ -297,22 +295,15 @@ class _Switches:
         on = self._of_style(self._default if own is None else value_of(own))
         if properties is None:
             return on
-        if (style := properties.find("{*}rStyle")) is not None:
-            on ^= self._of_style(value_of(style))
+        on ^= self._of_style(value_at(properties, "{*}rStyle") or "")
         direct = {name: is_on(properties.find(f"{{*}}{name}")) for name in self._names}
         return frozenset(name for name, value in direct.items() if (name in on if value is None else value))
 
     def _of_style(self, key: str) -> frozenset[str]:
         if key not in self._on:
             chain = with_bases(self._styles, key)
-            values = {
-                name: next(
-                    (value for style in chain if (value := is_on(style.find(f"{{*}}rPr/{{*}}{name}"))) is not None),
-                    False,
-                )
-                for name in self._names
-            }
-            self._on[key] = frozenset(name for name, value in values.items() if value)
+            values = {name: [is_on(style.find(f"{{*}}rPr/{{*}}{name}")) for style in chain] for name in self._names}
+            self._on[key] = frozenset(n for n in values if next((on for on in values[n] if on is not None), False))
         return self._on[key]
 
 
@@ -327,8 +318,7 @@ def with_bases(styles: Mapping[str, _Element], key: str) -> list[_Element]:
     chain: list[_Element] = []
     while key in styles and len(chain) < _MAX_LINKS:
         chain.append(styles[key])
-        base = chain[-1].find("{*}basedOn")
-        key = "" if base is None else value_of(base)
+        key = value_at(chain[-1], "{*}basedOn") or ""
     return chain
 
 
@@ -340,3 +330,9 @@ def is_on(element: _Element | None) -> bool | None:
 def value_of(element: _Element, name: str = "val") -> str:
     """An attribute in the namespace of its element."""
     return str(element.get(f"{{{QName(element).namespace}}}{name}", ""))
+
+
+def value_at(element: _Element | None, path: str, name: str = "val") -> str | None:
+    """An attribute of the element at a path, in its namespace; None where either is missing."""
+    child = None if element is None else element.find(path)
+    return None if child is None else child.get(f"{{{QName(child).namespace}}}{name}")

@@ -8,7 +8,7 @@ import codecs
 import re
 from contextlib import suppress
 
-from ingest.parse.guess import guess_encoding, has_wide_words
+from ingest.parse.guess import guess_encoding, has_wide_words, num_wide
 from ragkv.errors import Rejected
 
 # UTF-32 first: its little-endian mark begins with that of UTF-16.
@@ -119,13 +119,13 @@ def guessed_encoding(body: bytes) -> str:
     A few bytes beyond ASCII side by side that no script explains are Windows-1252: dashes in a row, or a list of
     letters.
     """
-    num_wide = len(body) - len(body.translate(None, bytes(range(0x80, 0x100))))
-    is_western = num_wide * 5 <= len(body)
+    wide = num_wide(body)
+    is_western = wide * 5 <= len(body)
     encoding = None if is_western and not has_wide_words(body) else guess_encoding(body)
     # Signs, or capitals, within words of small letters: text of central and eastern Europe, of DOS or of old Macs.
     western = body.decode(_WESTERN, "replace") if encoding is None else ""
     num_signs = len(_SIGN_IN_WORD.findall(western))
-    if encoding is None and (not is_western or (num_signs > 1 and num_signs * 10 > num_wide)):
+    if encoding is None and (not is_western or (num_signs > 1 and num_signs * 10 > wide)):
         raise Rejected(f"its text encoding cannot be determined: {_SAVE_AS_UTF8}")
     # Windows-1254 has other letters in place of some that Icelandic alone has, which has more accents.
     letters = set(western)

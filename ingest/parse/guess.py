@@ -42,7 +42,7 @@ def guess_encoding(body: bytes) -> str | None:
     """The encoding of a text in Cyrillic, Greek, Hebrew, Arabic, Thai, Chinese, Japanese or Korean, or None in
     doubt."""
     sample = _sample(body)
-    if _num_wide(sample) < _LEAST_WIDE_BYTES:
+    if num_wide(sample) < _LEAST_WIDE_BYTES:
         return None
     readings: list[Reading] = []
     for family in _FAMILIES:
@@ -63,10 +63,11 @@ def guess_encoding(body: bytes) -> str | None:
 def has_wide_words(body: bytes) -> bool:
     """Whether bytes beyond ASCII stand side by side, as in every script but Latin, whose accents stand alone."""
     sample = _sample(body)
-    return sum(len(run) for run in _WIDE_RUN.findall(sample)) * 4 > _num_wide(sample)
+    return sum(len(run) for run in _WIDE_RUN.findall(sample)) * 4 > num_wide(sample)
 
 
-def _num_wide(sample: bytes) -> int:
+def num_wide(sample: bytes) -> int:
+    """The number of bytes beyond ASCII."""
     return len(sample) - len(sample.translate(None, _WIDE))
 
 

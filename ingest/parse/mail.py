@@ -77,8 +77,8 @@ def read_eml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """
     try:
         message = message_from_bytes(body)
-        mail = Mail(header_of(message, "Subject"), {name: header_of(message, name) for name in _HEADERS})
-        mail.keeps_hidden = omissions.keeps_hidden
+        headers = {name: header_of(message, name) for name in _HEADERS}
+        mail = Mail(header_of(message, "Subject"), headers, keeps_hidden=omissions.keeps_hidden)
         _collect(message, mail, depth=0)
     except RecursionError:
         raise Rejected(_NESTED) from None
@@ -155,7 +155,7 @@ def _collect(part: Message, mail: Mail, depth: int) -> None:
         case "message/rfc822":
             encoding = header_of(part, "Content-Transfer-Encoding").strip().lower()
             for message in (_unpacked(message) if encoding == "base64" else message for message in inside):
-                _attach(mail, file_name(header_of(message, "Subject")), written(message))
+                attach(mail, file_name(header_of(message, "Subject")), written(message))
             return
     for child in inside:
         _collect(child, mail, depth + 1)
@@ -218,7 +218,7 @@ def _add_alternative(parts: list[Message], mail: Mail, depth: int) -> None:
         mail.bodies += alternative.bodies if alternative is best else ()
         mail.events += alternative.events
         for name, body in alternative.attachments if alternative is best or part.is_multipart() else ():
-            _attach(mail, name, body)
+            attach(mail, name, body)
 
 
 def _add(part: Message, mail: Mail) -> None:
@@ -243,14 +243,15 @@ def _add(part: Message, mail: Mail) -> None:
             text = _unflowed(text, deletes_spaces=_parameter(part, "delsp") == "yes")
         mail.bodies.append(Body(text, is_html, Omissions(keeps_hidden=mail.keeps_hidden)))
     else:
-        _attach(mail, name, body)
+        attach(mail, name, body)
 
 
 def _parameter(part: Message, name: str) -> str:
     return str(part.get_param(name, "")).strip().lower()
 
 
-def _attach(mail: Mail, name: str, body: bytes) -> None:
+def attach(mail: Mail, name: str, body: bytes) -> None:
+    """Attach a file. Raises TooLarge for more than MAX_ATTACHMENTS."""
     if len(mail.attachments) == MAX_ATTACHMENTS:
         raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
     mail.attachments.append((name, body))

@@ -15,11 +15,11 @@ from olefile import OleFileIO
 from ingest.parse.encoding import code_page, decode, guessed_encoding
 from ingest.parse.guess import guess_encoding, has_wide_words
 from ingest.parse.html import declared_encoding
-from ingest.parse.mail import Body, Mail, as_eml, compose, file_name, written
+from ingest.parse.mail import Body, Mail, as_eml, attach, compose, file_name, written
 from ingest.parse.parsed import MAX_ATTACHMENTS, Omissions, Parsed
 from ingest.parse.rtf import read_rtf
 from ingest.parse.sniff import Format
-from ragkv.errors import Rejected, TooLarge
+from ragkv.errors import Rejected
 
 _SUBJECT, _TEXT, _HTML, _RTF, _SENDER, _ADDRESS = "0037", "1000", "1013", "1009", "0C1A", "5D01"
 _TO, _CC = "0E04", "0E03"
@@ -169,15 +169,13 @@ def _mail(message: _Properties, depth: int, omissions: Omissions) -> Mail:
     }
     mail = Mail(message.text(_SUBJECT), headers)
     mail.bodies.append(message.words(Omissions(keeps_hidden=omissions.keeps_hidden)))
-    for number, attachment in enumerate(message.attachments()):
-        if number == MAX_ATTACHMENTS:
-            raise TooLarge(f"it has more than {MAX_ATTACHMENTS:,} attachments: upload them as files")
+    for attachment in message.attachments():
         name = next(filter(None, map(attachment.text, _FILE_NAMES)), "")
         if inner := attachment.message():
             inside = _mail(inner, depth + 1, omissions)
-            mail.attachments.append((file_name(inside.subject or name), written(as_eml(inside))))
+            attach(mail, file_name(inside.subject or name), written(as_eml(inside)))
         else:
-            mail.attachments.append((name, attachment.binary(_DATA)))
+            attach(mail, name, attachment.binary(_DATA))
     return mail
 
 

@@ -52,9 +52,9 @@ def with_tables(
     for grid in _apart(chain(filter(None, [following]), grids, unruled_grids(letters)), []):
         labels_above = earlier.header if earlier and grid is following else None
         header, rows = _headed(_cells(grid, letters), grid, labels_above)
-        words = [[text_of(cell) for cell in row] for row in rows]
+        words = list(map(_texts, rows))
         is_filled = sum(map(bool, chain.from_iterable(words))) >= _LEAST_FILLED * len(rows) * len(header)
-        is_headed = labels_above is not None or is_header([text_of(cell) for cell in header], words)
+        is_headed = labels_above is not None or is_header(_texts(header), words)
         if rows and is_filled and is_headed:
             lines = _lines(header, rows, begins=labels_above is None)
             inside |= {id(letter): len(tables) for letter in letters if _place(grid, letter) is not None}
@@ -84,23 +84,22 @@ def _following(letters: Sequence[Letter], grids: Sequence[Grid], earlier: Labels
     grid = top if is_ruled else continued_grid(letters, earlier.xs, _HIGHER * earlier.row_height)
     if grid is None or any(letter.box.middle > grid.ys[-1] for letter in letters):
         return None
-    header, *rows = ([text_of(cell) for cell in row] for row in _cells(grid, letters))
+    header, *rows = map(_texts, _cells(grid, letters))
     has_numbers = any(any(map(str.isdecimal, header[column])) for column in earlier.numbers)
-    is_new = (
-        earlier.numbers and not has_numbers and is_header(header, rows) and not _is_repeated(header, earlier.header)
-    )
+    is_repeated = header == _texts(earlier.header)
+    is_new = earlier.numbers and not has_numbers and is_header(header, rows) and not is_repeated
     is_stacked = any(row == 0 and column != place[1] for place, (row, column) in grid.merged.items())
     return None if is_new or is_stacked else grid
 
 
-def _is_repeated(row: Sequence[str], header: Row) -> bool:
-    return list(row) == [text_of(cell) for cell in header]
+def _texts(row: Row) -> list[str]:
+    return [text_of(cell) for cell in row]
 
 
 def _headed(cells: Cells, grid: Grid, known: Row | None) -> tuple[Row, Cells]:
     """The header of a table and its rows. Labels above each other are joined, and a cell that spans rows stands in each
     of them. Both are empty where a row's cell spans columns, or where the header may end is in doubt."""
-    if known and _is_repeated([text_of(cell) for cell in cells[0]], known):
+    if known and _texts(cells[0]) == _texts(known):
         return known, cells[1:]
     if not grid.merged:
         return (known, cells) if known else (cells[0], cells[1:])
@@ -155,7 +154,7 @@ def _cells(grid: Grid, letters: Sequence[Letter]) -> Cells:
 
 def _lines(header: Row, rows: Cells, *, begins: bool) -> Iterator[Letter]:
     """The table's text as `ingest.parse.rows.lines_of_table` writes it, a labelled row a paragraph."""
-    texts = labels_of([text_of(cell) for cell in header])
+    texts = labels_of(_texts(header))
     ends = [list(accumulate(len(letter.gap) + 1 for letter in cell)) for cell in header]
     labels = [
         [letter for letter, end in zip(cell, ends_of_cell, strict=True) if end <= len(text)]

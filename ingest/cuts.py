@@ -48,9 +48,8 @@ class Words:
         long = {piece for piece, tokens in counts.items() if tokens > longest}
         if long:
             most = longest // _CLUSTER_SHARE
-            pieces = list(
-                chain.from_iterable(_fragments(p, tokenizer, most, watch) if p in long else (p,) for p in pieces)
-            )
+            parts = (_fragments(piece, tokenizer, most, watch) if piece in long else (piece,) for piece in pieces)
+            pieces = list(chain.from_iterable(parts))
             counts |= _token_counts([piece for piece in pieces if piece not in counts], tokenizer, watch)
         words = map(str.lstrip, pieces)
         self._text = text

@@ -85,8 +85,8 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
     tally = IngestTally()
     with ExitStack() as stack:
         watch = stack.enter_context(_Bars(console, len(files))) if console.is_terminal else _Lines(console, len(files))
-        for file in files:
-            watch.begin(file)
+        for number, file in enumerate(files):
+            watch.begin(number, file)
             try:
                 _ingest_file(file, ingest, watch, tally)
             except (RagKVError, OSError) as error:
@@ -163,7 +163,6 @@ class _Bars:
         self._bars = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
         self._files = self._bars.add_task("files", total=num_files)
         self._stage: TaskID = self._bars.add_task("", total=None)
-        self._begun = 0
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -172,9 +171,8 @@ class _Bars:
     def __exit__(self, *exception: object) -> None:
         self._bars.stop()
 
-    def begin(self, file: Path) -> None:
-        self._bars.update(self._files, completed=self._begun, description=file.name[:40])
-        self._begun += 1
+    def begin(self, number: int, file: Path) -> None:
+        self._bars.update(self._files, completed=number, description=file.name[:40])
 
     def note(self, line: str) -> None:
         self._bars.console.print(line, markup=False)
@@ -194,11 +192,9 @@ class _Lines:
     def __init__(self, console: Console, num_files: int) -> None:
         self._console = console
         self._num_files = num_files
-        self._begun = 0
 
-    def begin(self, file: Path) -> None:
-        self._begun += 1
-        self.note(f"[{self._begun}/{self._num_files}] {file}")
+    def begin(self, number: int, file: Path) -> None:
+        self.note(f"[{number + 1}/{self._num_files}] {file}")
 
     def note(self, line: str) -> None:
         self._console.print(line, highlight=False, markup=False)

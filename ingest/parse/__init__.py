@@ -83,10 +83,8 @@ def _read(name: str, body: bytes, ocr: OCR, omissions: Omissions) -> Parsed:
     parsed = leave_out_encoded(parsed, omissions)
     if not any(map(str.isalnum, parsed.text)):
         left = omissions.left_out
-        beside = (
-            " but hidden words" if left.hidden_words else " but files written as base64" if left.encoded_chars else ""
-        )
-        raise Rejected(f"it contains no text{beside}")
+        unread = "hidden words" if left.hidden_words else "files written as base64" if left.encoded_chars else ""
+        raise Rejected(f"it contains no text but {unread}" if unread else "it contains no text")
     if reason := noise_in(parsed.text):
         raise Rejected(reason)
     if len(parsed.text) > MAX_TEXT_CHARS:

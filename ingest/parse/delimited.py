@@ -53,10 +53,8 @@ def read_delimited(body: bytes, fallback_title: str, omissions: Omissions, forma
         text = text[declared.end() :]
     composer = Composer()
     try:
-        _add_rows(
-            composer,
-            _rows(text, _dialect(text, declared[1] if declared else "", "\t" if format_ is Format.TSV else "")),
-        )
+        dialect = _dialect(text, declared[1] if declared else "", "\t" if format_ is Format.TSV else "")
+        _add_rows(composer, _rows(text, dialect))
     except csv.Error:
         raise TooLarge(f"a cell holds more than {MAX_TEXT_CHARS:,} characters: split it") from None
     return composer.parsed(fallback_title, format_)

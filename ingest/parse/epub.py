@@ -16,7 +16,7 @@ from ragkv.errors import Rejected
 _CONTAINER = "META-INF/container.xml"
 _ENCRYPTED = "META-INF/encryption.xml"
 _CHAPTERS = ("application/xhtml+xml", "text/html", "application/x-dtbook+xml", "text/x-oeb1-document")
-_STYLES = "text/css"
+_STYLES, _CONTENTS = "text/css", "application/x-dtbncx+xml"
 
 
 def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
@@ -37,12 +37,11 @@ def read_epub(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
             if entry.get("idref") in items and items[entry.get("idref")].get("media-type") in _CHAPTERS
         ]
         _refuse_protected(archive, chapters)
-        sheets = dict.fromkeys(
-            _path(folder, item.get("href")) for item in items.values() if item.get("media-type") == _STYLES
+        sheets = [item.get("href") for item in items.values() if item.get("media-type") == _STYLES]
+        sheet_paths = (
+            path for path in dict.fromkeys(_path(folder, sheet) for sheet in sheets) if path in archive.paths
         )
-        styles = Sheet(
-            "\n".join(archive.read(path).decode(errors="replace") for path in sheets if path in archive.paths)
-        )
+        styles = Sheet("\n".join(archive.read(path).decode(errors="replace") for path in sheet_paths))
         names = dict(_names(archive, folder, list(items.values())))
         for chapter in dict.fromkeys(chapters):
             if chapter in archive.paths:
@@ -71,9 +70,7 @@ def _names(archive: Archive, folder: str, items: list[_Element]) -> Iterator[tup
     """The paths of chapters with their names in the table of contents, the first of several names wins."""
     for item in items:
         path = _path(folder, item.get("href"))
-        is_contents = (
-            item.get("media-type") == "application/x-dtbncx+xml" or "nav" in item.get("properties", "").split()
-        )
+        is_contents = item.get("media-type") == _CONTENTS or "nav" in item.get("properties", "").split()
         if not is_contents or path not in archive.paths:
             continue
         try:

@@ -289,17 +289,14 @@ def _unmark(marked: str) -> tuple[str, tuple[Section, ...]]:
     pieces: list[str] = []
     sections: list[Section] = []
     position = length = 0
-    for heading_match in _MARKED.finditer(
-        marked, 0, marked.rfind(_HEADING_END) + 1
-    ):  # without this limit, each start would search for an end to no avail
-        preceding, heading = (
-            _ANY_MARK.sub("", part) for part in (marked[position : heading_match.start()], heading_match[2].strip())
-        )
+    last = marked.rfind(_HEADING_END) + 1  # without this limit, each start would search for an end to no avail
+    for match in _MARKED.finditer(marked, 0, last):
+        preceding, heading = (_ANY_MARK.sub("", part) for part in (marked[position : match.start()], match[2].strip()))
         start = length + len(preceding)
-        position, length = heading_match.end(), start + len(heading)
+        position, length = match.end(), start + len(heading)
         pieces += preceding, heading
         if title := one_line(heading):
-            sections.append(Section(start, length, title, ord(heading_match[1]) - _HEADING_START))
+            sections.append(Section(start, length, title, ord(match[1]) - _HEADING_START))
     pieces.append(_ANY_MARK.sub("", marked[position:]))
     return "".join(pieces), tuple(sections)
 

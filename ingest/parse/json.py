@@ -80,9 +80,6 @@ def _line(path: str, words: str) -> Iterable[str]:
 
 
 def _words(value: object, omissions: Omissions) -> str:
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-    return without_encoded(str(value), omissions)
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else without_encoded(str(value), omissions)

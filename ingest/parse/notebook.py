@@ -64,10 +64,8 @@ def read_notebook(body: bytes, fallback_title: str, omissions: Omissions) -> Par
                 words = latex or words
             error = f"{output.ename}: {output.evalue}" if output.ename else ""
             blocks.append(_fenced(_joined(output.text) or words or error))
-    source = "\n\n".join(blocks)
-    return replace(
-        read_markdown(source.encode(errors="replace"), fallback_title, omissions), media_type=Format.NOTEBOOK.value
-    )
+    parsed = read_markdown("\n\n".join(blocks).encode(errors="replace"), fallback_title, omissions)
+    return replace(parsed, media_type=Format.NOTEBOOK.value)
 
 
 def _joined(lines: object) -> str:

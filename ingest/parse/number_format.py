@@ -210,8 +210,8 @@ class _Decimals:
     def _plain_places(self) -> tuple[str, str, str] | None:
         """The literals on the left, the number's format in Python, and the literals on the right, where the places are
         the usual ones: this is much faster."""
-        kinds = [kind for kind, _ in groupby(kind for kind, _ in self._pieces)]
-        texts = ["".join(text for _, text in group) for _, group in groupby(self._pieces, key=itemgetter(0))]
+        groups = groupby(self._pieces, key=itemgetter(0))
+        kinds, texts = zip(*((kind, "".join(text for _, text in group)) for kind, group in groups), strict=True)
         match = _PLAIN.fullmatch("".join(text for kind, text in self._pieces if kind != "literal"))
         is_usual = not self._has_exponent and _USUAL.fullmatch("".join(kind[0] for kind in kinds))
         if match is None or not is_usual or (self._has_thousands and len(match[1]) > 1):
@@ -332,19 +332,16 @@ class _Time:
             elif kind != "date":
                 pieces.append(text)
             elif text[0] in "hs" or number in self._minutes:
-                pieces.append(self._clock(text, second, is_minute=text[0] == "m"))
+                pieces.append(self._clock(text, second))
             else:
                 pieces.append(_calendar(text, *shown))
         return "".join(pieces).strip()
 
-    def _clock(self, text: str, second: int, *, is_minute: bool) -> str:
-        if is_minute:
-            number = second // 60 % 60
-        elif text[0] == "s":
-            number = second % 60
-        else:
-            number = second // 3600
-            number = (number % 12 or 12) if self._is_halved else number
+    def _clock(self, text: str, second: int) -> str:
+        """Hours, minutes or seconds of a day's second, as their letters say."""
+        hour = second // 3600
+        parts = {"h": (hour % 12 or 12) if self._is_halved else hour, "m": second // 60 % 60, "s": second % 60}
+        number = parts[text[0]]
         return f"{number:02}" if len(text) > 1 else str(number)
 
 

@@ -166,13 +166,11 @@ def _merged(lines: list[Line]) -> list[Line]:
     merged: list[Line] = []
     for group in groups:
         at = group[0].at
-        (start, end), *spans = sorted((line.start, line.end) for line in group)
-        for begin, stop in spans:
-            if begin > end + TOLERANCE:
+        for start, end in sorted((line.start, line.end) for line in group):
+            if merged and merged[-1].at == at and start <= merged[-1].end + TOLERANCE:
+                merged[-1] = merged[-1]._replace(end=max(merged[-1].end, end))
+            else:
                 merged.append(Line(at, start, end))
-                start, end = begin, stop
-            end = max(end, stop)
-        merged.append(Line(at, start, end))
     return merged
 
 

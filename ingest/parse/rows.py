@@ -73,9 +73,8 @@ def _begins_table(rows: Sequence[Sequence[str]], labels: Sequence[str]) -> bool:
     """Whether the first of rows below a gap labels the others itself, rather than the labels above the gap: it stands
     over numbers, or repeats one of these."""
     is_above_numbers = (label and are_numbers(list(cells)) for label, *cells in zip_longest(*rows, fillvalue=""))
-    return any(is_above_numbers) or any(
-        cell and cell == label for cell, label in zip(labels_of(rows[0]), labels, strict=False)
-    )
+    is_repeated = (cell and cell == label for cell, label in zip(labels_of(rows[0]), labels, strict=False))
+    return any(is_above_numbers) or any(is_repeated)
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> set[int]:

@@ -147,9 +147,8 @@ class _Group:
 def read_rtf(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
     """Paragraphs and tables, notes, and what stands in headers and footers alone. RTF marks no headings; pictures are
     left out, but for their descriptions."""
-    encoding = "cp1252"
-    if match := _CODE_PAGE.search(body[:4096]):
-        encoding = code_page(int(match[1]))
+    named = _CODE_PAGE.search(body[:4096])
+    encoding = code_page(int(named[1])) if named else "cp1252"
     try:
         source = body.decode(encoding, "replace")
     except LookupError:

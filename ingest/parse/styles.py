@@ -108,10 +108,9 @@ class Styles:
     def of(self, element: _Element) -> Style:
         attributes = element.attrib
         id_ = attributes.get("id", "")
-        is_named = id_ and any(id_ in sheet.names for sheet in self._sheets)
-        return self._style(
-            element.tag, id_ if is_named else "", attributes.get("class", ""), attributes.get("style", "")
-        )
+        if not any(id_ in sheet.names for sheet in self._sheets):
+            id_ = ""
+        return self._style(element.tag, id_, attributes.get("class", ""), attributes.get("style", ""))
 
     def _computed(self, tag: str, id_: str, classes: str, inline: str) -> Style:
         names = classes.replace(":", _COLON).split()

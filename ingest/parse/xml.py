@@ -201,11 +201,8 @@ def _is_inline(element: _Element) -> bool:
         return not any(any(_attributes(descendant)) for descendant in element.iter("*"))
     for inside in element.iterdescendants("*"):
         following = inside.getnext()
-        touches_next = following is not None and following.tag is not etree.Entity
-        has_text = bool(inside.tail and inside.tail.strip())
-        if (
-            touches_next and not has_text and QName(inside).namespace != _MATHML
-        ):  # as in a record; signs of a formula do
+        touches_next = following is not None and following.tag is not etree.Entity and not (inside.tail or "").strip()
+        if touches_next and QName(inside).namespace != _MATHML:  # as in a record; signs of a formula do
             return False
     return True
 
@@ -248,6 +245,5 @@ def _cell(cell: _Element, numbers: Mapping[str, int]) -> Cell:
     start = numbers.get(cell.get("namest") or cell.get("colname") or "", 0)
     end = numbers.get(cell.get("nameend") or "", -1)
     rows = max(span_of(cell, "rowspan"), span_of(cell, "morerows", 0) + 1)
-    return Cell(
-        _words(cell, with_attributes=True), rows, end - start + 1 if end >= start else span_of(cell, "colspan"), start
-    )
+    columns = end - start + 1 if end >= start else span_of(cell, "colspan")
+    return Cell(_words(cell, with_attributes=True), rows, columns, start)

@@ -77,10 +77,8 @@ class Parser:
     ) -> None:
         """`ocr`: limits on documents that are read by OCR, or what to do where there is none. `keeps_hidden`: words
         that the author hid are read like others."""
-        self._limits = limits
-        self._ocr_limits = Limits(limits.seconds, limits.memory_mib)
-        max_scans, no_ocr = (0, ocr) if isinstance(ocr, str) else (ocr.pages, "")
-        self._parsing = Parsing(max_scans, no_ocr, keeps_hidden)
+        self._limits = self._ocr_limits = limits
+        self._parsing = Parsing(0, ocr, keeps_hidden) if isinstance(ocr, str) else Parsing(ocr.pages, "", keeps_hidden)
         if isinstance(ocr, OCRLimits):
             self._ocr_limits = Limits(ocr.seconds, limits.memory_mib, page_seconds=limits.seconds)
         self._lock = threading.Lock()

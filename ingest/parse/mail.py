@@ -16,6 +16,7 @@ from email.mime.text import MIMEText
 from email.parser import BytesHeaderParser
 from email.policy import compat32
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain
 
 from ingest.parse.calendar import Event, events_of
@@ -88,8 +89,10 @@ def read_eml(body: bytes, fallback_title: str, omissions: Omissions) -> Parsed:
 
 
 def as_eml(mail: Mail) -> MIMEMultipart:
-    """The mail as it would be sent, from what is known of it."""
-    message = MIMEMultipart()
+    """The mail as it would be sent, from what is known of it. The same mail gives the same bytes, by which a document
+    that is read again knows its attachments: what parts them is a digest, which none of them holds."""
+    contents = [body.source.encode(errors="replace") for body in mail.bodies] + [body for _, body in mail.attachments]
+    message = MIMEMultipart(boundary=f"=={sha256(b''.join(contents)).hexdigest()}==")
     for name, words in {"Subject": mail.subject, **mail.headers}.items():
         if line := one_line(scrub(words)):
             message[name] = Header(line).encode()

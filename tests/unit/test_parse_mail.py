@@ -303,6 +303,12 @@ def test_messages_and_files_attached_to_a_message_of_outlook_are_attachments():
     assert inside.attachments == (Attachment("ü.txt", b"w" * 4_096),)
 
 
+def test_a_message_attached_to_one_of_outlook_is_the_same_file_whenever_it_is_read():
+    inner = outlook("Inner", "inner words")
+    body = ole(outlook("Outer", "Words.", **{"__attach_version1.0_#00000000": {"__substg1.0_3701000D": inner}}))
+    assert parse("a.msg", body).attachments == parse("a.msg", body).attachments != ()
+
+
 def test_a_message_of_outlook_with_an_encrypted_file_is_read():
     file: Storage = {
         "__substg1.0_3707001F": "plan.docx".ljust(2_048).encode("utf-16-le"),

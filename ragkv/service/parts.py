@@ -416,8 +416,7 @@ class Parts:
     def kv_keys_of(self, tenant_id: str, collection_id: str) -> "KeyMaker":
         """The KV keys of a tenant as questions to a collection look it up: by the compression of its rule.
         Raises NotFound."""
-        with self.database.reading() as session:
-            own = session.execute(rule_of_collection(collection_id)).one_or_none()
+        own = self.database.row(rule_of_collection(collection_id))
         rule = self.settings.kv_rule
         compression = (rule.in_place_of(*own) if own else rule).compression
         keys = self.keys_of(tenant_id)
@@ -442,8 +441,7 @@ class Parts:
 
     def prefixes(self) -> set[str]:
         """The KV keys of all tenants' prefixes, which no entry and no chunk names."""
-        with self.database.reading() as session:
-            tenants = session.scalars(tenant_ids()).all()
+        tenants = self.database.scalars(tenant_ids())
         return {self.keys_of(tenant_id).prefix() for tenant_id in tenants}
 
     @cached_property

@@ -43,7 +43,8 @@ from ragkv.service.base.tables import (
 )
 from ragkv.service.base.tenants import CollectionRef, hold_collection
 from ragkv.service.checks.cleaning import clean
-from ragkv.service.checks.kv_checks import bare_documents, entries_without_file
+from ragkv.service.checks.consistency_statements import ready_without_kv
+from ragkv.service.checks.kv_checks import entries_without_file
 from ragkv.service.collections.collections import amend_collection, make_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.data_sources import (
@@ -352,7 +353,8 @@ def test_kv_that_is_evicted_while_its_document_is_finished_leaves_no_record(part
             number, lambda: evict(KVOwner(ref.tenant_id), parts.database, parts.kv_store, parts.worker_counters), parts
         ) as acted:
             ingest_document(document_id, ingest)
-        assert list(entries_without_file(parts.database, parts.kv_store)) == list(bare_documents(parts.database)) == []
+        assert list(entries_without_file(parts.database, parts.kv_store)) == []
+        assert list(parts.database.scalars(ready_without_kv())) == []
         return acted[0]
 
     at_each_transaction(attempt)

@@ -135,8 +135,7 @@ class Rights:
     @classmethod
     def of(cls, grants: Iterable[Grant], database: Database) -> "Rights":
         """Rights by these grants, their tenants looked up by name. Raises Rejected for a tenant that does not exist."""
-        with database.reading() as session:
-            tenants = {name: tenant_id for tenant_id, name in session.execute(tenant_ids_by_name())}
+        tenants = {name: tenant_id for tenant_id, name in database.rows(tenant_ids_by_name())}
         grants = tuple(grants)
         for grant in grants:
             if grant.tenant not in tenants:

@@ -310,6 +310,5 @@ def settings_digest(settings: Settings) -> str:
 
 def cache_rule(database: Database, tenant_id: str, collection_id: str) -> CacheRule | None:
     """The rule of the collection's answer cache; None where it is off, or where there is no such collection."""
-    with database.reading() as session:
-        row = session.execute(cache_terms(tenant_id, collection_id)).one_or_none()
+    row = database.row(cache_terms(tenant_id, collection_id))
     return CacheRule(*row) if row is not None else None

@@ -150,8 +150,7 @@ def restore(
         for file in listed_files(folder):  # a worker's sweep removes old files that no row names, as none did until now
             if not parts.files.path(*file).is_file():
                 _put_back(file, source, parts.files)
-    with parts.database.reading() as session:
-        gone_tenants = earlier_tenants - set(session.scalars(tenant_ids()))
+    gone_tenants = earlier_tenants - set(parts.database.scalars(tenant_ids()))
     for tenant_id in gone_tenants:  # no sweep takes files of a tenant that it does not know
         shutil.rmtree(parts.files.folder / tenant_id, ignore_errors=True)
     for tenant_id, files in groupby(sorted(deleted), key=lambda file: file.tenant_id):

@@ -5,21 +5,24 @@ A lease: one owner holds a row until a time; after that the row is free again.
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
-from sqlalchemy import ColumnElement, Engine, Update, func, make_url, or_, orm, select, text
+from sqlalchemy import ColumnElement, Delete, Engine, Row, Select, Update, func, make_url, or_, orm, select, text
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.orm import InstrumentedAttribute
 
 from ragkv.errors import Rejected
-from ragkv.ids import new_id, utc_now
+from ragkv.ids import batched, new_id, utc_now
 from ragkv.service.base.failures import discarding, translated
 from ragkv.service.base.postgres import BRIEF, READS, open_postgres, wait_in_silence
 from ragkv.service.base.sqlite import WRITES, empty_write_ahead_log, open_sqlite
 
+T = TypeVar("T")
+Item = TypeVar("Item")
+Columns = TypeVarTuple("Columns")
 Session = orm.Session
 """The type of what `Database.reading` and `writing` give."""
 
@@ -31,7 +34,8 @@ _POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
 
 
 class Database:
-    """Sessions that read and sessions that write. Both raise Unavailable when the database is away.
+    """Sessions that read and sessions that write, and statements that need no more than one of these. All raise
+    Unavailable when the database is away.
 
     A connection that any exception but ours and the server's own errors went through is closed, not used again.
     """
@@ -63,10 +67,40 @@ class Database:
         ):
             yield session
 
+    def rows(self, statement: Select[*Columns]) -> Sequence[Row[*Columns]]:
+        with self.reading() as session:
+            return session.execute(statement).all()
+
+    def rows_among(
+        self, statement_of: Callable[[Sequence[Item]], Select[*Columns]], items: Sequence[Item]
+    ) -> list[Row[*Columns]]:
+        """The rows of a statement about any number of items, as of one moment: a batch of them at a time."""
+        with self.reading() as session:
+            return [row for batch in batched(items) for row in session.execute(statement_of(batch))]
+
+    def row(self, statement: Select[*Columns]) -> Row[*Columns] | None:
+        """The only row; None if there is none."""
+        with self.reading() as session:
+            return session.execute(statement).one_or_none()
+
+    def scalars(self, statement: Select[T, *tuple[Any, ...]]) -> Sequence[T]:
+        """The first value of every row."""
+        with self.reading() as session:
+            return session.scalars(statement).all()
+
+    def scalar(self, statement: Select[T, *tuple[Any, ...]]) -> T | None:
+        """The first value of the first row; None if there is none."""
+        with self.reading() as session:
+            return session.scalars(statement).first()
+
+    def execute(self, *changes: Update | Delete) -> int:
+        """Execute changes in one transaction. Returns the number of rows that they found."""
+        with self.writing() as session:
+            return sum(session.connection().execute(change).rowcount for change in changes)
+
     def ping(self) -> None:
         """Check the connection. Raises Unavailable unless the database answers."""
-        with self.reading() as session:
-            session.execute(text("SELECT 1"))
+        self.rows(select(1))
 
     def takes_changes(self) -> bool:
         """Whether rows can be written: not to a standby. Raises Unavailable."""

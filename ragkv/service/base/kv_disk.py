@@ -148,8 +148,7 @@ class KVDisk:
     def _droppable(self, files: "Sequence[KVFile]") -> "list[KVFile]":
         """Files that have a copy, and those that have no entry and had time to get one."""
         keys, young_since = [file.key for file in files], utc_now() - ENTRY_WITHIN
-        with self._database.reading() as session:
-            tiers = dict(session.execute(tiers_of(keys)).all())
+        tiers = dict(self._database.rows(tiers_of(keys)))
         return [
             file
             for file in files
@@ -161,21 +160,17 @@ class KVDisk:
 def sizes_of_remote(database: Database, keys: Sequence[str]) -> dict[str, int]:
     """Bytes of those among the keys that the object store has. Raises Unavailable."""
     remote = select(KVEntryRow.key, KVEntryRow.num_bytes).where(KVEntryRow.tier == REMOTE)
-    with database.reading() as session:
-        batches = (session.execute(remote.where(one_of(KVEntryRow.key, batch))) for batch in batched(keys))
-        return {key: size for rows in batches for key, size in rows}
+    return dict(database.rows_among(lambda batch: remote.where(one_of(KVEntryRow.key, batch)), keys))
 
 
 def any_uploaded(database: Database) -> bool:
     """Whether some KV is recorded to be in the object store. Raises Unavailable."""
-    with database.reading() as session:
-        return session.scalar(keys_of_tier(REMOTE).limit(1)) is not None
+    return database.scalar(keys_of_tier(REMOTE).limit(1)) is not None
 
 
 def lose_object(database: Database, key: str) -> None:
     """The object of a key is gone or damaged: a host that has the file uploads it again. Raises Unavailable."""
-    with database.writing() as session:
-        session.execute(moved([key], DISK))
+    database.execute(moved([key], DISK))
 
 
 def tiers_of(keys: Sequence[str]) -> Select[str, str]:

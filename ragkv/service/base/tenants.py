@@ -72,12 +72,11 @@ def find_collection_ref(
 ) -> CollectionRef:
     """The ids of a tenant and its collection, by their names. Raises NotFound for a tenant without such a
     collection."""
-    with database.reading() as session:
-        row = session.execute(collection_by_names(tenant, collection)).one_or_none()
-        if row is None:
-            raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
-        owner, members = row
-        return CollectionRef(owner.id, members.id, owner.secret)
+    row = database.row(collection_by_names(tenant, collection))
+    if row is None:
+        raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
+    owner, members = row
+    return CollectionRef(owner.id, members.id, owner.secret)
 
 
 def tenant_secret(tenant_id: str, database: Database) -> bytes:

@@ -3,15 +3,10 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from ragkv.ids import utc_now
-from ragkv.service.base.database import Database
 from ragkv.service.checks.cleaning import FILE_GRACE, UPLOAD_GRACE
 from ragkv.service.parts import Parts
-
-if TYPE_CHECKING:
-    from sqlalchemy import Update
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +28,6 @@ class Grace:
 
 WHILE_RUNNING = Grace(rows=timedelta(minutes=5), uploads=UPLOAD_GRACE, kv=FILE_GRACE)
 WHILE_STOPPED = Grace(rows=timedelta(0), uploads=timedelta(0), kv=timedelta(0))
-
-
-def execute_all(changes: "Iterable[Update]", database: Database) -> None:
-    """Execute statements in one transaction."""
-    with database.writing() as session:
-        for change in changes:
-            session.execute(change)
 
 
 @dataclass(frozen=True, slots=True)

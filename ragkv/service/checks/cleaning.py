@@ -63,8 +63,7 @@ def clean(database: Database, removal: Removal, server_index: "QdrantIndex | Non
     files = discard_files(unnamed_files(cutoff, removal.database, removal.files), removal)
     strays = stray_points(database, server_index)
     delete_points(strays, server_index)
-    with removal.database.reading() as session:
-        places = session.execute(places_of_orphans()).all()
+    places = removal.database.rows(places_of_orphans())
     attachments = 0
     for tenant_id, collection_id in places:
         attachments += len(remove_orphans(tenant_id, collection_id, removal))
@@ -114,8 +113,7 @@ def renew_points(database: Database, server_index: "QdrantIndex | None", source:
     if server_index is None:
         return None
     held = server_index.held()  # first: a document that is indexed meanwhile is wanted
-    with database.reading() as session:
-        expected = {Held(*place) for *place, _ in session.execute(searchable_documents())}
+    expected = {Held(*place) for *place, _ in database.rows(searchable_documents())}
     for place in held:
         if place not in expected:
             server_index.delete_from_collection(place.tenant_id, place.collection_id, [place.document_id])

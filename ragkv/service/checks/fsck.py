@@ -12,7 +12,7 @@ from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database, advisory_lock, now_of
 from ragkv.service.base.file_store import GONE, FileStore, StoredFile
 from ragkv.service.base.tables import DocumentRow, FileRow
-from ragkv.service.checks.check import ConsistencyCheck, Grace, execute_all
+from ragkv.service.checks.check import ConsistencyCheck, Grace
 from ragkv.service.checks.cleaning import delete_points, discard_files, write_points
 from ragkv.service.checks.consistency_statements import (
     close_jobs,
@@ -60,9 +60,8 @@ CLOCK_STEP = LEASE * 2
 
 def _without_file(of_file: "Callable[[str, str], Select[str]]", database: Database, files: FileStore) -> Sequence[str]:
     """Ids of the rows, as `of_file` finds them, of every file that is gone."""
-    with database.reading() as session:
-        missing = missing_files(database, files)
-        return [row_id for file in missing for row_id in session.scalars(of_file(*file))]
+    missing = missing_files(database, files)
+    return [row_id for file in missing for row_id in database.scalars(of_file(*file))]
 
 
 def _fail(document_ids: Sequence[str], database: Database, files: FileStore) -> None:
@@ -100,7 +99,7 @@ FILE_CHECKS = (
     ConsistencyCheck(
         "outdated_without_file", "documents that answer from an earlier file, which is gone", "not shown by their pages any more",
         lambda grace, parts: _without_file(lost_earlier_files, parts.database, parts.files),
-        lambda ids, grace, parts: execute_all([forget_earlier_files(ids)], parts.database),
+        lambda ids, grace, parts: parts.database.execute(forget_earlier_files(ids)),
     ),
     ConsistencyCheck(
         "uploads_without_file", "uploaded files whose content is gone", "removed",
@@ -121,11 +120,6 @@ FILE_CHECKS = (
 """Uploaded files against the rows that refer to them."""
 
 
-def _found(statement: "Select[str]", database: Database) -> Sequence[str]:
-    with database.reading() as session:
-        return session.scalars(statement).all()
-
-
 def _now(database: Database) -> datetime:
     """By the database's clock, as leases are."""
     with database.reading() as session:
@@ -140,28 +134,28 @@ def _lease_ends(grace: Grace, database: Database) -> tuple[datetime, datetime]:
 
 def _repair(statement: "Callable[..., Update]", ids: Sequence[str], database: Database, *moments: datetime) -> None:
     """Execute a statement about rows of these ids, some at a time."""
-    execute_all((statement(batch, *moments) for batch in batched(ids)), database)
+    database.execute(*(statement(batch, *moments) for batch in batched(ids)))
 
 
 ROW_CHECKS = (
     ConsistencyCheck(
         "stale_leases", "documents held by a worker that is gone, or too long because a clock ran ahead", "released",
-        lambda grace, parts: _found(stale_leases(*_lease_ends(grace, parts.database)), parts.database),
+        lambda grace, parts: parts.database.scalars(stale_leases(*_lease_ends(grace, parts.database))),
         lambda ids, grace, parts: _repair(release, ids, parts.database, *_lease_ends(grace, parts.database)),
     ),
     ConsistencyCheck(
         "miscounted_documents", "documents whose recorded number of chunks is wrong", "read again",
-        lambda grace, parts: _found(miscounted_documents(), parts.database),
-        lambda ids, grace, parts: execute_all(map(start_over, ids), parts.database),
+        lambda grace, parts: parts.database.scalars(miscounted_documents()),
+        lambda ids, grace, parts: parts.database.execute(start_over(*ids)),
     ),
     ConsistencyCheck(
         "unclosed_jobs", "open jobs of documents that are ready or failed", "closed",
-        lambda grace, parts: _found(jobs_of_finished(_now(parts.database) - grace.rows), parts.database),
-        lambda ids, grace, parts: execute_all((change for batch in batched(ids) for change in close_jobs(batch)), parts.database),
+        lambda grace, parts: parts.database.scalars(jobs_of_finished(_now(parts.database) - grace.rows)),
+        lambda ids, grace, parts: parts.database.execute(*(change for batch in batched(ids) for change in close_jobs(batch))),
     ),
     ConsistencyCheck(
         "unheld_jobs", "running jobs of documents that no worker holds", "queued",
-        lambda grace, parts: _found(jobs_without_worker(_now(parts.database) - grace.rows), parts.database),
+        lambda grace, parts: parts.database.scalars(jobs_without_worker(_now(parts.database) - grace.rows)),
         lambda ids, grace, parts: _repair(queue_jobs, ids, parts.database, _now(parts.database) - grace.rows),
     ),
 )  # fmt: skip

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 def entries_without_file(database: Database, kv_store: "KVStore") -> Iterable[str]:
     """Keys whose entry is still there after their file was looked for."""
     keys = [key for key, _ in missing_kv(database, kv_store)]
-    with database.reading() as session:
-        return [key for batch in batched(keys) for key in session.scalars(keys_with_entries(batch))]
+    return [key for (key,) in database.rows_among(keys_with_entries, keys)]
 
 
 def damaged_files(keys: Iterable[str], kv_store: "KVStore", layout: "Layout") -> Iterator[str]:
@@ -50,11 +49,6 @@ def damaged_files(keys: Iterable[str], kv_store: "KVStore", layout: "Layout") ->
             continue
 
 
-def bare_documents(database: Database) -> Iterable[str]:
-    with database.reading() as session:
-        return session.scalars(ready_without_kv()).all()
-
-
 def _drop_or_make_again(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
     """Remove the files of KV that has a copy in the object store; have a worker compute the rest."""
     copied = sizes_of_remote(database, keys)
@@ -64,8 +58,7 @@ def _drop_or_make_again(keys: Sequence[str], database: Database, kv_store: "KVSt
 
 def _make_again(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
     """Forget the KV, remove its files, and give the documents that were ready with it back to the workers."""
-    with database.reading() as session:
-        users = {user for batch in batched(keys) for user in session.scalars(ready_documents_using(batch))}
+    users = {user for (user,) in database.rows_among(ready_documents_using, keys)}
     evict_entries([(key, 0) for key in keys], database, kv_store)
     _rebuild(sorted(users), database)
 
@@ -81,8 +74,7 @@ def _rebuild(document_ids: Sequence[str], database: Database) -> None:
 
 def _move(keys: Sequence[str], tier: str, database: Database) -> None:
     for batch in batched(keys):
-        with database.writing() as session:
-            session.execute(moved(batch, tier))
+        database.execute(moved(batch, tier))
 
 
 KV_CHECKS = (
@@ -104,7 +96,7 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "ready_without_kv", "ready documents with chunks that have no KV", "KV recomputed by a worker",
-        lambda grace, parts: bare_documents(parts.database), lambda names, grace, parts: _rebuild(names, parts.database),
+        lambda grace, parts: parts.database.scalars(ready_without_kv()), lambda names, grace, parts: _rebuild(names, parts.database),
     ),
     ConsistencyCheck(
         "unused_kv", "KV that no chunk uses", "removed",

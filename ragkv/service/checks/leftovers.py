@@ -44,8 +44,7 @@ def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
 def strangers(database: Database, files: FileStore) -> set[str]:
     """Ids of tenants that have uploaded files and that the database does not know. No tenant is ever deleted: with a
     new database, or another service's, the folder must stay as it is until the right one is back."""
-    with database.reading() as session:
-        return files.tenants() - set(session.scalars(tenant_ids()))
+    return files.tenants() - set(database.scalars(tenant_ids()))
 
 
 def unnamed_files(before: datetime, database: Database, files: FileStore) -> list[StoredFile]:
@@ -59,17 +58,14 @@ def unnamed_files(before: datetime, database: Database, files: FileStore) -> lis
             ", ".join(str(files.folder / tenant_id) for tenant_id in sorted(unknown)[:3]),
         )
     stored = [file for file in files.stored(before) if file.tenant_id not in unknown]
-    with database.reading() as session:
-        statements = (named_files_among([file.sha256 for file in batch]) for batch in batched(stored))
-        named = {StoredFile(*row) for statement in statements for row in session.execute(statement)}
+    named = {StoredFile(*row) for row in database.rows_among(named_files_among, [file.sha256 for file in stored])}
     return [file for file in stored if file not in named]
 
 
 def missing_files(database: Database, files: FileStore) -> list[StoredFile]:
     """Uploaded files that a document or a file names and that are not there:
     they cannot be downloaded or read again. Raises Unavailable where the whole folder is not there."""
-    with database.reading() as session:
-        named = [StoredFile(*row) for row in session.execute(named_files())]
+    named = [StoredFile(*row) for row in database.rows(named_files())]
     if named:
         files.check_there()
     return [file for file in named if not files.path(*file).is_file()]
@@ -115,8 +111,7 @@ def missing_kv(database: Database, kv_store: "KVStore") -> list[tuple[str, int]]
     With an object store, what was not uploaded and is not on this disk may be on another host's: it is not missing. Nor
     is what was uploaded to one that has no object at all: more likely it is not mounted (`missing_objects` names it).
     """
-    with database.reading() as session:
-        entries = session.execute(all_entries()).all()
+    entries = database.rows(all_entries())
     absent = {key: int(size) for key, size in entries if key not in kv_store}
     if kv_store.remote is None or not absent:
         return list(absent.items())
@@ -129,8 +124,7 @@ def missing_objects(database: Database, kv_remote: "ObjectStore | None") -> list
     """Keys that the object store should have and does not."""
     if kv_remote is None:
         return []
-    with database.reading() as session:
-        expected = session.scalars(keys_of_tier(REMOTE)).all()
+    expected = database.scalars(keys_of_tier(REMOTE))
     copied = {copy.key for copy in kv_remote.objects()} if expected else set()
     return [key for key in expected if key not in copied]
 
@@ -140,16 +134,14 @@ def unrecorded_copies(database: Database, kv_store: "KVStore", kv_remote: "Objec
     object store said for a while that it had no such object."""
     if kv_remote is None:
         return []
-    with database.reading() as session:
-        absent = [key for key in session.scalars(keys_of_tier(DISK)) if key not in kv_store]
+    absent = [key for key in database.scalars(keys_of_tier(DISK)) if key not in kv_store]
     copied = {copy.key for copy in kv_remote.objects()} if absent else set()
     return [key for key in absent if key in copied]
 
 
 def unused_kv(before: datetime, database: Database) -> Sequence[str]:
     """Keys of KV entries that no chunk uses: other instructions, killed workers."""
-    with database.reading() as session:
-        return session.scalars(orphans(before)).all()
+    return database.scalars(orphans(before))
 
 
 def partial_kv(before: datetime, kv_store: "KVStore") -> list[Path]:
@@ -177,7 +169,6 @@ def missing_points(database: Database, server_index: "QdrantIndex | None") -> li
     """Documents that searches should find and that have fewer points than chunks, or more. None without a server."""
     if server_index is None:
         return []
-    with database.reading() as session:
-        expected = {Held(*place): chunks for *place, chunks in session.execute(documents_with_points())}
+    expected = {Held(*place): chunks for *place, chunks in database.rows(documents_with_points())}
     held = server_index.held()
     return [place for place, chunks in expected.items() if held.get(place, 0) != chunks]

@@ -78,11 +78,7 @@ def prune(question_retention_days: int, database: Database, audit_retention_days
 
 
 def _delete(statement: "Callable[[], Delete | Update]", database: Database) -> int:
-    def batch() -> int:
-        with database.writing() as session:
-            return session.connection().execute(statement()).rowcount
-
-    return in_batches(batch)
+    return in_batches(lambda: database.execute(statement()))
 
 
 def _prune_keys(before: datetime, database: Database) -> int:

@@ -145,8 +145,7 @@ def position_by_name(cursor: str | None) -> tuple[str] | None:
 
 def num_documents(tenant_id: str, database: Database) -> int:
     """Documents of all collections of a tenant."""
-    with database.reading() as session:
-        return session.scalars(number_of(documents_where(tenant_id))).one()
+    return database.scalar(number_of(documents_where(tenant_id))) or 0
 
 
 def amend_collection(
@@ -204,8 +203,7 @@ def delete_in_batches(tenant_id: str, collection: str, removal: Removal) -> Gene
 def _delete_some(tenant_id: str, collection_id: str, removal: Removal) -> int:
     """Remove a batch of documents, or else of questions, or of evaluations, or else the collection itself. 0 once it is
     gone."""
-    with removal.database.reading() as session:
-        sizes = session.execute(sizes_in(collection_id, BATCH_DOCUMENTS)).all()
+    sizes = removal.database.rows(sizes_in(collection_id, BATCH_DOCUMENTS))
     sums = accumulate(chunks for _, chunks in sizes)
     fitting = [document_id for (document_id, _), total in zip(sizes, sums, strict=True) if total <= BATCH_CHUNKS]
     if batch := fitting or [document_id for document_id, _ in sizes[:1]]:  # one, if the first is too large
@@ -213,9 +211,7 @@ def _delete_some(tenant_id: str, collection_id: str, removal: Removal) -> int:
         return len(batch)
     questions = forget_questions_about(collection_id, BATCH_QUESTIONS)
     for statement in (questions, forget_runs_about(collection_id, BATCH_EVALUATIONS)):
-        with removal.database.writing() as session:
-            number = session.connection().execute(statement).rowcount
-        if number:
+        if number := removal.database.execute(statement):
             removal.when_changed()
             return number
     with removal.database.writing() as session:

@@ -54,8 +54,7 @@ def cache_terms(tenant_id: str, collection_id: str) -> Select[float, int, int]:
 def generation_of(database: Database, tenant_id: str, collection_id: str) -> int:
     """The collection's generation; 0 if it is not there."""
     mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id)
-    with database.reading() as session:
-        return session.scalar(select(CollectionRow.generation).where(*mine)) or 0
+    return database.scalar(select(CollectionRow.generation).where(*mine)) or 0
 
 
 def sizes_in(collection_id: str, limit: int) -> Select[str, int]:

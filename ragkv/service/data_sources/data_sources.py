@@ -251,9 +251,8 @@ def remove_data_source(tenant_id: str, data_source_id: str, database: Database) 
 
 def watched_folders(database: Database) -> list[WatchedFolder]:
     """The folders that are to be watched, of all tenants in turn, the oldest of each first."""
-    with database.reading() as session:
-        rows = session.scalars(watched_data_sources()).all()
-        return [WatchedFolder(row.id, row.tenant_id, row.location) for row in rows]
+    rows = database.scalars(watched_data_sources())
+    return [WatchedFolder(row.id, row.tenant_id, row.location) for row in rows]
 
 
 def folder_changed(data_source_id: str, database: Database) -> None:
@@ -264,8 +263,7 @@ def folder_changed(data_source_id: str, database: Database) -> None:
 
 def note_watching(data_source_id: str, error: str | None, database: Database) -> None:
     """Note that a folder is watched, or why it cannot be."""
-    with database.writing() as session:
-        session.execute(note_watch(data_source_id, error), execution_options=_NO_SYNC)
+    database.execute(note_watch(data_source_id, error))
 
 
 def _check_interval(minutes: int) -> None:

@@ -78,8 +78,7 @@ class SyncLease:
 
     def known(self, keys: Sequence[str]) -> dict[str, DataSourceFileRow]:
         """Known files, by key."""
-        with self.database.reading() as session:
-            return {row.key: row for row in session.scalars(files_named(self.source.id, keys))}
+        return {row.key: row for row in self.database.scalars(files_named(self.source.id, keys))}
 
     def renew(self) -> None:
         """Hold on to it, where the last write is a while ago."""

@@ -168,8 +168,7 @@ def store_path(ref: CollectionRef, path: Path, intake: Intake, removal: Removal)
     """`store_document`, of the file at a path, in place of the document that was made of this path before. To be
     ingested by the caller. Raises like `store_document`, and OSError."""
     path_sha256 = hashlib.sha256(os.fsencode(os.path.abspath(path))).hexdigest()  # noqa: PTH100 - `..` counts, links do not
-    with intake.database.reading() as session:
-        earlier_id = session.scalars(document_of_path(ref.collection_id, path_sha256)).one_or_none()
+    earlier_id = intake.database.scalar(document_of_path(ref.collection_id, path_sha256))
     if earlier_id is not None:
         with path.open("rb") as body, suppress(Conflict, NotFound):
             alone = is_of_path_alone(path_sha256)
@@ -213,8 +212,7 @@ def queue_again(
 
     QUEUED_AT_ONCE messages are sent now, the others by the next sweep.
     """
-    with database.reading() as session:
-        batches = batched(session.scalars(ids_of(documents)).all())
+    batches = batched(database.scalars(ids_of(documents)))
     queued: list[str] = []
 
     def batch() -> int:
@@ -236,8 +234,7 @@ def queue_again(
 
 def failures(ref: CollectionRef, database: Database) -> int:
     """The number of a collection's failed documents."""
-    with database.reading() as session:
-        return session.scalar(number_of(_failed(ref.tenant_id, ref.collection_id))) or 0
+    return database.scalar(number_of(_failed(ref.tenant_id, ref.collection_id))) or 0
 
 
 def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":

@@ -245,8 +245,7 @@ def remove_orphans(tenant_id: str, collection_id: str, removal: Removal) -> list
     """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
     removed = list[str]()
     while True:
-        with removal.database.reading() as session:
-            orphans = session.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)).all()
+        orphans = removal.database.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE))
         if not orphans:
             return removed
         removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan())

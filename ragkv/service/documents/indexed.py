@@ -3,10 +3,10 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from ragkv.chunk import Chunk, prompt_text
-from ragkv.ids import batched
 from ragkv.retrieve.index import Point
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.names import DocumentNames, Named
@@ -77,43 +77,37 @@ class DatabaseSource:
 
     def points(self, document_ids: Sequence[str]) -> list[Point]:
         """The points of these documents; those of another encoder have an empty dense vector."""
-        with self._database.reading() as session:
-            statements = [points_of(ids, *self.present) for ids in batched(document_ids)]
-            rows = [row for statement in statements for row in session.execute(statement)]
-            return [to_point(row, of_encoder=of_encoder) for row, of_encoder in rows]
+        rows = self._database.rows_among(lambda ids: points_of(ids, *self.present), document_ids)
+        return [to_point(row, of_encoder=of_encoder) for row, of_encoder in rows]
 
     def ready_chunks(self, tenant_id: str, collection_id: str) -> list[Chunk]:
         """A collection's chunks that have KV, in document order."""
-        with self._database.reading() as session:
-            rows = session.scalars(ready_chunks(tenant_id, collection_id, self.present.index_fingerprint))
-            return [to_chunk(row) for row in rows]
+        statement = ready_chunks(tenant_id, collection_id, self.present.index_fingerprint)
+        return [to_chunk(row) for row in self._database.scalars(statement)]
 
     def chunks(self, tenant_id: str, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The tenant's chunks of these ids, in the order asked for; what is gone is left out."""
-        with self._database.reading() as session:
-            statements = [chunks_by_id(tenant_id, ids) for ids in batched(chunk_ids)]
-            rows = [row for statement in statements for row in session.execute(statement)]
-            chunks = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
-            present = self.present.index_fingerprint
-            otherwise = [chunks[row[0].id] for row in rows if row.index_fingerprint != present]
-            if otherwise:
-                encoded = self._encode([prompt_text(chunk.title, chunk.text) for chunk in otherwise])
-                for chunk, token_ids in zip(otherwise, encoded, strict=True):
-                    chunks[chunk.id] = replace(chunk, token_ids=tuple(token_ids))
+        rows = self._database.rows_among(partial(chunks_by_id, tenant_id), chunk_ids)
+        chunks = {row[0].id: replace(to_chunk(row[0], row.media_type), outdated=outdated(row)) for row in rows}
+        present = self.present.index_fingerprint
+        otherwise = [chunks[row[0].id] for row in rows if row.index_fingerprint != present]
+        encoded = self._encode([prompt_text(chunk.title, chunk.text) for chunk in otherwise]) if otherwise else ()
+        for chunk, token_ids in zip(otherwise, encoded, strict=True):
+            chunks[chunk.id] = replace(chunk, token_ids=tuple(token_ids))
         return [chunks[chunk_id] for chunk_id in chunk_ids if chunk_id in chunks]
 
     def titles(
         self, tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
     ) -> list[TitledChunk]:
         """The titles of the collection's chunks, or of those of some documents."""
-        parts = [None] if document_ids is None else batched(document_ids)
-        statements = [titles_of(tenant_id, collection_id, ids) for ids in parts]
-        with self._database.reading() as session:
-            return [TitledChunk(*row) for statement in statements for row in session.execute(statement)]
+        titles = partial(titles_of, tenant_id, collection_id)
+        rows = (
+            self._database.rows(titles()) if document_ids is None else self._database.rows_among(titles, document_ids)
+        )
+        return [TitledChunk(*row) for row in rows]
 
     def _versions_of(self, tenant_id: str, collection_id: str) -> "_Versions":
-        with self._database.reading() as session:
-            changes = session.execute(changes_of(tenant_id, collection_id)).one_or_none()
+        changes = self._database.row(changes_of(tenant_id, collection_id))
         if changes is None:
             return _Versions()
         versions = self._remembered.of((tenant_id, collection_id))

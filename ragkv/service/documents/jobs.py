@@ -67,8 +67,7 @@ def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str 
 
 def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:
     """Numbers of a tenant's jobs by status, 0 included."""
-    with database.reading() as session:
-        counts = dict(session.execute(count_jobs_of(tenant_id)).all())
+    counts = dict(database.rows(count_jobs_of(tenant_id)))
     return {status: counts.get(status, 0) for status in JobStatus}
 
 

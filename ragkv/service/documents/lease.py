@@ -118,8 +118,7 @@ class Lease:
 
     def cause(self) -> dict[str, str]:
         """The request that queued the document, as `ragkv.observe.traces` has it."""
-        with self.database.reading() as session:
-            return session.scalars(newest_cause(self.document_id)).first() or {}
+        return self.database.scalar(newest_cause(self.document_id)) or {}
 
     def document(self) -> DocumentRow:
         with self.database.reading() as session:
@@ -203,8 +202,7 @@ class Lease:
 
     def kv_keys(self) -> set[str]:
         """KV keys that the document's chunks use already."""
-        with self.database.reading() as session:
-            return set(session.scalars(keys_of_documents([self.document_id])))
+        return set(self.database.scalars(keys_of_documents([self.document_id])))
 
     def finish(
         self,

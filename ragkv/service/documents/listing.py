@@ -94,8 +94,7 @@ def list_documents(criteria: DocumentFilter, limit: int, cursor: str | None, dat
 
 def matching_ids(criteria: DocumentFilter, database: Database) -> frozenset[str]:
     """The ids of all documents that are wanted."""
-    with database.reading() as session:
-        return frozenset(session.scalars(ids_of(_found(criteria))))
+    return frozenset(database.scalars(ids_of(_found(criteria))))
 
 
 def list_chunks(

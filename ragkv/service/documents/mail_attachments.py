@@ -149,9 +149,8 @@ def settle_attachments(
 
 def waiting_attachments(mail_id: str, database: Database) -> Sequence[str]:
     """Ids of a mail's attachments that have not been read."""
-    with database.reading() as session:
-        rows = session.execute(attachments_with_documents(mail_id))
-        return [document.id for _, document in rows if document is not None and document.status is Status.ACCEPTED]
+    rows = database.rows(attachments_with_documents(mail_id))
+    return [document.id for _, document in rows if document is not None and document.status is Status.ACCEPTED]
 
 
 def _accept(

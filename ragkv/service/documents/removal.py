@@ -151,8 +151,7 @@ def _forget_unused(session: Session, keys: Sequence[str]) -> list[str]:
 
 def delete_forgotten(keys: Sequence[str], database: Database, kv_store: "KVStore") -> None:
     """Remove KV whose entries were forgotten, save what has one again: a document was finished with it meanwhile."""
-    with database.reading() as session:
-        named = {key for batch in batched(keys) for key in session.scalars(keys_with_entries(batch))}
+    named = {key for (key,) in database.rows_among(keys_with_entries, keys)}
     kv_store.delete(key for key in keys if key not in named)
 
 
@@ -225,10 +224,4 @@ class MemoryKeeper:
 
 def _generations(held: Sequence[CollectionIds], database: Database) -> Mapping[str, int]:
     """Generation by collection, without deleted collections."""
-    ids = [collection_id for _, collection_id in held]
-    with database.reading() as session:
-        return {
-            collection_id: generation
-            for batch in batched(ids)
-            for collection_id, generation in session.execute(generations_of(batch))
-        }
+    return dict(database.rows_among(generations_of, [collection_id for _, collection_id in held]))

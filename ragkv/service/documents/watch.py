@@ -106,8 +106,7 @@ class DocumentWatch:
         self._seen: DocumentProgress | None = None
 
     def look(self) -> list[DocumentProgress]:
-        with self._database.reading() as session:
-            row = session.execute(progress_of_document(*self._ids)).one_or_none()
+        row = self._database.row(progress_of_document(*self._ids))
         if row is None:
             raise NotFound("the document was deleted")
         earlier, self._seen = self._seen, _sight(row).progress

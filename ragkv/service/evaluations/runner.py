@@ -134,8 +134,7 @@ class EvaluationRunner:
         return True
 
     def _has_work(self) -> bool:
-        with self._parts.database.reading() as session:
-            return session.scalars(any_open()).first() is not None
+        return self._parts.database.scalar(any_open()) is not None
 
     def _take(self) -> _Held | None:
         """Hold the next question of the next run. None if none waits, or the one whose turn it was has ended."""

@@ -214,8 +214,7 @@ def _rated(tenant_id: str, collection_id: str, request: RunRequest, database: Da
     if request.until is not None:
         statement = statement.where(FeedbackRow.asked_at < request.until)
     newest = statement.order_by(FeedbackRow.asked_at.desc(), FeedbackRow.answer_id).limit(request.limit)
-    with database.reading() as session:
-        return [row.answer_id for row in session.scalars(newest)]
+    return [row.answer_id for row in database.scalars(newest)]
 
 
 def _logged(tenant_id: str, collection_id: str, request: RunRequest, database: Database) -> list[str]:

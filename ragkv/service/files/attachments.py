@@ -228,8 +228,7 @@ def delete_file(tenant_id: str, file_id: str, removal: Removal) -> None:
 
 def entries_by_document(tenant_id: str, document_ids: Sequence[str], database: Database) -> dict[str, StoreEntry]:
     """Documents that are still there, each as its oldest file."""
-    with database.reading() as session:
-        return {row[0].id: to_entry(row) for row in session.execute(entries_of_documents(tenant_id, document_ids))}
+    return {row[0].id: to_entry(row) for row in database.rows(entries_of_documents(tenant_id, document_ids))}
 
 
 def to_entry(row: "Row[DocumentRow, str, datetime]") -> StoreEntry:

@@ -166,8 +166,7 @@ def list_valid_keys_first(tenant_id: str, limit: int, cursor: str | None, databa
 
 def list_all_keys(database: Database) -> list[tuple[str, KeyView]]:
     """(tenant's name, key) of all tenants, oldest first."""
-    with database.reading() as session:
-        return [(tenant, _view(row)) for row, tenant in session.execute(keys_with_tenants())]
+    return [(tenant, _view(row)) for row, tenant in database.rows(keys_with_tenants())]
 
 
 def revoke_key(key_id: str, database: Database, caller: Caller | None = None) -> str:
@@ -186,8 +185,7 @@ def revoke_key(key_id: str, database: Database, caller: Caller | None = None) ->
 
 def any_key(database: Database) -> bool:
     """Whether there ever was a key."""
-    with database.reading() as session:
-        return session.scalar(some_key()) is not None
+    return database.scalar(some_key()) is not None
 
 
 def is_like_a_key(word: str) -> bool:
@@ -225,8 +223,7 @@ def _caller(row: ApiKeyRow, now: datetime, database: Database) -> Caller:
         raise Unauthorised(f"the API key {row.id} expired on {row.expires_at:%Y-%m-%d}: create another")
     if row.last_used_at is None or now - row.last_used_at >= USE_NOTED_EVERY:  # rarely: reading stays reading
         try:
-            with database.writing() as session:
-                session.execute(mark_used(row.id, now, now - USE_NOTED_EVERY))
+            database.execute(mark_used(row.id, now, now - USE_NOTED_EVERY))
         except Unavailable as error:
             log.warning("the use of API key %s was not noted: %s", row.id, error)
     return Caller(row.tenant_id, row.id, frozenset(_scopes(row)))

@@ -66,8 +66,7 @@ def evict(
 
     `when_changed` is called after each commit, before files go.
     """
-    with database.reading() as session:
-        entries = [(key, int(size)) for key, size in session.execute(entries_only_of(owner))]
+    entries = [(key, int(size)) for key, size in database.rows(entries_only_of(owner))]
     freed = evict_entries(entries, database, kv_store, when_changed)
     worker_counters.evicted("by_hand", freed.files, freed.bytes)
     return freed

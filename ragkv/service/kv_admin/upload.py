@@ -50,8 +50,7 @@ class Uploader:
         remote = self._parts.kv_remote
         if remote is not None and time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + PREFIXES_S
-            with self._parts.database.reading() as session:
-                tenants = set(session.scalars(tenants_with_remote()))
+            tenants = set(self._parts.database.scalars(tenants_with_remote()))
             try:
                 self._prefixes = {key for tenant in tenants if remote.has(key := self._parts.keys_of(tenant).prefix())}
             except Unavailable as error:  # they wait for the next time
@@ -69,9 +68,8 @@ class Uploader:
         remote, after, settings = self._parts.kv_remote, "", self._parts.settings
         due = is_to_upload(settings.kv_rule, utc_now(), settings.eviction_half_life_s)
         while remote is not None and not failed:
-            with self._parts.database.reading() as session:
-                waiting = on_disk_alone(after, BATCH)
-                page = session.execute(waiting.where(due) if due_alone else waiting).all()
+            waiting = on_disk_alone(after, BATCH)
+            page = self._parts.database.rows(waiting.where(due) if due_alone else waiting)
             if not page:
                 break
             after = page[-1][0]

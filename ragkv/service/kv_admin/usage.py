@@ -233,9 +233,8 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
 
 def kv_of_documents(document_ids: Sequence[str], database: Database) -> dict[str, KVAmount]:
     """KV by document. Those without KV are left out."""
-    with database.reading() as session:
-        rows = session.execute(kv_by(DocumentRow.id, document_ids))
-        return {document_id: KVAmount(*sums) for document_id, *sums in rows}
+    rows = database.rows(kv_by(DocumentRow.id, document_ids))
+    return {document_id: KVAmount(*sums) for document_id, *sums in rows}
 
 
 def pin(owner: KVOwner, database: Database, settings: Settings, *, pinned: bool) -> HeldKV:
@@ -279,8 +278,7 @@ def request_kv(session: Session, tenant_id: str, document_id: str, kind: str) ->
 def rebuild_missing(owner: KVOwner, database: Database, kv_store: "KVStore", queue: Queue) -> Queued:
     """Queue every document whose KV was evicted, or is recorded to be on this disk alone and is not there. Looks at
     every such file."""
-    with database.reading() as session:
-        keys = session.scalars(keys_on_disk_alone(owner)).all()
+    keys = database.scalars(keys_on_disk_alone(owner))
     lost = [key for key in keys if key not in kv_store]
     return queue_again(documents_without_kv(owner, lost), precompute_again, REBUILD, database, queue)
 
@@ -295,11 +293,8 @@ def request_lost_prefixes(
     its tenant's prefix until some document of the tenant is ingested. With an object store, one that is not there may
     be on another host's disk until its tenant's first upload.
     """
-    with database.reading() as session:
-        with_kv = tenants_with_kv() if kv_remote is None else tenants_with_remote()
-        tenants = session.scalars(with_kv).all()
     requested = 0
-    for tenant_id in tenants:
+    for tenant_id in database.scalars(tenants_with_kv() if kv_remote is None else tenants_with_remote()):
         key = keys_of(tenant_id).prefix()
         if key in kv_store or (kv_remote is not None and kv_remote.has(key)):
             continue

@@ -75,8 +75,7 @@ def verify(
     early; the last count has that alone.
     With an object store, what was not uploaded and is not on this disk may be on another host's: it is not lost.
     """
-    with database.reading() as session:
-        entries = {key: int(size) for key, size in session.execute(entries_of(owner))}
+    entries = {key: int(size) for key, size in database.rows(entries_of(owner))}
     count, pace = _Count(), ProgressInterval()
     expected = set(entries)
     if kv_remote is not None:

@@ -36,8 +36,7 @@ def warm(owner: KVOwner, parts: Parts) -> Generator[Warmed, None, None]:
     What was used last comes first, and nothing has to go for it: it ends when the disk's limit is reached. Says how far
     it is every half second; the last says what was done.
     """
-    with parts.database.reading() as session:
-        used = [(key, int(size)) for key, size in session.execute(recent_entries(owner))]
+    used = [(key, int(size)) for key, size in parts.database.rows(recent_entries(owner))]
     entries = [(parts.keys_of(owner.tenant_id).prefix(), 0), *used]
     files = num_bytes = loaded = missing = 0
     is_full, pace = False, ProgressInterval()

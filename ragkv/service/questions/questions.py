@@ -103,8 +103,7 @@ class QuestionLog(msgspec.Struct, frozen=True):
 
 def question_log(tenant_id: str, service_days: int, database: Database) -> QuestionLog:
     """`service_days`: 0 keeps questions for ever, as the setting has it."""
-    with database.reading() as session:
-        days = session.scalars(log_days_of(tenant_id)).one()
+    days = database.scalar(log_days_of(tenant_id))
     service = service_days or None
     return QuestionLog(days, service, service if days is None else min(days, service or days))
 
@@ -118,8 +117,7 @@ def keep_question_log(tenant_id: str, days: int | None, service_days: int, datab
         raise Rejected(
             f"the service keeps questions for {plural(service_days, 'day')} at most (RAGKV_QUESTION_RETENTION_DAYS)"
         )
-    with database.writing() as session:
-        session.execute(keep_log(tenant_id, days))
+    database.execute(keep_log(tenant_id, days))
     return question_log(tenant_id, service_days, database)
 
 

@@ -82,8 +82,7 @@ def make_webhook(
 
 def list_webhooks(tenant_id: str, database: Database) -> list[WebhookView]:
     """All webhooks of a tenant, oldest first."""
-    with database.reading() as session:
-        return [view_from(WebhookView, row) for row in session.scalars(webhooks_of(tenant_id))]
+    return [view_from(WebhookView, row) for row in database.scalars(webhooks_of(tenant_id))]
 
 
 def delete_webhook(tenant_id: str, webhook_id: str, database: Database) -> None:

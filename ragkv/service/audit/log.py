@@ -9,7 +9,7 @@ import msgspec
 
 from ragkv.service.audit.statements import AUDIT_KEYS, MAX_CHARS, AuditFilter, events_among
 from ragkv.service.base.database import Database, Session
-from ragkv.service.base.page import MAX_PAGE, Id, Moment, all_pages, from_cursor, rows_behind, view_from
+from ragkv.service.base.page import MAX_PAGE, all_pages, newest_first, view_from
 from ragkv.service.base.tables import AuditRow
 from ragkv.text import storable
 
@@ -92,11 +92,8 @@ def add_change(session: Session, change: Change) -> None:
 
 def list_audit(audit_filter: AuditFilter, limit: int, cursor: str | None, database: Database) -> AuditPage:
     """A page of the audit log, newest first. Raises Rejected for an invalid cursor."""
-    after = from_cursor(cursor, tuple[Moment, Id])
-    with database.reading() as session:
-        events = rows_behind(session, events_among(audit_filter), AUDIT_KEYS, limit, after, descending=True)
-        items = [view_from(AuditEvent, row, key_name=key_name) for row, key_name in events.items]
-    return AuditPage(items, events.next(lambda row: (row[0].at, row[0].id)))
+    rows, following = newest_first(database, events_among(audit_filter), AUDIT_KEYS, limit, cursor)
+    return AuditPage([view_from(AuditEvent, row, key_name=key_name) for row, key_name in rows], following)
 
 
 def all_audit(audit_filter: AuditFilter, database: Database) -> Iterator[AuditEvent]:

@@ -17,6 +17,8 @@ from sqlalchemy import ColumnElement, Row, Select, tuple_
 from sqlalchemy.orm import Session
 
 from ragkv.errors import NotFound, Rejected
+from ragkv.ids import is_id
+from ragkv.service.base.database import Database
 
 MAX_PAGE = 200
 
@@ -119,6 +121,25 @@ def rows_behind(
     ordered = listed.order_by(*(key.desc() if descending else key.asc() for key in keys))
     rows = list(session.execute(ordered.limit(limit + 1)))
     return Page(rows[:limit], more=len(rows) > limit)
+
+
+def newest_first(
+    database: Database, listed: Select[T, *Columns], keys: Keys, limit: int, cursor: str | None
+) -> tuple[list[Row[T, *Columns]], str | None]:
+    """(rows of a page, the cursor of the next one), the newest first. keys: columns of the first object in each row.
+    Raises Rejected for an invalid cursor."""
+    position = from_cursor(cursor, tuple[Moment, Id])
+    with database.reading() as session:
+        rows = rows_behind(session, listed, keys, limit, position, descending=True)
+    return rows.items, rows.next(lambda row: [getattr(row[0], str(key.key)) for key in keys])
+
+
+def row_by_id(session: Session, statement: Select[*Columns], row_id: str, absence: str) -> Row[*Columns]:
+    """The only row of a statement about an id. Raises NotFound, with the absence in words, also for what is no id."""
+    row = session.execute(statement).one_or_none() if is_id(row_id) else None
+    if row is None:
+        raise NotFound(f"{absence} {row_id[:80]!r}")
+    return row
 
 
 def rows_of(

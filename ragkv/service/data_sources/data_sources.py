@@ -6,11 +6,10 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ragkv.errors import Conflict, NotFound, Rejected
-from ragkv.ids import is_id
+from ragkv.errors import Conflict, Rejected
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock, now_of
-from ragkv.service.base.page import from_cursor, rows_behind, view_from
+from ragkv.service.base.page import from_cursor, row_by_id, rows_behind, view_from
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name
 from ragkv.service.data_sources.location import FOLDER, Location, location_of
@@ -19,7 +18,6 @@ from ragkv.service.data_sources.statements import (
     LONGEST_INTERVAL,
     LONGEST_LEASE,
     FileStatus,
-    data_source_by_id,
     data_source_changed,
     data_sources_of,
     files_by_status,
@@ -278,13 +276,9 @@ def _check_watch(watch: bool, location: Location) -> None:
 
 def _find(session: Session, tenant_id: str, data_source_id: str, *, lock: bool = False) -> DataSourceRow:
     """The row of a data source, for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = data_source_by_id(tenant_id, data_source_id)
-    if lock:
-        statement = statement.with_for_update()
-    row = session.scalars(statement).one_or_none() if is_id(data_source_id) else None
-    if row is None:
-        raise NotFound(f"there is no data source {data_source_id[:80]!r}")
-    return row
+    statement = data_sources_of(tenant_id).where(DataSourceRow.id == data_source_id)
+    statement = statement.with_for_update() if lock else statement
+    return row_by_id(session, statement, data_source_id, "there is no data source")[0]
 
 
 def _due_now(session: Session, tenant_id: str, data_source_id: str) -> DataSourceRow:

@@ -49,10 +49,6 @@ def data_sources_of(tenant_id: str) -> Select[DataSourceRow]:
     return select(DataSourceRow).where(mine).order_by(DataSourceRow.created_at, DataSourceRow.id)
 
 
-def data_source_by_id(tenant_id: str, data_source_id: str) -> Select[DataSourceRow]:
-    return select(DataSourceRow).where(DataSourceRow.tenant_id == tenant_id, DataSourceRow.id == data_source_id)
-
-
 def files_by_status(data_source_ids: Sequence[str]) -> Select[str, str, int]:
     """(data source, status, files)."""
     joined = _files_with_documents(DataSourceFileRow.data_source_id, _STATUS.label("file_status"), func.count())

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from ragkv.errors import NotFound
-from ragkv.ids import is_id, new_id
+from ragkv.ids import new_id
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable, StoredBytes
-from ragkv.service.base.page import view_from
+from ragkv.service.base.page import row_by_id, view_from
 from ragkv.service.base.status import (
     ANSWERING,
     REREAD,
@@ -330,12 +330,7 @@ def is_waiting(document: "DocumentRow | DocumentView") -> bool:
 def find_document(session: Session, tenant_id: str, document_id: str, *, lock: bool = False) -> DocumentRow:
     """The row of a document, for the transaction to change alone with `lock`. Raises NotFound."""
     statement = document_by_id(tenant_id, document_id)
-    if lock:
-        statement = locked(statement)
-    document = session.scalars(statement).one_or_none() if is_id(document_id) else None
-    if document is None:
-        raise NotFound(f"there is no document {document_id[:80]!r}")
-    return document
+    return row_by_id(session, locked(statement) if lock else statement, document_id, "there is no document")[0]
 
 
 def view_of(row: DocumentRow) -> DocumentView:

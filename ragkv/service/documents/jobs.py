@@ -9,7 +9,7 @@ import msgspec
 
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind, view_from
+from ragkv.service.base.page import newest_first, view_from
 from ragkv.service.base.status import JobStatus, Status
 from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs_of, jobs_of_tenant, waiting_jobs
 
@@ -44,25 +44,23 @@ class JobPage(msgspec.Struct, frozen=True):
 
 def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str | None, database: Database) -> JobPage:
     """A tenant's jobs. Raises Rejected for an invalid cursor."""
-    after = from_cursor(cursor, tuple[Moment, Id])
-    with database.reading() as session:
-        jobs = rows_behind(session, jobs_of_tenant(tenant_id, status), JOB_KEYS, limit, after, descending=True)
-        items = [
-            view_from(
-                JobView,
-                job,
-                document_id=document.id,
-                document=document.name,
-                document_status=document.status,
-                collection_id=document.collection_id,
-                collection=collection,
-                stage=document.stage,
-                done=document.progress_done,
-                total=document.progress_total,
-            )
-            for job, document, collection in jobs.items
-        ]
-    return JobPage(items, jobs.next(lambda row: (row[0].created_at, row[0].id)))
+    rows, following = newest_first(database, jobs_of_tenant(tenant_id, status), JOB_KEYS, limit, cursor)
+    jobs = [
+        view_from(
+            JobView,
+            job,
+            document_id=document.id,
+            document=document.name,
+            document_status=document.status,
+            collection_id=document.collection_id,
+            collection=collection,
+            stage=document.stage,
+            done=document.progress_done,
+            total=document.progress_total,
+        )
+        for job, document, collection in rows
+    ]
+    return JobPage(jobs, following)
 
 
 def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:

@@ -9,7 +9,7 @@ from ragkv.ids import is_id
 from ragkv.kv.file import KVShape
 from ragkv.kv.store import KVStore
 from ragkv.service.base.database import Database
-from ragkv.service.base.page import Id, Moment, Ordinal, from_cursor, rows_behind, to_cursor, view_from
+from ragkv.service.base.page import Ordinal, from_cursor, newest_first, rows_behind, to_cursor, view_from
 from ragkv.service.base.status import UNFINISHED, Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow
 from ragkv.service.documents.chunk_statements import CHUNK_KEYS, chunks_of, ordinal_at, to_chunk
@@ -85,11 +85,8 @@ class ChunkPage(msgspec.Struct, frozen=True):
 
 def list_documents(criteria: DocumentFilter, limit: int, cursor: str | None, database: Database) -> DocumentPage:
     """A page of documents, newest first. Raises Rejected for an invalid cursor."""
-    after = from_cursor(cursor, tuple[Moment, Id])
-    with database.reading() as session:
-        documents = rows_behind(session, _found(criteria), DOCUMENT_KEYS, limit, after, descending=True)
-    items = [view_of(row) for (row,) in documents.items]
-    return DocumentPage(items, documents.next(lambda row: (row[0].created_at, row[0].id)))
+    rows, following = newest_first(database, _found(criteria), DOCUMENT_KEYS, limit, cursor)
+    return DocumentPage([view_of(row) for (row,) in rows], following)
 
 
 def matching_ids(criteria: DocumentFilter, database: Database) -> frozenset[str]:

@@ -7,10 +7,10 @@ from itertools import islice
 
 import msgspec
 
-from ragkv.errors import Conflict, NotFound, Rejected
+from ragkv.errors import Conflict, Rejected
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, Session, advisory_lock
-from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind, view_from
+from ragkv.service.base.page import newest_first, row_by_id, view_from
 from ragkv.service.base.tables import EvaluationQuestionRow, EvaluationRow, FeedbackRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
 from ragkv.service.evaluations.figures import fidelity_figures, retrieval_figures
@@ -42,7 +42,6 @@ from ragkv.service.evaluations.statements import (
     num_runs,
     outcomes_of,
     questions_of,
-    run_by_id,
     runs_of,
 )
 from ragkv.service.questions.questions import LoggedQuestion, all_questions
@@ -116,11 +115,8 @@ def list_runs(
 ) -> EvaluationRunPage:
     """Newest first. Raises NotFound for the collection, Rejected for an invalid cursor."""
     collection_id = None if collection is None else collection_ref(tenant_id, collection, database).collection_id
-    after = from_cursor(cursor, tuple[Moment, Id])
-    with database.reading() as session:
-        runs = rows_behind(session, runs_of(tenant_id, collection_id), RUN_KEYS, limit, after, descending=True)
-        items = [_view(row, name) for row, name in runs.items]
-    return EvaluationRunPage(items, runs.next(lambda row: (row[0].created_at, row[0].id)))
+    rows, following = newest_first(database, runs_of(tenant_id, collection_id), RUN_KEYS, limit, cursor)
+    return EvaluationRunPage([_view(row, name) for row, name in rows], following)
 
 
 def find_run(tenant_id: str, run_id: str, database: Database) -> EvaluationRun:
@@ -233,11 +229,9 @@ def _logged(tenant_id: str, collection_id: str, request: RunRequest, database: D
 
 def _find(session: Session, tenant_id: str, run_id: str, *, lock: bool = False) -> tuple[EvaluationRow, str]:
     """(run, its collection's name), the run for the transaction to change alone with `lock`. Raises NotFound."""
-    statement = run_by_id(tenant_id, run_id)
-    row_and_name = session.execute(statement.with_for_update(of=EvaluationRow) if lock else statement).one_or_none()
-    if row_and_name is None:
-        raise NotFound(f"there is no evaluation {run_id[:80]!r}")
-    row, name = row_and_name
+    statement = runs_of(tenant_id).where(EvaluationRow.id == run_id)
+    statement = statement.with_for_update(of=EvaluationRow) if lock else statement
+    row, name = row_by_id(session, statement, run_id, "there is no evaluation")
     return row, name
 
 

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from ragkv.service.base.database import has_come
 from ragkv.service.base.page import Keys
 from ragkv.service.base.tables import CollectionRow, EvaluationQuestionRow, EvaluationRow, FeedbackRow, QuestionRow
-from ragkv.text import storable
 
 QUEUED, RUNNING, DONE, CANCELLED, FAILED = "queued", "running", "done", "cancelled", "failed"
 OPEN = (QUEUED, RUNNING)
@@ -24,10 +23,6 @@ def runs_of(tenant_id: str, collection_id: str | None = None) -> Select[Evaluati
     )
     statement = statement.where(EvaluationRow.tenant_id == tenant_id)
     return statement if collection_id is None else statement.where(EvaluationRow.collection_id == collection_id)
-
-
-def run_by_id(tenant_id: str, run_id: str) -> Select[EvaluationRow, str]:
-    return runs_of(tenant_id).where(EvaluationRow.id == storable(run_id))
 
 
 def num_open(tenant_id: str) -> Select[int]:

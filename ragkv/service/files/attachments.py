@@ -12,10 +12,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
-from ragkv.ids import is_id, utc_now
+from ragkv.ids import utc_now
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock
-from ragkv.service.base.page import Page, PageRequest, Position, rows_of
+from ragkv.service.base.page import Page, PageRequest, Position, row_by_id, rows_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import AttachmentRow, DocumentRow, FileRow
 from ragkv.service.base.tenants import CollectionRef, known_collection
@@ -45,11 +45,11 @@ from ragkv.service.documents.statements import (
     locked,
 )
 from ragkv.service.files.statements import (
+    ENTRY_ID,
     ENTRY_KEYS,
     attachment,
     entries_of,
     entries_of_documents,
-    entry_by_id,
     goes_with,
     places_of,
     texts_of_document,
@@ -282,10 +282,6 @@ def _find(
 ) -> "Row[DocumentRow, str, datetime]":
     """The entry of a file of whose document `still` holds; the document for the transaction to change alone with
     `lock`. Raises NotFound."""
-    statement = entry_by_id(ref.tenant_id, ref.collection_id, file_id).where(*still)
-    if lock:
-        statement = statement.with_for_update(of=DocumentRow)
-    row = session.execute(statement).one_or_none() if is_id(file_id) else None
-    if row is None:
-        raise NotFound(f"the collection has no file {file_id[:80]!r}")
-    return row
+    statement = entries_of(ref.tenant_id, ref.collection_id).where(ENTRY_ID.in_((file_id,)), *still)
+    statement = statement.with_for_update(of=DocumentRow) if lock else statement
+    return row_by_id(session, statement, file_id, "the collection has no file")

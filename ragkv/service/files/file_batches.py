@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ragkv.errors import NotFound
-from ragkv.ids import is_id, new_id, utc_now
+from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, Session
-from ragkv.service.base.page import Page, PageRequest
+from ragkv.service.base.page import Page, PageRequest, row_by_id
 from ragkv.service.base.status import UNREAD, Status
 from ragkv.service.base.tables import DocumentRow, FileBatchMemberRow, FileBatchRow
 from ragkv.service.base.tenants import CollectionRef
@@ -80,9 +79,5 @@ def cancel_batch(ref: CollectionRef, batch_id: str, removal: Removal) -> BatchPr
 def _find(session: Session, ref: CollectionRef, batch_id: str, *, lock: bool = False) -> FileBatchRow:
     """The row of a batch, for the transaction to change alone with `lock`. Raises NotFound."""
     statement = batch_by_id(ref.tenant_id, ref.collection_id, batch_id)
-    if lock:
-        statement = statement.with_for_update(of=FileBatchRow)
-    row = session.scalars(statement).one_or_none() if is_id(batch_id) else None
-    if row is None:
-        raise NotFound(f"the collection has no batch of files {batch_id[:80]!r}")
-    return row
+    statement = statement.with_for_update(of=FileBatchRow) if lock else statement
+    return row_by_id(session, statement, batch_id, "the collection has no batch of files")[0]

@@ -36,11 +36,6 @@ def files_of(tenant_id: str, purpose: str | None = None) -> Select[FileRow]:
     return mine if purpose is None else mine.where(FileRow.purpose == purpose)
 
 
-def file_by_id(tenant_id: str, file_id: str) -> Select[FileRow]:
-    """A tenant's file. Ids of others find nothing."""
-    return files_of(tenant_id).where(FileRow.id == file_id)
-
-
 def collections_by_age(tenant_id: str) -> Select[CollectionRow]:
     return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id)
 
@@ -55,10 +50,6 @@ def entries_of(
         .where(DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
     )
     return statement if statuses is None else statement.where(DocumentRow.status.in_(statuses))
-
-
-def entry_by_id(tenant_id: str, collection_id: str, file_id: str) -> Select[DocumentRow, str, datetime]:
-    return entries_of(tenant_id, collection_id).where(ENTRY_ID.in_((file_id,)))
 
 
 def entries_of_batch(

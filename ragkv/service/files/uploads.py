@@ -5,15 +5,14 @@ from typing import BinaryIO
 
 import msgspec
 
-from ragkv.errors import NotFound
-from ragkv.ids import is_id, new_id, utc_now
+from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable
-from ragkv.service.base.page import Page, PageRequest, Position, rows_of
+from ragkv.service.base.page import Page, PageRequest, Position, row_by_id, rows_of
 from ragkv.service.base.tables import FileRow
 from ragkv.service.documents.intake import check_byte_quota
 from ragkv.service.documents.removal import uploads_lock
-from ragkv.service.files.statements import FILE_KEYS, file_by_id, files_of
+from ragkv.service.files.statements import FILE_KEYS, files_of
 from ragkv.settings import Settings
 from ragkv.text import clean_file_name
 
@@ -79,10 +78,7 @@ def uploaded_file(tenant_id: str, file_id: str, database: Database, files: FileS
 
 def find_file(session: Session, tenant_id: str, file_id: str) -> FileRow:
     """The row of a file. Raises NotFound."""
-    row = session.scalars(file_by_id(tenant_id, file_id)).one_or_none() if is_id(file_id) else None
-    if row is None:
-        raise NotFound(f"there is no file {file_id[:80]!r}")
-    return row
+    return row_by_id(session, files_of(tenant_id).where(FileRow.id == file_id), file_id, "there is no file")[0]
 
 
 def file_view_of(row: FileRow) -> FileView:

@@ -62,10 +62,6 @@ def webhooks_of(tenant_id: str) -> Select[WebhookRow]:
     return select(WebhookRow).where(WebhookRow.tenant_id == tenant_id).order_by(WebhookRow.created_at, WebhookRow.id)
 
 
-def webhook_by_id(tenant_id: str, webhook_id: str) -> Select[WebhookRow]:
-    return select(WebhookRow).where(WebhookRow.tenant_id == tenant_id, WebhookRow.id == webhook_id)
-
-
 def deliveries_of(webhook_id: str) -> Select[WebhookDeliveryRow]:
     return select(WebhookDeliveryRow).where(WebhookDeliveryRow.webhook_id == webhook_id)
 

@@ -5,16 +5,16 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from ragkv.errors import Conflict, NotFound
-from ragkv.ids import is_id, new_id
+from ragkv.errors import Conflict
+from ragkv.ids import new_id
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock
-from ragkv.service.base.page import Id, Moment, from_cursor, rows_behind, view_from
+from ragkv.service.base.page import newest_first, row_by_id, view_from
 from ragkv.service.base.tables import WebhookRow
 from ragkv.service.base.tenants import collection_ref, hold_collection
 from ragkv.service.webhooks.address import target_of
 from ragkv.service.webhooks.delivery import new_secret
-from ragkv.service.webhooks.statements import DELIVERY_KEYS, PENDING, deliveries_of, webhook_by_id, webhooks_of
+from ragkv.service.webhooks.statements import DELIVERY_KEYS, PENDING, deliveries_of, webhooks_of
 
 MAX_WEBHOOKS = 20
 """Webhooks of a tenant, at most."""
@@ -96,19 +96,13 @@ def list_deliveries(
     tenant_id: str, webhook_id: str, limit: int, cursor: str | None, database: Database
 ) -> DeliveryPage:
     """A page of a webhook's deliveries, newest first. Raises NotFound, Rejected for an invalid cursor."""
-    after = from_cursor(cursor, tuple[Moment, Id])
     with database.reading() as session:
-        statement = deliveries_of(_find(session, tenant_id, webhook_id).id)
-        deliveries = rows_behind(session, statement, DELIVERY_KEYS, limit, after, descending=True)
-        items = [
-            view_from(DeliveryView, row, next_at=row.next_at if row.status == PENDING else None)
-            for (row,) in deliveries.items
-        ]
-    return DeliveryPage(items, deliveries.next(lambda row: (row[0].created_at, row[0].id)))
+        deliveries = deliveries_of(_find(session, tenant_id, webhook_id).id)
+    rows, following = newest_first(database, deliveries, DELIVERY_KEYS, limit, cursor)
+    messages = [view_from(DeliveryView, row, next_at=row.next_at if row.status == PENDING else None) for (row,) in rows]
+    return DeliveryPage(messages, following)
 
 
 def _find(session: Session, tenant_id: str, webhook_id: str) -> WebhookRow:
-    row = session.scalars(webhook_by_id(tenant_id, webhook_id)).one_or_none() if is_id(webhook_id) else None
-    if row is None:
-        raise NotFound(f"there is no webhook {webhook_id[:80]!r}")
-    return row
+    statement = webhooks_of(tenant_id).where(WebhookRow.id == webhook_id)
+    return row_by_id(session, statement, webhook_id, "there is no webhook")[0]

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ColumnElement, Delete, Select, Update, and_, case, delete, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Select, Update, and_, case, delete, exists, func, or_, select, update
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.dml import ReturningDelete
 
@@ -108,10 +108,6 @@ def claim_data_source(data_source_id: str, owner: str, moment: datetime) -> Upda
     return update(DataSourceRow).where(*mine).values(**begun, **held)
 
 
-def held_data_source(data_source_id: str, owner: str) -> Update:
-    return update(DataSourceRow).where(DataSourceRow.id == data_source_id, DataSourceRow.lease_owner == owner)
-
-
 def schedule_of(data_source_id: str) -> Select[int, datetime | None]:
     """(minutes between syncs, when the next is due)."""
     return select(DataSourceRow.interval_minutes, DataSourceRow.next_at).where(DataSourceRow.id == data_source_id)
@@ -121,24 +117,6 @@ def confirmed_since(number: int) -> ColumnElement[int]:
     """The deletions that were confirmed since there were `number`; 0 if none were."""
     confirmed = DataSourceRow.confirmed_deletions
     return case((confirmed == number, 0), else_=confirmed)
-
-
-def files_named(data_source_id: str, keys: Sequence[str]) -> Select[DataSourceFileRow]:
-    mine = DataSourceFileRow.data_source_id == data_source_id
-    return select(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))
-
-
-def files_seen(data_source_id: str, keys: Sequence[str], sync: int) -> Update:
-    """Note that the sync listed these files."""
-    mine = DataSourceFileRow.data_source_id == data_source_id
-    seen = update(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))
-    return seen.values(seen_in=sync, updated_at=DataSourceFileRow.updated_at)
-
-
-def files_missing(data_source_id: str, sync: int) -> Select[DataSourceFileRow]:
-    """Files that the sync did not list."""
-    mine = (DataSourceFileRow.data_source_id == data_source_id, DataSourceFileRow.seen_in < sync)
-    return select(DataSourceFileRow).where(*mine)
 
 
 def number_of_files(data_source_id: str) -> Select[int]:
@@ -154,17 +132,6 @@ def number_of_files_lost(data_source_id: str, sync: int) -> Select[int]:
         other.seen_in == sync,
     )
     return number_of_files(data_source_id).where(DataSourceFileRow.seen_in < sync, ~is_renamed)
-
-
-def forget_files(data_source_id: str, keys: Sequence[str]) -> Delete:
-    mine = DataSourceFileRow.data_source_id == data_source_id
-    return delete(DataSourceFileRow).where(mine, one_of(DataSourceFileRow.key, keys))
-
-
-def forget_version(data_source_id: str, key: str) -> Update:
-    """Let the next sync read a file again."""
-    mine = (DataSourceFileRow.data_source_id == data_source_id, DataSourceFileRow.key == key)
-    return update(DataSourceFileRow).where(*mine).values(version="")
 
 
 def forget_failed_versions(data_source_id: str) -> Update:

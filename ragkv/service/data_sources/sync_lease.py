@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
+from sqlalchemy import ColumnElement, delete, select, update
 from sqlalchemy.orm import Session
 
 from ragkv.errors import Conflict, NotFound
 from ragkv.service.base.database import RELEASED, Database, advisory_lock, now_of, num_changed
+from ragkv.service.base.lists import one_of
 from ragkv.service.base.page import rows_behind
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.collections.statements import collection_changed
@@ -20,12 +22,6 @@ from ragkv.service.data_sources.statements import (
     documents_synced,
     documents_without_source_file,
     due_data_source,
-    files_missing,
-    files_named,
-    files_seen,
-    forget_files,
-    forget_version,
-    held_data_source,
     is_due,
     number_of_files,
     number_of_files_lost,
@@ -78,7 +74,7 @@ class SyncLease:
 
     def known(self, keys: Sequence[str]) -> dict[str, DataSourceFileRow]:
         """Known files, by key."""
-        return {row.key: row for row in self.database.scalars(files_named(self.source.id, keys))}
+        return {row.key: row for row in self.database.scalars(select(DataSourceFileRow).where(*self._named(keys)))}
 
     def renew(self) -> None:
         """Hold on to it, where the last write is a while ago."""
@@ -90,7 +86,8 @@ class SyncLease:
         """Note files that did not change, and how far the listing has come."""
         with self.database.writing() as session:
             self._hold_on(session, listed=listed, skipped=skipped)
-            num_changed(session, files_seen(self.source.id, keys, self.source.syncs))
+            seen = update(DataSourceFileRow).where(*self._named(keys))
+            num_changed(session, seen.values(seen_in=self.source.syncs, updated_at=DataSourceFileRow.updated_at))
 
     def record(self, key: str, version: str, num_bytes: int, document_id: str | None, error: str | None) -> None:
         """Note what became of a file that is new or changed. Its document may have been deleted since."""
@@ -98,19 +95,21 @@ class SyncLease:
             self._hold_on(session)
             if document_id is not None:
                 document_id = session.scalar(ids_among([document_id]).with_for_update(read=True, key_share=True))
-            values = {"version": version, "num_bytes": num_bytes, "document_id": document_id, "error": error}
-            row = session.get(DataSourceFileRow, (self.source.id, key))
-            if row is None:
-                row = DataSourceFileRow(data_source_id=self.source.id, key=key, tenant_id=self.source.tenant_id)
-                session.add(row)
-            row.seen_in = self.source.syncs
-            for name, value in values.items():
-                setattr(row, name, value)
+            row = DataSourceFileRow(
+                data_source_id=self.source.id,
+                key=key,
+                tenant_id=self.source.tenant_id,
+                version=version,
+                num_bytes=num_bytes,
+                document_id=document_id,
+                error=error,
+                seen_in=self.source.syncs,
+            )
+            session.merge(row)
 
     def distrust(self, key: str) -> None:
         """Let the next sync read a file again, whichever process holds the data source now."""
-        with self.database.writing() as session:
-            num_changed(session, forget_version(self.source.id, key))
+        self.database.execute(update(DataSourceFileRow).where(*self._named([key])).values(version=""))
 
     def missing(self) -> tuple[int, int]:
         """(files that were listed under no name, all files)."""
@@ -121,7 +120,8 @@ class SyncLease:
     def some_missing(self, behind: str, limit: int) -> list[DataSourceFileRow]:
         """Files that were not listed, in the order of their keys, behind one."""
         with self.database.reading() as session:
-            missing = files_missing(self.source.id, self.source.syncs)
+            mine = DataSourceFileRow.data_source_id == self.source.id
+            missing = select(DataSourceFileRow).where(mine, DataSourceFileRow.seen_in < self.source.syncs)
             position = (behind,) if behind else None
             return [row for (row,) in rows_behind(session, missing, (_KEY,), limit, position).items]
 
@@ -166,7 +166,7 @@ class SyncLease:
     def forget(self, keys: Sequence[str]) -> None:
         with self.database.writing() as session:
             self._hold_on(session)
-            session.execute(forget_files(self.source.id, keys))
+            session.execute(delete(DataSourceFileRow).where(*self._named(keys)))
 
     def end(self, *, is_whole: bool, **changes: Any) -> None:
         """Release it, with the outcome. The next sync is due an interval later, or when it was asked for since this one
@@ -195,8 +195,12 @@ class SyncLease:
         self._held_at = time.monotonic()
 
     def _change(self, session: Session, **changes: Any) -> None:
-        if not num_changed(session, held_data_source(self.source.id, self._owner).values(**changes)):
+        held = (DataSourceRow.id == self.source.id, DataSourceRow.lease_owner == self._owner)
+        if not num_changed(session, update(DataSourceRow).where(*held).values(**changes)):
             raise Conflict("the data source was paused or removed, or another process is syncing it")
+
+    def _named(self, keys: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+        return DataSourceFileRow.data_source_id == self.source.id, one_of(DataSourceFileRow.key, keys)
 
 
 _KEY = DataSourceFileRow.key.expression

@@ -21,9 +21,9 @@ from ragkv.service.kv_admin.entry_statements import (
     KVOwner,
     chunks_by_kv,
     documents_using,
+    documents_without_kv,
     entries_of,
     entries_only_of,
-    evicted_documents,
     first_to_go,
     keep_entries,
     kv_by,
@@ -220,7 +220,7 @@ def test_documents_that_lose_kv_are_searchable_and_not_stuck(
         assert session.scalars(documents_using(["1" * 64])).all() == [documents["a"]]
         session.execute(lose_readiness(["1" * 64]), execution_options={"synchronize_session": False})
     with database.reading() as session:
-        assert session.scalars(ids_of(evicted_documents(KVOwner(ref.tenant_id)))).all() == [documents["a"]]
+        assert session.scalars(ids_of(documents_without_kv(KVOwner(ref.tenant_id)))).all() == [documents["a"]]
         assert session.scalars(stuck_documents(utc_now())).all() == []
         assert {row.name: row.status for row in session.scalars(select(DocumentRow))} == {
             "a": "searchable",

@@ -183,11 +183,6 @@ def keys_of_tier(tier: str) -> Select[str]:
     return select(KVEntryRow.key).where(KVEntryRow.tier == tier)
 
 
-def tenants_with_remote() -> Select[str]:
-    """Tenants some of whose KV the object store has."""
-    return select(KVEntryRow.tenant_id).where(KVEntryRow.tier == REMOTE).distinct()
-
-
 def on_disk_alone(after: str, limit: int) -> Select[str, str, int]:
     """(key, tenant, bytes) of KV that was not uploaded: a page of it by key."""
     waiting = (KVEntryRow.tier == DISK, KVEntryRow.key > after)

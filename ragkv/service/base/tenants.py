@@ -32,15 +32,6 @@ class CollectionRef:
         return f"CollectionRef(tenant_id={self.tenant_id!r}, collection_id={self.collection_id!r})"
 
 
-def collection_by_names(tenant: str, collection: str) -> Select[TenantRow, CollectionRow]:
-    """(tenant, collection), both by name."""
-    return (
-        select(TenantRow, CollectionRow)
-        .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
-        .where(TenantRow.name == one_spelling(tenant), CollectionRow.name == one_spelling(collection))
-    )
-
-
 def collection_of(tenant_id: str, collection: str) -> Select[bytes, CollectionRow]:
     """(the tenant's secret, the collection), the collection by id or by name. Those of others find nothing."""
     is_named = CollectionRow.name == storable(one_spelling(collection))
@@ -72,11 +63,14 @@ def find_collection_ref(
 ) -> CollectionRef:
     """The ids of a tenant and its collection, by their names. Raises NotFound for a tenant without such a
     collection."""
-    row = database.row(collection_by_names(tenant, collection))
-    if row is None:
+    by_names = (
+        select(TenantRow.id, CollectionRow.id, TenantRow.secret)
+        .join(CollectionRow, CollectionRow.tenant_id == TenantRow.id)
+        .where(TenantRow.name == one_spelling(tenant), CollectionRow.name == one_spelling(collection))
+    )
+    if (row := database.row(by_names)) is None:
         raise NotFound(f"tenant {tenant!r} has no collection {collection!r}")
-    owner, members = row
-    return CollectionRef(owner.id, members.id, owner.secret)
+    return CollectionRef(*row)
 
 
 def tenant_secret(tenant_id: str, database: Database) -> bytes:

@@ -22,11 +22,6 @@ def searchable_documents() -> Select[str, str, str, int]:
     return select(*columns).where(DocumentRow.num_chunks > 0)
 
 
-def documents_with_points() -> Select[str, str, str, int]:
-    """`searchable_documents` but those whose points a worker is about to write."""
-    return searchable_documents().where(DocumentRow.status != Status.INDEXING)
-
-
 def lost_documents(tenant_id: str, sha256: str) -> Select[str]:
     """Documents made of a file, those that failed aside."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.sha256 == sha256)

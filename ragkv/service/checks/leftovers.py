@@ -18,8 +18,10 @@ from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.base.kv_disk import DISK, REMOTE, keys_of_tier, sizes_of_remote
+from ragkv.service.base.status import Status
+from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import tenant_ids
-from ragkv.service.checks.consistency_statements import documents_with_points
+from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.documents.statements import ids_among, named_files, named_files_among
 from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries, orphans
 
@@ -169,6 +171,7 @@ def missing_points(database: Database, server_index: "QdrantIndex | None") -> li
     """Documents that searches should find and that have fewer points than chunks, or more. None without a server."""
     if server_index is None:
         return []
-    expected = {Held(*place): chunks for *place, chunks in database.rows(documents_with_points())}
+    written = searchable_documents().where(DocumentRow.status != Status.INDEXING)  # others' points a worker will write
+    expected = {Held(*place): chunks for *place, chunks in database.rows(written)}
     held = server_index.held()
     return [place for place, chunks in expected.items() if held.get(place, 0) != chunks]

@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from msgspec import Meta
 
-from ragkv.errors import Conflict, NotFound, Rejected, Unavailable
+from ragkv.errors import Conflict, Rejected, Unavailable
 from ragkv.ids import new_id
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.long_work import timed
 from ragkv.service.base.page import Name, from_cursor, rows_behind, view_from
 from ragkv.service.base.tables import CollectionRow, DataSourceRow
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref, known_collection
-from ragkv.service.collections.statements import (
-    BY_NAME,
-    collection_facts,
-    collection_named,
-    sizes_in,
+from ragkv.service.base.tenants import (
+    DEFAULT_COLLECTION,
+    collection_of,
+    collection_ref,
+    find_collection,
+    known_collection,
 )
+from ragkv.service.collections.statements import BY_NAME, collection_facts, sizes_in
 from ragkv.service.data_sources.statements import forget_data_sources_of
 from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.documents.statements import documents_where, ids_of, number_of
@@ -105,12 +106,9 @@ def insert_collection(session: Session, tenant_id: str, name: str) -> str:
 
 def collection_view(tenant_id: str, collection: str, database: Database) -> CollectionView:
     """A collection by id or name. Raises NotFound."""
-    collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.reading() as session:
-        facts = session.execute(collection_facts(tenant_id).where(CollectionRow.id == collection_id)).one_or_none()
-        if facts is None:
-            raise NotFound(f"there is no collection {collection[:80]!r}")
-        return _view(*facts)
+        _, row = find_collection(session, tenant_id, collection)
+        return _view(*session.execute(collection_facts(tenant_id).where(CollectionRow.id == row.id)).one())
 
 
 def collection_with_counts(
@@ -183,9 +181,10 @@ def delete_in_batches(tenant_id: str, collection: str, removal: Removal) -> Gene
     stays, perhaps with fewer documents, as it does when the iterator is closed early or the process killed: delete it
     again.
     """
-    collection_id = collection_ref(tenant_id, collection, removal.database).collection_id
     with removal.database.reading() as session:
-        _refuse_default(known_collection(session, collection_id))
+        _, row = find_collection(session, tenant_id, collection)
+    _refuse_default(row)
+    collection_id = row.id
     with removal.database.writing() as session:  # or their syncs would bring documents back meanwhile
         forgotten = session.connection().execute(forget_data_sources_of(collection_id)).scalars().all()
         note_deletions(session, DataSourceRow, forgotten)
@@ -238,7 +237,7 @@ def _refuse_default(row: CollectionRow) -> None:
 
 
 def _refuse_taken(session: Session, tenant_id: str, name: str) -> None:
-    if session.scalars(collection_named(tenant_id, name)).one_or_none() is not None:
+    if session.execute(collection_of(tenant_id, name)).one_or_none() is not None:
         raise Conflict(f"a collection named {name!r} already exists")
 
 

@@ -31,10 +31,6 @@ def pins_of_collections(tenant_id: str) -> Select[str, str, bool]:
     return statement.where(CollectionRow.tenant_id == tenant_id)
 
 
-def collection_named(tenant_id: str, name: str) -> Select[CollectionRow]:
-    return select(CollectionRow).where(CollectionRow.tenant_id == tenant_id, CollectionRow.name == name)
-
-
 def changes_of(tenant_id: str, collection_id: str) -> Select[int, int]:
     """(generation, marked changes). The first grows with every change of the collection's documents.
 
@@ -53,8 +49,7 @@ def cache_terms(tenant_id: str, collection_id: str) -> Select[float, int, int]:
 
 def generation_of(database: Database, tenant_id: str, collection_id: str) -> int:
     """The collection's generation; 0 if it is not there."""
-    mine = (CollectionRow.tenant_id == tenant_id, CollectionRow.id == collection_id)
-    return database.scalar(select(CollectionRow.generation).where(*mine)) or 0
+    return database.scalar(changes_of(tenant_id, collection_id)) or 0
 
 
 def sizes_in(collection_id: str, limit: int) -> Select[str, int]:

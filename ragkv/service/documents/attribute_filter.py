@@ -7,9 +7,10 @@ from typing import Literal
 
 from ragkv.ids import batched
 from ragkv.service.base.database import Database
+from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.metadata import Metadata, conditions, labels_of
-from ragkv.service.documents.statements import among, documents_where, ids_of, metadata_of
+from ragkv.service.documents.statements import among, documents_where, ids_of
 
 Value = str | int | float | bool
 Comparator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "nin"]
@@ -71,7 +72,7 @@ def documents_that_match(ref: CollectionRef, criteria: AttributeFilter, database
     matching: set[str] = set()
     with database.reading() as session:
         for batch in batched(session.scalars(ids_of(narrowed)).all()):  # all metadata at once would fill the memory
-            rows = session.execute(metadata_of(among(narrowed, batch)))
+            rows = session.execute(among(narrowed, batch).with_only_columns(DocumentRow.id, DocumentRow.labels))
             matching |= {document_id for document_id, metadata in rows if matches(metadata)}
     return frozenset(matching)
 

@@ -40,7 +40,7 @@ from ragkv.service.documents.requeue import QUEUED_AT_ONCE, enqueue
 from ragkv.service.documents.statements import (
     NOT_REPLACED,
     among,
-    document_by_hash,
+    documents_by_hash,
     documents_where,
     ids_of,
     locked,
@@ -201,7 +201,8 @@ def retry_document(tenant_id: str, document_id: str, database: Database, queue: 
 
 def retry_failed(ref: CollectionRef, database: Database, queue: Queue) -> Queued:
     """Queue every failed document of a collection again, with fresh attempts."""
-    return queue_again(_failed(ref.tenant_id, ref.collection_id), start_over, INGEST, database, queue)
+    documents = documents_where(ref.tenant_id, ref.collection_id, Status.FAILED)
+    return queue_again(documents, start_over, INGEST, database, queue)
 
 
 def queue_again(
@@ -234,15 +235,11 @@ def queue_again(
 
 def failures(ref: CollectionRef, database: Database) -> int:
     """The number of a collection's failed documents."""
-    return database.scalar(number_of(_failed(ref.tenant_id, ref.collection_id))) or 0
-
-
-def _failed(tenant_id: str, collection_id: str) -> "Select[DocumentRow]":
-    return documents_where(tenant_id, collection_id, Status.FAILED)
+    return database.scalar(number_of(documents_where(ref.tenant_id, ref.collection_id, Status.FAILED))) or 0
 
 
 def _exchange(session: Session, document: DocumentRow, received: Received, old_name: str, settings: "Settings") -> None:
-    twin = session.scalars(document_by_hash(document.collection_id, received.sha256)).one_or_none()
+    twin = session.scalars(documents_by_hash(document.collection_id, received.sha256)).one_or_none()
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
     if document.earlier_sha256 == received.sha256:

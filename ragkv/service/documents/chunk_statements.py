@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Delete, Select, Update, and_, bindparam, delete, func, literal_column, select, update
+from sqlalchemy import Select, Update, and_, bindparam, func, literal_column, select, update
 from sqlalchemy.orm import defer, load_only
 
 from ragkv.chunk import Chunk
@@ -87,11 +87,6 @@ def chunks_near(document_id: str, start: int, end: int) -> Select[ChunkRow]:
     return chunks_of(document_id).where(*near).order_by(ChunkRow.ordinal)
 
 
-def chunk_at(document_id: str, ordinal: int) -> Select[ChunkRow]:
-    """One chunk of a document, without its vectors."""
-    return chunks_of(document_id).where(ChunkRow.ordinal == ordinal)
-
-
 def chunks_on_page(document_id: str, page: int, ordinal: int) -> Select[ChunkRow]:
     """The chunks that begin on a page of a document before an ordinal, nearest first."""
     on_page = chunks_of(document_id).where(ChunkRow.page == page, ChunkRow.ordinal < ordinal)
@@ -142,10 +137,6 @@ def ready_chunks(tenant_id: str, collection_id: str, index_fingerprint: str) -> 
     ready = (DocumentRow.status == Status.READY, DocumentRow.index_fingerprint == index_fingerprint)
     of_ready = _chunks().join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine, *ready)
     return of_ready.order_by(DocumentRow.name, DocumentRow.id, ChunkRow.ordinal)
-
-
-def forget_chunks_of(document_id: str) -> Delete:
-    return delete(ChunkRow).where(ChunkRow.document_id == document_id)
 
 
 def kv_names(chunk_ids: Sequence[str]) -> Select[str, str | None]:

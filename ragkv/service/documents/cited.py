@@ -10,7 +10,7 @@ import msgspec
 from ragkv.errors import Rejected
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import outdated
-from ragkv.service.documents.chunk_statements import chunk_at, chunks_between, chunks_near, chunks_on_page, to_chunk
+from ragkv.service.documents.chunk_statements import chunks_between, chunks_near, chunks_on_page, to_chunk
 from ragkv.service.documents.documents import find_document
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ def cited_text(
         first_page = rows[0].page if rows else None
         if first_page is None:
             raise Rejected(f"the document has no text on pages at characters {start:,} to {end:,}")
-        behind = session.scalars(chunk_at(document_id, rows[-1].ordinal + 1)).one_or_none()
+        following = rows[-1].ordinal + 1
+        behind = session.scalars(chunks_near(document_id, following, following)).one_or_none()
         # As much of the page before the chunks as fits: words that occur twice are told apart by it.
         texts = [chunk.text for chunk in session.scalars(chunks_on_page(document_id, first_page, rows[0].ordinal))]
         sums = accumulate(map(len, texts))

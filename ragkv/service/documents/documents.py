@@ -24,21 +24,20 @@ from ragkv.service.base.status import (
     Status,
     outdated,
 )
-from ragkv.service.base.tables import DocumentLabelRow, DocumentRow
+from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import CollectionRef, known_collection
 from ragkv.service.collections.statements import collection_changed
 from ragkv.service.data_sources.statements import move
 from ragkv.service.documents.attachment_statements import attached_only_to, is_orphan, orphans_in
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.job_statements import INGEST, new_job
-from ragkv.service.documents.metadata import Metadata, checked, is_same, labels_of
+from ragkv.service.documents.metadata import Metadata, checked, is_same
 from ragkv.service.documents.removal import Removal, forget_answers, remove_documents, uploads_lock
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
-    document_by_hash,
     document_by_id,
-    forget_labels_of,
-    give_labels,
+    documents_by_hash,
+    label,
     locked,
     read_again,
     start_over,
@@ -163,7 +162,7 @@ def store_document(
             advisory_lock(session, uploads_lock(ref.tenant_id))
             known_collection(session, ref.collection_id)
             # Who tries it again, or works on it, holds its row: `revive` sees what came of that.
-            document = session.scalars(locked(document_by_hash(ref.collection_id, received.sha256))).one_or_none()
+            document = session.scalars(locked(documents_by_hash(ref.collection_id, received.sha256))).one_or_none()
             if document is None:
                 document_id = insert_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
@@ -244,20 +243,9 @@ def delete_documents(
 def remove_orphans(tenant_id: str, collection_id: str, removal: Removal) -> list[str]:
     """Remove documents that came as attachments of mails that are gone, some at a time. Returns their ids."""
     removed = list[str]()
-    while True:
-        orphans = removal.database.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE))
-        if not orphans:
-            return removed
+    while orphans := removal.database.scalars(orphans_in(collection_id).limit(_ORPHANS_AT_ONCE)):
         removed += remove_documents(tenant_id, collection_id, orphans, removal, is_orphan())
-
-
-def label(session: Session, document: DocumentRow, metadata: Metadata) -> None:
-    """Give a document its metadata, in place of what it had, and what filters find of it."""
-    give_labels(document, metadata)
-    session.execute(forget_labels_of(document.id))
-    session.add_all(
-        DocumentLabelRow(document_id=document.id, key=key, value=value) for key, value in labels_of(metadata)
-    )
+    return removed
 
 
 def relabel(session: Session, document: DocumentRow, metadata: Metadata) -> None:

@@ -12,6 +12,7 @@ from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.names import DocumentNames, Named
 from ragkv.service.base.database import Database
 from ragkv.service.base.status import outdated
+from ragkv.service.base.tables import DocumentRow
 from ragkv.service.collections.statements import changes_of
 from ragkv.service.documents.chunk_statements import (
     chunks_by_id,
@@ -21,7 +22,7 @@ from ragkv.service.documents.chunk_statements import (
     to_chunk,
     to_point,
 )
-from ragkv.service.documents.statements import versions_of_documents, written_since
+from ragkv.service.documents.statements import versions_of_documents
 from ragkv.threads import RecentlyUsed
 
 REMEMBERED_COLLECTIONS = 64
@@ -120,7 +121,7 @@ class DatabaseSource:
                 generation, marked = changes or (0, 0)
                 if (since := versions.since(generation, marked)) is None:
                     versions.update(_Versions(), session.execute(documents).all())
-                elif written := session.execute(written_since(documents, since)).all():
+                elif written := session.execute(documents.where(DocumentRow.changed_in > since)).all():
                     versions.update(versions, written)
             versions.changes = generation, marked  # of before: what is committed meanwhile is read again
         return versions

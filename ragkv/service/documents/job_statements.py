@@ -140,10 +140,6 @@ def count_jobs() -> Select[JobStatus, int]:
     return select(JobRow.status, func.count()).group_by(JobRow.status)
 
 
-def count_jobs_of(tenant_id: str) -> Select[JobStatus, int]:
-    return count_jobs().where(JobRow.tenant_id == tenant_id)
-
-
 def waiting_jobs() -> Select[int, datetime | None]:
     """(jobs, when the oldest was queued). Reads the unfinished documents alone, by their index."""
     waiting = (unfinished(), JobRow.status == JobStatus.QUEUED)

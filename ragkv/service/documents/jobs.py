@@ -11,7 +11,8 @@ from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import newest_first, view_from
 from ragkv.service.base.status import JobStatus, Status
-from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs_of, jobs_of_tenant, waiting_jobs
+from ragkv.service.base.tables import JobRow
+from ragkv.service.documents.job_statements import JOB_KEYS, count_jobs, jobs_of_tenant, waiting_jobs
 
 FRESH_S = 5.0
 
@@ -65,7 +66,7 @@ def list_jobs(tenant_id: str, status: JobStatus | None, limit: int, cursor: str 
 
 def jobs_by_status(tenant_id: str, database: Database) -> dict[JobStatus, int]:
     """Numbers of a tenant's jobs by status, 0 included."""
-    counts = dict(database.rows(count_jobs_of(tenant_id)))
+    counts = dict(database.rows(count_jobs().where(JobRow.tenant_id == tenant_id)))
     return {status: counts.get(status, 0) for status in JobStatus}
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
 from ragkv.chunk import Chunk
@@ -16,13 +16,12 @@ from ragkv.retrieve.index import Vectors
 from ragkv.service.base.database import RELEASED, Database, now_of, num_changed
 from ragkv.service.base.long_work import retry_delay_s
 from ragkv.service.base.status import UNFINISHED, JobStatus, Status
-from ragkv.service.base.tables import DocumentRow, JobRow
+from ragkv.service.base.tables import ChunkRow, DocumentRow, JobRow
 from ragkv.service.collections.statements import collection_of_document_changed, mark_changed_document
 from ragkv.service.documents.chunk_statements import (
     CHUNK_KEYS,
     chunk_row,
     chunks_of,
-    forget_chunks_of,
     kv_names,
     name_kv,
     to_chunk,
@@ -43,7 +42,7 @@ from ragkv.service.documents.job_statements import (
     served,
     tenants_by_turn,
 )
-from ragkv.service.documents.statements import NOT_REPLACED, claim, held
+from ragkv.service.documents.statements import NOT_REPLACED, claim
 from ragkv.service.kv_admin.entry_statements import (
     keep_entries,
     keys_in_use,
@@ -134,12 +133,13 @@ class Lease:
             used = {key for batch in batched(keys) for key in session.scalars(keys_in_use(batch))}
             return set(keys) - used
 
-    def renew(self) -> None:
-        self._hold_on()
+    def renew(self, **changes: Any) -> None:
+        with self.database.writing() as session:
+            self._change(session, lease_until=now_of(session) + LEASE, **changes)
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Show progress, in the stage's unit."""
-        self._hold_on(stage=stage, progress_done=done, progress_total=total)
+        self.renew(stage=stage, progress_done=done, progress_total=total)
 
     def enter(self, status: Status, **changes: Any) -> None:
         """Move on to a status that is not the last."""
@@ -176,7 +176,7 @@ class Lease:
             tenant_id = session.get_one(DocumentRow, self.document_id).tenant_id
             superseded = [key for key in session.scalars(unshared_keys(self.document_id)) if key]
             stored = {key for batch in batched(superseded) for key in session.scalars(keys_with_entries(batch))}
-            session.execute(forget_chunks_of(self.document_id))
+            session.execute(delete(ChunkRow).where(ChunkRow.document_id == self.document_id))
             rows = [chunk_row(tenant_id, *pair) for pair in zip(chunks, vectors, strict=True)]
             for row in rows:
                 row.kv_key = key if (key := kv_keys.get(row.id)) in stored else None
@@ -296,13 +296,9 @@ class Lease:
             raise Conflict(f"document {self.document_id} was deleted")
         return row
 
-    def _hold_on(self, **changes: Any) -> None:
-        with self.database.writing() as session:
-            self._change(session, lease_until=now_of(session) + LEASE, **changes)
-
     def _change(self, session: Session, **changes: Any) -> None:
-        statement = held(self.document_id, self.owner).values(updated_at=now_of(session), **changes)
-        if not num_changed(session, statement):
+        held = update(DocumentRow).where(DocumentRow.id == self.document_id, DocumentRow.lease_owner == self.owner)
+        if not num_changed(session, held.values(updated_at=now_of(session), **changes)):
             raise Conflict(f"document {self.document_id} was deleted, or another worker took it over")
 
 

@@ -33,7 +33,7 @@ from ragkv.service.documents.documents import (
 )
 from ragkv.service.documents.intake import Intake, check_quota
 from ragkv.service.documents.removal import Removal, uploads_lock
-from ragkv.service.documents.statements import document_by_hash, locked
+from ragkv.service.documents.statements import documents_by_hash, locked
 
 MAX_DEPTH = 5
 """Mails within mails: what lies deeper is no document."""
@@ -170,7 +170,7 @@ def _accept(
                 f"the uploaded mail has more than {MAX_IN_UPLOAD:,} attachments, those of mails within it included: "
                 "upload it separately"
             )
-        document = session.scalars(locked(document_by_hash(mail.collection_id, received.sha256))).one_or_none()
+        document = session.scalars(locked(documents_by_hash(mail.collection_id, received.sha256))).one_or_none()
         if document is None:
             document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
             check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)

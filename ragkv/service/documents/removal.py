@@ -18,7 +18,13 @@ from ragkv.service.base.embedded_redis import AppendLog
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.collections.statements import collection_lost_documents, generations_of
-from ragkv.service.documents.statements import forget_documents, hashes_to_remove, named_files_among
+from ragkv.service.documents.statements import (
+    among,
+    documents_where,
+    forget_documents,
+    locked,
+    named_files_among,
+)
 from ragkv.service.kv_admin.entry_statements import (
     forget_entries,
     keys_in_use,
@@ -111,7 +117,10 @@ def remove_documents(
     """
     with removal.database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        rows = session.execute(hashes_to_remove(tenant_id, collection_id, document_ids, still)).all()
+        documents = among(documents_where(tenant_id, collection_id), document_ids)
+        present = locked(documents if still is None else documents.where(still))
+        columns = (DocumentRow.id, DocumentRow.sha256, DocumentRow.earlier_sha256)
+        rows = session.execute(present.with_only_columns(*columns)).all()
         ids = [document_id for document_id, *_ in rows]
         if ids and (index := removal.index()) is not None:
             index.delete_from_collection(tenant_id, collection_id, ids)

@@ -21,6 +21,7 @@ from sqlalchemy import (
     union,
     update,
 )
+from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import flag_modified
 
 from ragkv.service.base.database import RELEASED, has_come, is_free
@@ -29,6 +30,7 @@ from ragkv.service.base.long_work import LONGEST_DELAY_S
 from ragkv.service.base.page import Keys
 from ragkv.service.base.status import FINISHED, REREAD, UNFINISHED, Status
 from ragkv.service.base.tables import DocumentLabelRow, DocumentRow, FileRow
+from ragkv.service.documents.metadata import Metadata, labels_of
 from ragkv.text import storable
 
 FRESH: dict[str, Any] = {
@@ -43,7 +45,7 @@ NOT_REPLACED: dict[str, Any] = {
 _TO_READ_AGAIN = FRESH | {"status": Status.SEARCHABLE, "stage": REREAD, "progress_done": 0, "progress_total": 0}
 
 DOCUMENT_KEYS: Keys = (DocumentRow.created_at.expression, DocumentRow.id.expression)
-_PROGRESS = (
+PROGRESS = (
     DocumentRow.id,
     DocumentRow.name,
     DocumentRow.status,
@@ -64,11 +66,7 @@ def document_by_id(tenant_id: str, document_id: str) -> Select[DocumentRow]:
     return select(DocumentRow).where(DocumentRow.id == document_id, DocumentRow.tenant_id == tenant_id)
 
 
-def document_by_hash(collection_id: str, sha256: str) -> Select[DocumentRow]:
-    return select(DocumentRow).where(DocumentRow.collection_id == collection_id, DocumentRow.sha256 == sha256)
-
-
-def documents_by_hash(collection_id: str, hashes: Sequence[str]) -> Select[DocumentRow]:
+def documents_by_hash(collection_id: str, *hashes: str) -> Select[DocumentRow]:
     return select(DocumentRow).where(DocumentRow.collection_id == collection_id, one_of(DocumentRow.sha256, hashes))
 
 
@@ -116,11 +114,6 @@ def number_of(documents: Select[DocumentRow]) -> Select[int]:
     return documents.with_only_columns(func.count())
 
 
-def metadata_of(documents: Select[DocumentRow]) -> Select[str, dict[str, Any]]:
-    """(id, metadata) of the documents."""
-    return documents.with_only_columns(DocumentRow.id, DocumentRow.labels)
-
-
 def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_too: bool) -> Select[*tuple[Any, ...]]:
     """Progress of the documents of a collection that changed since the moment; oldest change first.
 
@@ -129,33 +122,18 @@ def progress_in_collection(collection_id: str, moment: datetime, *, unfinished_t
     recent = DocumentRow.updated_at >= moment
     condition = or_(unfinished(), recent) if unfinished_too else recent
     mine = DocumentRow.collection_id == collection_id
-    return select(*_PROGRESS).where(mine, condition).order_by(DocumentRow.updated_at, DocumentRow.id)
+    return select(*PROGRESS).where(mine, condition).order_by(DocumentRow.updated_at, DocumentRow.id)
 
 
-def progress_of_document(tenant_id: str, document_id: str) -> Select[*tuple[Any, ...]]:
-    """Progress of one document, in the same columns."""
-    return document_by_id(tenant_id, document_id).with_only_columns(*_PROGRESS)
-
-
-def give_labels(document: DocumentRow, labels: dict[str, Any]) -> None:
-    """Set the column, also to what it is already: on PostgreSQL that locks the row before its `DocumentLabelRow`s
-    change."""
-    document.labels = labels
+def label(session: Session, document: DocumentRow, metadata: Metadata) -> None:
+    """Give a document its metadata, in place of what it had, and what filters find of it. The column is set also to
+    what it is already: on PostgreSQL that locks the row before its `DocumentLabelRow`s change."""
+    document.labels = metadata
     flag_modified(document, "labels")
-
-
-def forget_labels_of(document_id: str) -> Delete:
-    return delete(DocumentLabelRow).where(DocumentLabelRow.document_id == document_id)
-
-
-def hashes_to_remove(
-    tenant_id: str, collection_id: str, document_ids: Sequence[str], still: ColumnElement[bool] | None
-) -> Select[str, str, str | None]:
-    """(id, SHA-256, that of the earlier file) of those documents of the tenant's collection of which `still` holds.
-    They are `locked`."""
-    documents = among(documents_where(tenant_id, collection_id), document_ids)
-    documents = documents if still is None else documents.where(still)
-    return locked(documents).with_only_columns(DocumentRow.id, DocumentRow.sha256, DocumentRow.earlier_sha256)
+    session.execute(delete(DocumentLabelRow).where(DocumentLabelRow.document_id == document.id))
+    session.add_all(
+        DocumentLabelRow(document_id=document.id, key=key, value=value) for key, value in labels_of(metadata)
+    )
 
 
 def forget_documents(document_ids: Sequence[str]) -> Delete:
@@ -201,11 +179,6 @@ def versions_of_documents(
     return select(*columns, DocumentRow.num_chunks > 0, of_encoder, DocumentRow.is_replaced).where(*mine)
 
 
-def written_since(documents: Select[*tuple[Any, ...]], generation: int) -> Select[*tuple[Any, ...]]:
-    """The documents whose chunks were written, became outdated, or that were renamed, after a generation."""
-    return documents.where(DocumentRow.changed_in > generation)
-
-
 def is_of_encoder(index_fingerprint: str, encoder_fingerprint: str) -> ColumnElement[bool]:
     """Whether a document's vectors were made with this encoder."""
     return or_(
@@ -225,11 +198,6 @@ def claim(document_id: str, owner: str, moment: datetime, until: datetime) -> Up
         .where(DocumentRow.id == document_id, unfinished(), is_free(DocumentRow.lease_until, moment))
         .values(lease_owner=owner, lease_until=until, attempts=DocumentRow.attempts + 1)
     )
-
-
-def held(document_id: str, owner: str) -> Update:
-    """The document, if `owner` still holds its lease: add `.values(...)`. Matches no row once the lease is lost."""
-    return update(DocumentRow).where(DocumentRow.id == document_id, DocumentRow.lease_owner == owner)
 
 
 def start_over(*document_ids: str) -> Update:

@@ -10,7 +10,7 @@ from ragkv.errors import NotFound
 from ragkv.service.base.database import Database, now_of
 from ragkv.service.base.status import FINISHED, IngestionError, KVEvicted, Stage, StageDone, StageTotal, Status
 from ragkv.service.base.tables import CollectionRow
-from ragkv.service.documents.statements import progress_in_collection, progress_of_document
+from ragkv.service.documents.statements import PROGRESS, document_by_id, progress_in_collection
 
 MARGIN = timedelta(seconds=5)
 """A commit may come this much after its moment. Workers take that from the database's clock; those of processes that
@@ -106,7 +106,7 @@ class DocumentWatch:
         self._seen: DocumentProgress | None = None
 
     def look(self) -> list[DocumentProgress]:
-        row = self._database.row(progress_of_document(*self._ids))
+        row = self._database.row(document_by_id(*self._ids).with_only_columns(*PROGRESS))
         if row is None:
             raise NotFound("the document was deleted")
         earlier, self._seen = self._seen, _sight(row).progress

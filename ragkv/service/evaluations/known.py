@@ -2,19 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.answer.cite import cite
 from ragkv.chunk import Chunk, Passage
 from ragkv.service.base.database import Session
+from ragkv.service.base.tables import EvaluationQuestionRow, FeedbackRow
 from ragkv.service.evaluations.outcome import GivenPassage, GivenQuestion
-from ragkv.service.evaluations.statements import question_of
+from ragkv.service.evaluations.statements import questions_of
 from ragkv.service.questions.statements import passages_of
-
-if TYPE_CHECKING:
-    from ragkv.service.base.tables import EvaluationQuestionRow, FeedbackRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,8 @@ class Known:
 
 def known_of(run_id: str, ordinal: int, session: Session) -> Known | None:
     """None for a question that is not kept any more."""
-    row, feedback, logged = session.execute(question_of(run_id, ordinal)).one()
+    question = questions_of(run_id).where(EvaluationQuestionRow.ordinal == ordinal)
+    row, feedback, logged = session.execute(question).one()
     text = text_of(row, feedback, logged)
     if text is None:
         return None
@@ -48,13 +46,13 @@ def known_of(run_id: str, ordinal: int, session: Session) -> Known | None:
     return Known(text, (answer,), tuple(GivenPassage(text, title) for title, text in rows))
 
 
-def text_of(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None", logged: str | None) -> str | None:
+def text_of(row: EvaluationQuestionRow, feedback: FeedbackRow | None, logged: str | None) -> str | None:
     if row.given is not None:
         return str(row.given["question"])
     return (logged or None) if feedback is None else feedback.question
 
 
-def known_answer(row: "EvaluationQuestionRow", feedback: "FeedbackRow | None") -> str | None:
+def known_answer(row: EvaluationQuestionRow, feedback: FeedbackRow | None) -> str | None:
     """The first accepted answer: of a question that was rated the correction, or the answer that was rated up."""
     if row.given is not None:
         return next(iter(row.given["answers"]), None)

@@ -38,7 +38,6 @@ from ragkv.service.evaluations.statements import (
     QUEUED,
     RUN_KEYS,
     forget_older_given,
-    num_open,
     num_runs,
     outcomes_of,
     questions_of,
@@ -86,7 +85,7 @@ def start_run(tenant_id: str, collection: str, request: RunRequest, database: Da
     with database.writing() as session:
         advisory_lock(session, f"evaluations {tenant_id}")
         hold_collection(session, ref.collection_id)
-        if (session.scalar(num_open(tenant_id)) or 0) >= MAX_OPEN:
+        if (session.scalar(num_runs(tenant_id).where(EvaluationRow.state.in_(OPEN))) or 0) >= MAX_OPEN:
             raise Conflict(f"{MAX_OPEN} evaluations are still queued or running: wait for one to end, or cancel one")
         if (session.scalar(num_runs(tenant_id)) or 0) >= MAX_RUNS:
             raise Conflict(f"{MAX_RUNS:,} evaluations are kept: delete some")

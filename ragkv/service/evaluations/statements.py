@@ -25,11 +25,6 @@ def runs_of(tenant_id: str, collection_id: str | None = None) -> Select[Evaluati
     return statement if collection_id is None else statement.where(EvaluationRow.collection_id == collection_id)
 
 
-def num_open(tenant_id: str) -> Select[int]:
-    """The number of a tenant's runs that have not ended."""
-    return num_runs(tenant_id).where(EvaluationRow.state.in_(OPEN))
-
-
 def any_open() -> Select[str]:
     """The id of a run of any tenant that has not ended."""
     return select(EvaluationRow.id).where(EvaluationRow.state.in_(OPEN)).limit(1)
@@ -65,11 +60,6 @@ def questions_of(run_id: str) -> Select[EvaluationQuestionRow, FeedbackRow | Non
         .where(EvaluationQuestionRow.evaluation_id == run_id)
         .order_by(EvaluationQuestionRow.ordinal)
     )
-
-
-def question_of(run_id: str, ordinal: int) -> Select[EvaluationQuestionRow, FeedbackRow | None, str | None]:
-    """One question of a run, as `questions_of` has it."""
-    return questions_of(run_id).where(EvaluationQuestionRow.ordinal == ordinal)
 
 
 def outcomes_of(run_id: str) -> Select[dict[str, Any]]:

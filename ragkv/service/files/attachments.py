@@ -38,7 +38,6 @@ from ragkv.service.documents.removal import Removal, discard_unnamed, uploads_lo
 from ragkv.service.documents.requeue import enqueue
 from ragkv.service.documents.statements import (
     among,
-    document_by_hash,
     documents_by_hash,
     documents_where,
     ids_of,
@@ -239,7 +238,7 @@ def to_entry(row: "Row[DocumentRow, str, datetime]") -> StoreEntry:
 def _attach_all(session: Session, ref: CollectionRef, files: Sequence[Attach], intake: Intake) -> Sequence[str]:
     """Returns the ids of the documents that are to be queued."""
     rows = [find_file(session, ref.tenant_id, file.file_id) for file in files]
-    documents = documents_by_hash(ref.collection_id, [row.sha256 for row in rows])
+    documents = documents_by_hash(ref.collection_id, *(row.sha256 for row in rows))
     session.execute(ids_of(locked(documents)))
     attached = (
         _attach(session, ref, row, file.metadata, intake.index_fingerprint())
@@ -255,7 +254,7 @@ def _attach(
     session: Session, ref: CollectionRef, file: FileRow, attributes: Metadata | None, index_fingerprint: str
 ) -> Accepted | None:
     """Returns the document if it is to be queued."""
-    document = session.scalars(document_by_hash(ref.collection_id, file.sha256)).one_or_none()
+    document = session.scalars(documents_by_hash(ref.collection_id, file.sha256)).one_or_none()
     metadata = None if attributes is None else checked(attributes)
     if document is None:
         document_id = insert_document(session, ref, file.name, file, metadata or {})

@@ -44,11 +44,7 @@ def entries_of(
     tenant_id: str, collection_id: str, statuses: Sequence[Status] | None = None
 ) -> Select[DocumentRow, str, datetime]:
     """(document, id, moment) of each file in a collection: attached files, and documents that are no file's."""
-    statement = (
-        select(DocumentRow, ENTRY_ID, ENTRY_MOMENT)
-        .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
-        .where(DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    )
+    statement = _entries(tenant_id).where(DocumentRow.collection_id == collection_id)
     return statement if statuses is None else statement.where(DocumentRow.status.in_(statuses))
 
 
@@ -105,13 +101,9 @@ def forget_attachments_of(document_id: str) -> Delete:
 
 
 def entries_of_documents(tenant_id: str, document_ids: Sequence[str]) -> Select[DocumentRow, str, datetime]:
-    """Like `entries_of`, of these documents, the oldest file last."""
-    return (
-        select(DocumentRow, ENTRY_ID, ENTRY_MOMENT)
-        .outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)
-        .where(DocumentRow.tenant_id == tenant_id, one_of(DocumentRow.id, document_ids))
-        .order_by(ENTRY_MOMENT.desc(), ENTRY_ID.desc())
-    )
+    """Like `entries_of`, of these documents in any collection, the oldest file last."""
+    these = _entries(tenant_id).where(one_of(DocumentRow.id, document_ids))
+    return these.order_by(ENTRY_MOMENT.desc(), ENTRY_ID.desc())
 
 
 def texts_of_document(document_id: str) -> Select[str]:
@@ -150,3 +142,8 @@ def is_of_path_alone(path_sha256: str) -> ColumnElement[bool]:
 
 def forget_paths_of(document_id: str) -> Delete:
     return delete(IngestedPathRow).where(IngestedPathRow.document_id == document_id)
+
+
+def _entries(tenant_id: str) -> Select[DocumentRow, str, datetime]:
+    entries = select(DocumentRow, ENTRY_ID, ENTRY_MOMENT).where(DocumentRow.tenant_id == tenant_id)
+    return entries.outerjoin(AttachmentRow, AttachmentRow.document_id == DocumentRow.id)

@@ -5,12 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from ragkv.errors import NotFound
 from ragkv.service.base.database import Database, Session
 from ragkv.service.base.page import Page, PageRequest, Position, rows_of
 from ragkv.service.base.status import ANSWERING, Status
 from ragkv.service.base.tables import CollectionRow
-from ragkv.service.base.tenants import collection_ref, find_collection
+from ragkv.service.base.tenants import find_collection
 from ragkv.service.files.statements import COLLECTION_KEYS, bytes_in, collections_by_age, status_counts
 
 
@@ -38,11 +37,8 @@ def names_of(collection_ids: Iterable[str], database: Database) -> dict[str, str
 
 def store_of(tenant_id: str, collection: str, database: Database) -> Store:
     """A collection by id or name. Raises NotFound."""
-    collection_id = collection_ref(tenant_id, collection, database).collection_id
     with database.reading() as session:
-        row = session.get(CollectionRow, collection_id)
-        if row is None:
-            raise NotFound(f"there is no collection {collection[:80]!r}")
+        _, row = find_collection(session, tenant_id, collection)
         return _stores(session, tenant_id, [row])[0]
 
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     cast,
     delete,
     exists,
+    false,
     func,
     or_,
     select,
@@ -28,7 +29,6 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import InstrumentedAttribute, aliased
 
 from ragkv.kv.eviction import EVICTION, HALF_LIVES, EvictionName
-from ragkv.service.base.kv_disk import DISK
 from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow, TenantRow
@@ -144,19 +144,9 @@ def entries_of(owner: KVOwner) -> Select[str, int]:
     return all_entries().where(_used_by(owner)).order_by(KVEntryRow.key)
 
 
-def keys_on_disk_alone(owner: KVOwner) -> Select[str]:
-    """Keys of what an owner's chunks use and the object store does not have, by key."""
-    return entries_of(owner).where(KVEntryRow.tier == DISK).with_only_columns(KVEntryRow.key)
-
-
 def recent_entries(owner: KVOwner) -> Select[str, int]:
-    """(key, bytes) of what an owner's chunks use, what was used last first."""
+    """The same, what was used last first."""
     return entries_of(owner).order_by(None).order_by(KVEntryRow.last_used_at.desc(), KVEntryRow.key)
-
-
-def sizes_of(owner: KVOwner) -> Select[str, int, int]:
-    """(key, bytes, tokens) of what an owner's chunks use, by key."""
-    return entries_of(owner).add_columns(KVEntryRow.num_tokens)
 
 
 def all_entries() -> Select[str, int]:
@@ -217,8 +207,10 @@ def kv_bytes_by_tenant() -> Select[str, int]:
     return select(KVEntryRow.tenant_id, _BYTES).group_by(KVEntryRow.tenant_id)
 
 
-def tenants_with_kv() -> Select[str]:
-    return select(KVEntryRow.tenant_id).distinct()
+def tenants_with_kv(tier: str | None = None) -> Select[str]:
+    """Ids of the tenants that have KV, or KV of a tier."""
+    tenants = select(KVEntryRow.tenant_id).distinct()
+    return tenants if tier is None else tenants.where(KVEntryRow.tier == tier)
 
 
 def document_with_kv(tenant_id: str) -> Select[str]:
@@ -292,14 +284,9 @@ def ready_documents_using(keys: Sequence[str]) -> Select[str]:
     return select(DocumentRow.id).where(DocumentRow.status == Status.READY, DocumentRow.id.in_(documents_using(keys)))
 
 
-def evicted_documents(owner: KVOwner) -> Select[DocumentRow]:
-    """An owner's documents that are no longer ready."""
-    return select(DocumentRow).where(_belongs(owner), DocumentRow.kv_evicted)
-
-
-def documents_without_kv(owner: KVOwner, lost: Sequence[str]) -> Select[DocumentRow]:
+def documents_without_kv(owner: KVOwner, lost: Sequence[str] = ()) -> Select[DocumentRow]:
     """An owner's documents that are no longer ready, and those that are although they use one of the lost keys."""
-    lacking = DocumentRow.id.in_(ready_documents_using(lost))
+    lacking = DocumentRow.id.in_(ready_documents_using(lost)) if lost else false()
     return select(DocumentRow).where(_belongs(owner), or_(DocumentRow.kv_evicted, lacking))
 
 

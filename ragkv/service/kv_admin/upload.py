@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from ragkv.errors import OutOfSpace, Unavailable
 from ragkv.ids import BATCH, utc_now
 from ragkv.observe.throttled_log import ThrottledLog
-from ragkv.service.base.kv_disk import REMOTE, moved, on_disk_alone, tenants_with_remote
-from ragkv.service.kv_admin.entry_statements import keys_with_entries
+from ragkv.service.base.kv_disk import REMOTE, moved, on_disk_alone
+from ragkv.service.kv_admin.entry_statements import keys_with_entries, tenants_with_kv
 from ragkv.service.kv_admin.rule_statements import is_to_upload
 from ragkv.service.parts import Parts
 
@@ -50,7 +50,7 @@ class Uploader:
         remote = self._parts.kv_remote
         if remote is not None and time.monotonic() >= self._look_at:
             self._look_at = time.monotonic() + PREFIXES_S
-            tenants = set(self._parts.database.scalars(tenants_with_remote()))
+            tenants = set(self._parts.database.scalars(tenants_with_kv(REMOTE)))
             try:
                 self._prefixes = {key for tenant in tenants if remote.has(key := self._parts.keys_of(tenant).prefix())}
             except Unavailable as error:  # they wait for the next time

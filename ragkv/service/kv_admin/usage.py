@@ -11,11 +11,11 @@ from ragkv.errors import Conflict, NotFound
 from ragkv.files_io import resident_bytes
 from ragkv.observe.metrics import engine_cache_use
 from ragkv.service.base.database import BESIDE_NEW_ROWS, Database, Session, advisory_lock
-from ragkv.service.base.kv_disk import REMOTE, tenants_with_remote
+from ragkv.service.base.kv_disk import DISK, REMOTE
 from ragkv.service.base.page import MAX_PAGE, all_pages, rows_behind
 from ragkv.service.base.queue import Queue
 from ragkv.service.base.status import Status
-from ragkv.service.base.tables import CollectionRow, DocumentRow
+from ragkv.service.base.tables import CollectionRow, DocumentRow, KVEntryRow
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.collections.collections import position_by_name
 from ragkv.service.collections.statements import BY_NAME, pins_of_collections
@@ -29,12 +29,10 @@ from ragkv.service.kv_admin.entry_statements import (
     chunks_by_kv,
     document_with_kv,
     documents_without_kv,
-    evicted_documents,
-    keys_on_disk_alone,
+    entries_of,
     kv_by,
     kv_by_tenant,
     kv_of,
-    sizes_of,
     tenants_with_kv,
 )
 from ragkv.service.kv_admin.eviction import check_pins, limit_now
@@ -171,7 +169,8 @@ def overview(
         limit = limit_now(session, settings)
         has_remote = settings.kv_remote is not None
         remote = KVAmount(*session.execute(kv_of(KVOwner(tenant_id), REMOTE)).one()[:3]) if has_remote else None
-        entries = session.execute(sizes_of(KVOwner(tenant_id))).all() if files <= MAX_LOOKED_AT else None
+        sizes = entries_of(KVOwner(tenant_id)).add_columns(KVEntryRow.num_tokens)
+        entries = session.execute(sizes).all() if files <= MAX_LOOKED_AT else None
     in_memory: int | None = None
     if entries is not None:  # count the files on this host's disk
         here = [(path, size, tokens) for key, size, tokens in entries if (path := kv_store.path(key)).exists()]
@@ -217,7 +216,7 @@ def held_kv(owner: KVOwner, database: Database) -> HeldKV:
     with database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(owner)).one()
         chunks, stored = session.execute(chunks_by_kv(owner)).one()
-        evicted = session.scalar(number_of(evicted_documents(owner)))
+        evicted = session.scalar(number_of(documents_without_kv(owner)))
         pinned = _row(session, owner).kv_pinned
     return HeldKV(
         pinned=pinned,
@@ -278,8 +277,8 @@ def request_kv(session: Session, tenant_id: str, document_id: str, kind: str) ->
 def rebuild_missing(owner: KVOwner, database: Database, kv_store: "KVStore", queue: Queue) -> Queued:
     """Queue every document whose KV was evicted, or is recorded to be on this disk alone and is not there. Looks at
     every such file."""
-    keys = database.scalars(keys_on_disk_alone(owner))
-    lost = [key for key in keys if key not in kv_store]
+    on_disk_alone = entries_of(owner).where(KVEntryRow.tier == DISK)
+    lost = [key for key in database.scalars(on_disk_alone) if key not in kv_store]
     return queue_again(documents_without_kv(owner, lost), precompute_again, REBUILD, database, queue)
 
 
@@ -294,7 +293,7 @@ def request_lost_prefixes(
     be on another host's disk until its tenant's first upload.
     """
     requested = 0
-    for tenant_id in database.scalars(tenants_with_kv() if kv_remote is None else tenants_with_remote()):
+    for tenant_id in database.scalars(tenants_with_kv(None if kv_remote is None else REMOTE)):
         key = keys_of(tenant_id).prefix()
         if key in kv_store or (kv_remote is not None and kv_remote.has(key)):
             continue

@@ -118,7 +118,7 @@ class TestFiles:
         assert clean(parts.database, parts.removal, parts.server_index) == NOTHING, "too young"
 
         age(folder, 2)
-        assert leftovers.abandoned_uploads(later(), parts.files) == [partial]
+        assert list(parts.files.unfinished(later())) == [partial]
         assert leftovers.unnamed_files(later(), parts.database, parts.files) == [
             (parts.default_collection.tenant_id, "ab" * 32)
         ]
@@ -191,8 +191,8 @@ class TestKV:
         for path in (*unfinished, parts.kv_store.path("ab" * 32)):
             path.write_bytes(b"x")
 
-        assert set(leftovers.partial_kv(later(), parts.kv_store)) == unfinished
-        assert leftovers.partial_kv(utc_now() - timedelta(hours=1), parts.kv_store) == []
+        assert set(parts.kv_store.partial(later())) == unfinished
+        assert list(parts.kv_store.partial(utc_now() - timedelta(hours=1))) == []
 
 
 class TestPoints:

@@ -14,20 +14,18 @@ from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
 from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.checks.leftovers import (
-    abandoned_uploads,
     missing_points,
-    partial_kv,
     stray_points,
     unnamed,
     unnamed_files,
     unnamed_kv,
     unnamed_objects,
-    unused_kv,
 )
 from ragkv.service.documents.attachment_statements import places_of_orphans
 from ragkv.service.documents.documents import remove_orphans
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers, forget_unused
+from ragkv.service.kv_admin.entry_statements import orphans
 from ragkv.service.kv_admin.eviction import Freed
 from ragkv.service.parts import Parts
 
@@ -58,7 +56,7 @@ class Cleaned(msgspec.Struct, frozen=True):
 def clean(database: Database, removal: Removal, server_index: "QdrantIndex | None") -> Cleaned:
     """Remove what killed processes left. Several processes may do it at once, beside any uploads."""
     cutoff = utc_now() - UPLOAD_GRACE
-    uploads = abandoned_uploads(cutoff, removal.files)
+    uploads = list(removal.files.unfinished(cutoff))
     remove_files(uploads)
     files = discard_files(unnamed_files(cutoff, removal.database, removal.files), removal)
     strays = stray_points(database, server_index)
@@ -123,7 +121,7 @@ def renew_points(database: Database, server_index: "QdrantIndex | None", source:
 def collect_garbage(parts: Parts) -> Freed:
     """Remove KV that no chunk uses, and files and objects that nothing names: left by changed instructions and killed
     processes."""
-    unused = unused_kv(utc_now() - ENTRY_GRACE, parts.database)
+    unused = parts.database.scalars(orphans(utc_now() - ENTRY_GRACE))
     candidates = {
         *forget_unused(unused, parts.database),
         *unnamed_kv(utc_now() - FILE_GRACE, parts.database, parts.files, parts.kv_store, parts.prefixes),
@@ -134,7 +132,7 @@ def collect_garbage(parts: Parts) -> Freed:
     freed = Freed(len(unnamed_keys), sum(parts.kv_store.bytes_of(key) for key in unnamed_keys))
     parts.kv_store.delete(unnamed_keys)
     parts.worker_counters.evicted("unused", freed.files, freed.bytes)
-    remove_files(partial_kv(utc_now() - FILE_GRACE, parts.kv_store))
+    remove_files(parts.kv_store.partial(utc_now() - FILE_GRACE))
     if parts.kv_remote is not None:  # files of these keys may have been made anew
         parts.kv_remote.delete(unnamed_objects(utc_now() - FILE_GRACE, parts.database, parts.kv_remote, parts.prefixes))
     return freed
@@ -149,5 +147,5 @@ def remove_unnamed_files(
     keys = unnamed_kv(cutoff, database, files, kv_store, prefixes)
     freed = Freed(len(keys), sum(kv_store.bytes_of(key) for key in keys))
     kv_store.drop(keys)
-    remove_files(partial_kv(cutoff, kv_store))
+    remove_files(kv_store.partial(cutoff))
     return freed

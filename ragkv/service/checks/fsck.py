@@ -29,7 +29,7 @@ from ragkv.service.checks.consistency_statements import (
     stale_leases,
 )
 from ragkv.service.checks.kv_checks import DAMAGED_KV, KV_CHECKS
-from ragkv.service.checks.leftovers import abandoned_uploads, missing_files, missing_points, stray_points, unnamed_files
+from ragkv.service.checks.leftovers import missing_files, missing_points, stray_points, unnamed_files
 from ragkv.service.documents.lease import LEASE
 from ragkv.service.documents.removal import uploads_lock
 from ragkv.service.documents.statements import start_over
@@ -113,8 +113,8 @@ FILE_CHECKS = (
     ),
     ConsistencyCheck(
         "abandoned_uploads", "uploads that were never finished", "removed",
-        lambda grace, parts: [path.name for path in abandoned_uploads(grace.uploads_before, parts.files)],
-        lambda names, grace, parts: remove_files(abandoned_uploads(grace.uploads_before, parts.files)),
+        lambda grace, parts: [path.name for path in parts.files.unfinished(grace.uploads_before)],
+        lambda names, grace, parts: remove_files(parts.files.unfinished(grace.uploads_before)),
     ),
 )  # fmt: skip
 """Uploaded files against the rows that refer to them."""

@@ -14,16 +14,14 @@ from ragkv.service.checks.consistency_statements import ready_without_kv
 from ragkv.service.checks.leftovers import (
     missing_kv,
     missing_objects,
-    partial_kv,
     unnamed,
     unnamed_kv,
     unnamed_objects,
     unrecorded_copies,
-    unused_kv,
 )
 from ragkv.service.documents.job_statements import REBUILD
 from ragkv.service.documents.removal import delete_forgotten, forget_unused
-from ragkv.service.kv_admin.entry_statements import keys_with_entries, ready_documents_using
+from ragkv.service.kv_admin.entry_statements import keys_with_entries, orphans, ready_documents_using
 from ragkv.service.kv_admin.eviction import evict_entries
 from ragkv.service.kv_admin.usage import request_kv
 
@@ -100,7 +98,7 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "unused_kv", "KV that no chunk uses", "removed",
-        lambda grace, parts: unused_kv(grace.kv_before, parts.database),
+        lambda grace, parts: parts.database.scalars(orphans(grace.kv_before)),
         lambda keys, grace, parts: delete_forgotten(forget_unused(keys, parts.database), parts.database, parts.kv_store),
     ),
     ConsistencyCheck(
@@ -115,8 +113,8 @@ KV_CHECKS = (
     ),
     ConsistencyCheck(
         "partial_kv", "KV files that were never finished", "removed",
-        lambda grace, parts: [path.name for path in partial_kv(grace.kv_before, parts.kv_store)],
-        lambda names, grace, parts: remove_files(partial_kv(grace.kv_before, parts.kv_store)),
+        lambda grace, parts: [path.name for path in parts.kv_store.partial(grace.kv_before)],
+        lambda names, grace, parts: remove_files(parts.kv_store.partial(grace.kv_before)),
     ),
 )  # fmt: skip
 DAMAGED_KV = ConsistencyCheck(

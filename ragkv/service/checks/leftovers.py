@@ -10,7 +10,6 @@ All raise Unavailable when the part they look at is away, and OSError for a fold
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragkv.ids import batched
@@ -23,7 +22,7 @@ from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import tenant_ids
 from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.documents.statements import ids_among, named_files, named_files_among
-from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries, orphans
+from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
@@ -36,11 +35,6 @@ log = logging.getLogger(__name__)
 
 _Naming = Callable[[Sequence[str]], "Select[Any]"]
 """A statement of those among some keys that are named."""
-
-
-def abandoned_uploads(before: datetime, files: FileStore) -> list[Path]:
-    """Uploads that were never finished: their process was killed."""
-    return list(files.unfinished(before))
 
 
 def strangers(database: Database, files: FileStore) -> set[str]:
@@ -139,16 +133,6 @@ def unrecorded_copies(database: Database, kv_store: "KVStore", kv_remote: "Objec
     absent = [key for key in database.scalars(keys_of_tier(DISK)) if key not in kv_store]
     copied = {copy.key for copy in kv_remote.objects()} if absent else set()
     return [key for key in absent if key in copied]
-
-
-def unused_kv(before: datetime, database: Database) -> Sequence[str]:
-    """Keys of KV entries that no chunk uses: other instructions, killed workers."""
-    return database.scalars(orphans(before))
-
-
-def partial_kv(before: datetime, kv_store: "KVStore") -> list[Path]:
-    """KV files that were never finished: their worker was killed."""
-    return list(kv_store.partial(before))
 
 
 def stray_points(database: Database, server_index: "QdrantIndex | None") -> list[str]:

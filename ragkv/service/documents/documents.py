@@ -53,10 +53,11 @@ _ORPHANS_AT_ONCE = 50
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """`created` is False when the same bytes were there already."""
+    """`created` is False when the same bytes were there already; `is_waiting`: to be read once a worker is free."""
 
     document_id: str
     created: bool
+    is_waiting: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +133,7 @@ def accept_document(
     empty file and TooLarge for more bytes than a file, or all files of a tenant, may have.
     """
     accepted = store_document(ref, name, body, intake, metadata, origin)
-    to_queue = accepted.created
-    if not accepted.created:
-        with intake.database.reading() as session:
-            document = session.get(DocumentRow, accepted.document_id)
-            to_queue = document is not None and is_waiting(document)
-    if to_queue:
+    if accepted.is_waiting:
         enqueue(accepted.document_id, intake.queue)
     return accepted
 
@@ -163,20 +159,20 @@ def store_document(
             known_collection(session, ref.collection_id)
             # Who tries it again, or works on it, holds its row: `revive` sees what came of that.
             document = session.scalars(locked(documents_by_hash(ref.collection_id, received.sha256))).one_or_none()
-            if document is None:
-                document_id = insert_document(
+            if created := document is None:
+                document = insert_document(
                     session, ref, name, received, labels, origin=origin, was_uploaded=origin is None
                 )
                 check_quota(session, ref.tenant_id, received.num_bytes, intake.settings)
                 session.execute(collection_changed(ref.collection_id))
             else:
-                document_id, was_attachment = document.id, document.is_attachment
+                was_attachment = document.is_attachment
                 document.is_attachment = is_renamed = False
                 revive(session, document, intake.index_fingerprint())
                 if origin is None:
                     document.data_source_id, document.was_uploaded = None, True
                     if not by_path:
-                        session.execute(forget_paths_of(document_id))
+                        session.execute(forget_paths_of(document.id))
                 elif was_attachment or document.data_source_id not in (None, origin.data_source_id):
                     is_renamed = move(document, origin.data_source_id, origin.place)
                 is_relabelled = bool(labels) and not is_same(labels, document.labels)  # none leaves what there was
@@ -185,8 +181,9 @@ def store_document(
                 if is_renamed or is_relabelled:
                     session.flush()
                     session.execute(collection_changed(document.collection_id))
+            accepted = Accepted(document.id, created, is_waiting(document))
             intake.files.keep(ref.tenant_id, received)
-        return Accepted(document_id, created=document is None)
+        return accepted
 
 
 def document_view(tenant_id: str, document_id: str, database: Database) -> DocumentView:
@@ -278,7 +275,7 @@ def insert_document(
     origin: Origin | None = None,
     is_attachment: bool = False,
     was_uploaded: bool = False,
-) -> str:
+) -> DocumentRow:
     """A document over bytes that are kept, or about to be, and its job. To be queued after the commit;
     `collection_changed` belongs at the end of the transaction."""
     document = DocumentRow(
@@ -298,7 +295,7 @@ def insert_document(
     label(session, document, metadata)
     session.add(new_job(ref.tenant_id, document.id, INGEST))
     session.flush()
-    return document.id
+    return document
 
 
 def revive(session: Session, document: DocumentRow, index_fingerprint: str) -> None:

@@ -171,28 +171,18 @@ def _accept(
                 "upload it separately"
             )
         document = session.scalars(locked(documents_by_hash(mail.collection_id, received.sha256))).one_or_none()
-        if document is None:
-            document_id = insert_document(session, ref, file.name, received, labels, is_attachment=True)
+        if created := document is None:
+            document = insert_document(session, ref, file.name, received, labels, is_attachment=True)
             check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)
-            addition = Change(
-                tenant_id=mail.tenant_id,
-                key_id=None,
-                action="Add an attachment",
-                route="",
-                client=WORKER,
-                resources=(document_id,),
-                within=mail.id,
-                request_id=request_id(),
-            )
-            add_change(session, addition)
+            action, client, resources = "Add an attachment", WORKER, (document.id,)
+            add_change(session, Change(mail.tenant_id, None, action, "", client, resources, mail.id, request_id()))
         else:
-            document_id = document.id
             revive(session, document, intake.index_fingerprint())
-        _note(session, mail, received.sha256, file, document_id=document_id)
-        if document is None:
+        _note(session, mail, received.sha256, file, document_id=document.id)
+        if created:
             session.execute(collection_changed(ref.collection_id))
         intake.files.keep(mail.tenant_id, received)
-    return document_id
+        return document.id
 
 
 def _check_unchanged(session: Session, mail: DocumentRow) -> DocumentRow:

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
-from ragkv.ids import utc_now
 from ragkv.service.audit.statements import note_deletions
 from ragkv.service.base.database import Database, Session, advisory_lock
 from ragkv.service.base.page import Page, PageRequest, Position, row_by_id, rows_of
@@ -46,7 +45,6 @@ from ragkv.service.documents.statements import (
 from ragkv.service.files.statements import (
     ENTRY_ID,
     ENTRY_KEYS,
-    attachment,
     entries_of,
     entries_of_documents,
     goes_with,
@@ -175,7 +173,7 @@ def detach_file(
         going = among(documents_where(ref.tenant_id, ref.collection_id), [document.id]).where(goes_with(file_id))
         document_goes = session.scalars(going).one_or_none() is not None
         if not document_goes:
-            session.delete(session.scalars(attachment(document.id, file_id)).one())
+            session.delete(session.get_one(AttachmentRow, (document.id, file_id)))
             session.flush()
             if (holder := session.execute(files_that_keep(document.id).limit(1)).first()) is not None:
                 if attribute(document, *holder):
@@ -240,35 +238,31 @@ def _attach_all(session: Session, ref: CollectionRef, files: Sequence[Attach], i
     rows = [find_file(session, ref.tenant_id, file.file_id) for file in files]
     documents = documents_by_hash(ref.collection_id, *(row.sha256 for row in rows))
     session.execute(ids_of(locked(documents)))
-    attached = (
+    attached = [
         _attach(session, ref, row, file.metadata, intake.index_fingerprint())
         for row, file in zip(rows, files, strict=True)
-    )
-    waiting = list(filter(None, attached))
-    if any(document.created for document in waiting):
+    ]
+    if any(document.created for document in attached):
         check_document_quota(session, ref.tenant_id, intake.settings)
-    return list(dict.fromkeys(document.document_id for document in waiting))
+    return list(dict.fromkeys(document.document_id for document in attached if document.is_waiting))
 
 
 def _attach(
     session: Session, ref: CollectionRef, file: FileRow, attributes: Metadata | None, index_fingerprint: str
-) -> Accepted | None:
-    """Returns the document if it is to be queued."""
+) -> Accepted:
     document = session.scalars(documents_by_hash(ref.collection_id, file.sha256)).one_or_none()
     metadata = None if attributes is None else checked(attributes)
-    if document is None:
-        document_id = insert_document(session, ref, file.name, file, metadata or {})
-        session.add(AttachmentRow(document_id=document_id, file_id=file.id, created_at=utc_now()))
-        return Accepted(document_id, created=True)
-    if metadata is not None:
-        relabel(session, document, metadata)
-    document.is_attachment, document.data_source_id = False, None
-    revive(session, document, index_fingerprint)
-    session.flush()
-    if session.scalars(attachment(document.id, file.id)).one_or_none() is None:
-        session.add(AttachmentRow(document_id=document.id, file_id=file.id, created_at=utc_now()))
+    if created := document is None:
+        document = insert_document(session, ref, file.name, file, metadata or {})
+    else:
+        if metadata is not None:
+            relabel(session, document, metadata)
+        document.is_attachment, document.data_source_id = False, None
+        revive(session, document, index_fingerprint)
+        session.flush()
+    session.merge(AttachmentRow(document_id=document.id, file_id=file.id))
     session.refresh(document)
-    return Accepted(document.id, created=False) if document.status is Status.ACCEPTED else None
+    return Accepted(document.id, created, document.status is Status.ACCEPTED)
 
 
 def _find(

@@ -74,10 +74,6 @@ def bytes_in(collection_ids: Sequence[str]) -> Select[str, int]:
     return select(DocumentRow.collection_id, total).where(mine).group_by(DocumentRow.collection_id)
 
 
-def attachment(document_id: str, file_id: str) -> Select[AttachmentRow]:
-    return select(AttachmentRow).where(AttachmentRow.document_id == document_id, AttachmentRow.file_id == file_id)
-
-
 def goes_with(file_id: str, still: Sequence[ColumnElement[bool]] = ()) -> ColumnElement[bool]:
     """Whether a document goes when this file, which may be the document by its own id, is detached: it is no other
     file's, no data source's and no mail's, and was not uploaded itself; and `still` holds of it."""

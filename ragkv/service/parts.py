@@ -43,7 +43,7 @@ from ragkv.retrieve.rerank import Reranker
 from ragkv.retrieve.retriever import Retriever, Searcher
 from ragkv.retrieve.sparse import ANALYSIS_VERSION
 from ragkv.service.access.gate import Gate
-from ragkv.service.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_TENANT, RateLimit
+from ragkv.service.access.rate import TOO_MANY_FAILED_LOGINS, TOO_MANY_OF_A_KEY, TOO_MANY_OF_A_TENANT, RateLimit
 from ragkv.service.access.sessions import Sessions
 from ragkv.service.access.sign_in import Rights, SignIn, sign_in_of
 from ragkv.service.answer_cache.recent import RecentAnswers
@@ -209,14 +209,16 @@ class Parts:
 
     @cached_property
     def rate_limit(self) -> RateLimit:
-        """An embedded Redis that stops is no reason to refuse the one machine it serves."""
-        return RateLimit(self.redis, self.settings.requests_per_minute, fails_open=self.settings.redis_url is None)
+        return self._limit(self.settings.requests_per_minute, TOO_MANY_OF_A_KEY)
 
     @cached_property
     def tenant_rate_limit(self) -> RateLimit:
         """The limit on all keys of a tenant together: more keys do not make more requests."""
-        per_minute, lenient = self.settings.tenant_requests_per_minute, self.settings.redis_url is None
-        return RateLimit(self.redis, per_minute, fails_open=lenient, refusal=TOO_MANY_OF_A_TENANT)
+        return self._limit(self.settings.tenant_requests_per_minute, TOO_MANY_OF_A_TENANT)
+
+    def _limit(self, per_minute: int, refusal: str) -> RateLimit:
+        """An embedded Redis that stops is no reason to refuse the one machine it serves."""
+        return RateLimit(self.redis, per_minute, fails_open=self.settings.redis_url is None, refusal=refusal)
 
     @cached_property
     def worker_counters(self) -> WorkerCounters:
@@ -267,8 +269,7 @@ class Parts:
     @cached_property
     def login_limit(self) -> RateLimit:
         """Rate limit of failed logins from one address."""
-        lenient = self.settings.redis_url is None
-        return RateLimit(self.redis, LOGINS_PER_MINUTE, fails_open=lenient, refusal=TOO_MANY_FAILED_LOGINS)
+        return self._limit(LOGINS_PER_MINUTE, TOO_MANY_FAILED_LOGINS)
 
     @cached_property
     def queue(self) -> Queue:

@@ -180,7 +180,6 @@ def has_come(
 
 
 def num_changed(session: Session, statement: Update) -> int:
-    """Execute a change of rows by their lease; the number of rows that it found. Objects of the session are not
-    updated."""
+    """Execute a change; the number of rows that it found. Objects of the session are not updated."""
     result = session.execute(statement, execution_options={"synchronize_session": False})
     return int(result.rowcount)  # type: ignore[attr-defined]

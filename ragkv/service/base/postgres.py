@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event
-from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError, InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 
@@ -55,7 +54,7 @@ def open_postgres(url: URL) -> Engine:
     event.listen(engine, "do_connect", partial(_connect, breaker))
     event.listen(engine, "checkout", partial(_refuse_out_of_step, breaker))
     event.listen(engine, "begin", _begin)
-    event.listen(engine, "handle_error", partial(_note_silence, breaker))
+    event.listen(engine, "handle_error", lambda context: breaker.note(context.original_exception))
     discard_broken(engine)
     return engine
 
@@ -91,10 +90,6 @@ def _begin(connection: Connection) -> None:
     # Every statement that reads would see another moment by default. One that writes is to see what others committed.
     if options.get(READS):
         connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-
-
-def _note_silence(breaker: CircuitBreaker, context: ExceptionContext) -> None:
-    breaker.note(context.original_exception)
 
 
 def _refuse_out_of_step(breaker: CircuitBreaker, connection: Any, record: ConnectionPoolEntry, proxy: object) -> None:

@@ -76,3 +76,6 @@ class JobStatus(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+
+
+OPEN_JOBS = (JobStatus.QUEUED, JobStatus.RUNNING)

@@ -7,12 +7,11 @@ from sqlalchemy import ColumnElement, Select, Update, and_, exists, func, or_, s
 
 from ragkv.service.base.database import RELEASED, is_free
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.status import FINISHED, JobStatus, Status
-from ragkv.service.base.tables import ChunkRow, DocumentRow, FileRow, JobRow, KVEntryRow
+from ragkv.service.base.status import FINISHED, OPEN_JOBS, JobStatus, Status
+from ragkv.service.base.tables import ChunkRow, DocumentRow, FileRow, JobRow
 from ragkv.service.documents.job_statements import open_jobs
 from ragkv.service.documents.statements import NOT_REPLACED, unfinished
-
-OPEN = (JobStatus.QUEUED, JobStatus.RUNNING)
+from ragkv.service.kv_admin.entry_statements import HAS_KV
 
 
 def searchable_documents() -> Select[str, str, str, int]:
@@ -51,8 +50,7 @@ def fail_document(document_id: str, reason: str) -> tuple[Update, Update]:
 
 def ready_without_kv() -> Select[str]:
     """Documents that say they are ready, and have a chunk without KV."""
-    has_kv = exists().where(KVEntryRow.key == ChunkRow.kv_key)
-    bare = exists().where(ChunkRow.document_id == DocumentRow.id, ~has_kv)
+    bare = exists().where(ChunkRow.document_id == DocumentRow.id, ~HAS_KV)
     return select(DocumentRow.id).where(DocumentRow.status == Status.READY, bare)
 
 
@@ -76,7 +74,7 @@ def release(document_ids: Sequence[str], lapsed_before: datetime, no_later_than:
 def jobs_of_finished(cutoff: datetime) -> Select[str]:
     """Open jobs of documents that have been ready or failed since before the cutoff."""
     finished = (DocumentRow.status.in_(FINISHED), DocumentRow.updated_at < cutoff)
-    return _jobs_with_documents().where(JobRow.status.in_(OPEN), *finished)
+    return _jobs_with_documents().where(JobRow.status.in_(OPEN_JOBS), *finished)
 
 
 def close_jobs(job_ids: Sequence[str]) -> tuple[Update, Update]:

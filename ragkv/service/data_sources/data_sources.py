@@ -8,7 +8,7 @@ import msgspec
 
 from ragkv.errors import Conflict, Rejected
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, Session, advisory_lock, now_of
+from ragkv.service.base.database import Database, Session, advisory_lock, now_of, num_changed
 from ragkv.service.base.page import from_cursor, row_by_id, rows_behind, view_from
 from ragkv.service.base.tables import DataSourceFileRow, DataSourceRow
 from ragkv.service.base.tenants import collection_ref, hold_collection, tenant_name
@@ -34,8 +34,6 @@ MAX_DATA_SOURCES = 20
 """Data sources of a tenant, at most."""
 DEFAULT_INTERVAL_MINUTES = 15
 MAX_INTERVAL_MINUTES = LONGEST_INTERVAL // timedelta(minutes=1)
-
-_NO_SYNC = {"synchronize_session": False}
 
 SyncStatus = Literal["waiting", "syncing", "synced", "held", "failed", "paused"]
 """waiting: for its first sync; held: deletions wait to be confirmed."""
@@ -236,7 +234,7 @@ def retry_files(tenant_id: str, data_source_id: str, database: Database) -> Data
     """
     with database.writing() as session:
         row = _due_now(session, tenant_id, data_source_id)  # locks it before its files, as a sync does
-        session.execute(forget_failed_versions(row.id), execution_options=_NO_SYNC)
+        num_changed(session, forget_failed_versions(row.id))
         return _views(session, [row])[0]
 
 
@@ -256,7 +254,7 @@ def watched_folders(database: Database) -> list[WatchedFolder]:
 def folder_changed(data_source_id: str, database: Database) -> None:
     """Make a sync due now, or after the running one."""
     with database.writing() as session:
-        session.execute(data_source_changed(data_source_id, now_of(session)), execution_options=_NO_SYNC)
+        num_changed(session, data_source_changed(data_source_id, now_of(session)))
 
 
 def note_watching(data_source_id: str, error: str | None, database: Database) -> None:

@@ -125,9 +125,9 @@ def titles_of(
     tenant_id: str, collection_id: str, document_ids: Sequence[str] | None = None
 ) -> Select[str, int, str, str]:
     """(document, ordinal, id, title) of a collection's chunks, or of those of some documents."""
+    columns = (ChunkRow.document_id, ChunkRow.ordinal, ChunkRow.id, ChunkRow.title)
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.collection_id == collection_id)
-    titled = select(ChunkRow.document_id, ChunkRow.ordinal, ChunkRow.id, ChunkRow.title)
-    titled = titled.join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
+    titled = select(*columns).join(DocumentRow, DocumentRow.id == ChunkRow.document_id).where(*mine)
     return titled if document_ids is None else titled.where(one_of(ChunkRow.document_id, document_ids))
 
 

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from ragkv.observe.traces import cause
 from ragkv.service.base.page import Keys
-from ragkv.service.base.status import UNREAD, JobStatus, Status
+from ragkv.service.base.status import OPEN_JOBS, UNREAD, JobStatus, Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, JobRow, TenantRow
 from ragkv.service.documents.chunk_statements import USED_WITHOUT_KV
 from ragkv.service.documents.statements import unfinished, waiting
@@ -158,4 +158,4 @@ def forget_jobs(cutoff: datetime, limit: int) -> Delete:
 
 
 def _open(document_id: str) -> tuple[ColumnElement[bool], ...]:
-    return JobRow.document_id == document_id, JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING))
+    return JobRow.document_id == document_id, JobRow.status.in_(OPEN_JOBS)

@@ -100,7 +100,7 @@ class Lease:
             turn = next_waiting(session, moment, kinds)
             if turn is None or not _claimed(session, turn[0], owner, moment):
                 return None
-            session.execute(served(*turn, moment), execution_options={"synchronize_session": False})
+            num_changed(session, served(*turn, moment))
         return cls(database, turn[0], owner)
 
     def others_wait(self) -> Others:

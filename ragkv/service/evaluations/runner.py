@@ -111,7 +111,8 @@ class EvaluationRunner:
 
         Raises Unavailable when something that it needs is away: the question is measured later.
         """
-        if not await self._threads.run(self._has_work) or not await self._parts.engine.ready():
+        has_work = await self._threads.run(self._parts.database.scalar, any_open()) is not None
+        if not has_work or not await self._parts.engine.ready():
             return False
         await self._parts.loading.finished()
         held = await self._threads.run(self._take)
@@ -132,9 +133,6 @@ class EvaluationRunner:
             keeping.cancel()
             await asyncio.gather(keeping, measuring, return_exceptions=True)
         return True
-
-    def _has_work(self) -> bool:
-        return self._parts.database.scalar(any_open()) is not None
 
     def _take(self) -> _Held | None:
         """Hold the next question of the next run. None if none waits, or the one whose turn it was has ended."""

@@ -48,6 +48,8 @@ def _total(column: SQLColumnExpression[int]) -> ColumnElement[int]:
     return cast(func.coalesce(func.sum(column), 0), BigInteger)
 
 
+HAS_KV = exists().where(KVEntryRow.key == ChunkRow.kv_key)
+"""Whether the KV of a chunk is kept."""
 _BYTES = _total(KVEntryRow.num_bytes)
 _SUMS = (func.count(), _BYTES, _total(KVEntryRow.num_tokens))
 
@@ -181,8 +183,7 @@ def warmer(
 def remember_uses(keys: Sequence[str]) -> Update:
     """Chunks whose KV is about to be evicted keep the count of its uses."""
     entry = select(KVEntryRow.warm_until).where(KVEntryRow.key == ChunkRow.kv_key).scalar_subquery()
-    has_entry = exists().where(KVEntryRow.key == ChunkRow.kv_key)
-    return update(ChunkRow).where(one_of(ChunkRow.kv_key, keys), has_entry).values(kv_warm_until=entry)
+    return update(ChunkRow).where(one_of(ChunkRow.kv_key, keys), HAS_KV).values(kv_warm_until=entry)
 
 
 def recall_uses(keys: Sequence[str]) -> Update:

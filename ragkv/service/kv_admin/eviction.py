@@ -15,7 +15,7 @@ from ragkv.errors import Conflict
 from ragkv.files_io import default_kv_limit
 from ragkv.ids import BATCH, batched, utc_now
 from ragkv.kv.eviction import EvictionReason, known_policy
-from ragkv.service.base.database import Database, Session, advisory_lock
+from ragkv.service.base.database import Database, Session, advisory_lock, num_changed
 from ragkv.service.base.tenants import count_tenants
 from ragkv.service.documents.removal import delete_forgotten
 from ragkv.service.kv_admin.entry_statements import (
@@ -94,8 +94,8 @@ def forget(session: Session, keys: Sequence[str]) -> None:
     """Forget the entries of these keys; documents that use them are ready no longer.
     Their files go after the commit."""
     session.execute(locked_entries(keys_with_entries(keys)))
-    session.execute(remember_uses(keys), execution_options={"synchronize_session": False})
-    session.execute(lose_readiness(keys), execution_options={"synchronize_session": False})
+    num_changed(session, remember_uses(keys))
+    num_changed(session, lose_readiness(keys))
     session.execute(forget_entries(keys))
 
 

@@ -12,15 +12,12 @@ from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.service.documents.chunk_statements import USED_WITHOUT_KV
 from ragkv.service.documents.statements import FRESH
-from ragkv.service.kv_admin.entry_statements import warmer
+from ragkv.service.kv_admin.entry_statements import HAS_KV, warmer
 
 BACK_AFTER = timedelta(minutes=10)
 """With `KVWrite.BACK`: what is replaced or removed sooner is never uploaded."""
 _BEFORE_USES = 0.5
 """Allowance for fading: the count of an entry begins at one and has faded a little when it is looked at."""
-
-_HAS_KV = exists().where(KVEntryRow.key == ChunkRow.kv_key)
-
 
 Own = tuple[str | None, str | None, int | None, str | None, str | None, float | None]
 """A collection's rule, None where it has the service's: (format, when, uses, write, compress, keep)."""
@@ -56,8 +53,8 @@ def makings_in_use() -> Select[*OwnMaking]:
 def is_to_keep(rule: KVRule) -> ColumnElement[bool]:
     """Whether the rule wants a chunk's KV: also what is there, in the format that is wanted now."""
     if rule.when is KVWhen.NEVER:
-        return _HAS_KV
-    return or_(_HAS_KV, ChunkRow.kv_uses >= rule.uses)
+        return HAS_KV
+    return or_(HAS_KV, ChunkRow.kv_uses >= rule.uses)
 
 
 def locked_without_kv(chunk_ids: Sequence[str]) -> Select[str]:
@@ -83,7 +80,7 @@ def documents_with_hot_chunks(default: KVRule) -> Select[str, str]:
     """(tenant, document) of documents with a chunk that is used often enough for its KV to be kept, and has none."""
     when = func.coalesce(CollectionRow.kv_when, default.when)
     uses = func.coalesce(CollectionRow.kv_uses, default.uses)
-    hot = (ChunkRow.kv_uses >= uses, ~_HAS_KV)
+    hot = (ChunkRow.kv_uses >= uses, ~HAS_KV)
     return (
         select(DocumentRow.tenant_id, DocumentRow.id)
         .join(ChunkRow, USED_WITHOUT_KV)
@@ -130,4 +127,4 @@ def precompute_outdated_again(index_fingerprint: str, kv_fingerprint: str, own: 
 
 
 def _bare(chunk_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
-    return one_of(ChunkRow.id, chunk_ids), ~_HAS_KV
+    return one_of(ChunkRow.id, chunk_ids), ~HAS_KV

@@ -21,11 +21,12 @@ Rating = Literal["up", "down"]
 Rated = Literal["up", "down", "any", "none"]
 
 
-def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
-    """The row of an answered question. The answer's text is not kept."""
+def record_question(question: Question, answer: Answer, model: str, database: Database) -> None:
+    """Record a question, without its text where the tenant keeps none, and without the answer's text. Raises NotFound
+    if its collection is gone."""
     usage = answer.usage
     placed = tokens_by_tier(answer.kv, usage.stitched)
-    return QuestionRow(
+    row = QuestionRow(
         id=question.id,
         tenant_id=question.tenant_id,
         collection_id=question.collection_id,
@@ -46,11 +47,6 @@ def question_row(question: Question, answer: Answer, model: str) -> QuestionRow:
         remote_tokens=placed["remote"],
         model=model,
     )
-
-
-def record_question(question: Question, answer: Answer, model: str, database: Database) -> None:
-    """Record a question, without its text where the tenant keeps none. Raises NotFound if its collection is gone."""
-    row = question_row(question, answer, model)
     try:
         with database.writing() as session:
             if session.scalars(log_days_of(question.tenant_id)).one_or_none() == 0:

@@ -18,7 +18,7 @@ from sqlalchemy import (
     select,
 )
 
-from ragkv.service.base.status import JobStatus
+from ragkv.service.base.status import OPEN_JOBS, JobStatus
 from ragkv.service.base.tables import CollectionRow, JobRow, QuestionRow
 
 MEDIAN, HIGH, HIGHEST = 50, 95, 99
@@ -97,7 +97,7 @@ def latest_questions(tenant_id: str, limit: int) -> Select[QuestionRow, str]:
 def unfinished_jobs(tenant_id: str, failed_since: datetime) -> Select[JobStatus, int]:
     """(status, how many): documents with a job that waits, that runs, and that failed lately."""
     failed = and_(JobRow.status == JobStatus.FAILED, JobRow.updated_at >= failed_since)
-    is_shown = or_(JobRow.status.in_((JobStatus.QUEUED, JobStatus.RUNNING)), failed)
+    is_shown = or_(JobRow.status.in_(OPEN_JOBS), failed)
     documents = func.count(JobRow.document_id.distinct())
     return select(JobRow.status, documents).where(JobRow.tenant_id == tenant_id, is_shown).group_by(JobRow.status)
 

@@ -37,11 +37,7 @@ class FolderFiles:
 
     def listed(self) -> Iterator[ListedFile]:
         self.gap = None
-        try:
-            folder = self._opened((), _FOLDER)
-        except OSError as error:
-            raise Unavailable(f"the folder cannot be read: {_reason(error)}") from None
-        yield from self._walk(folder, "", 0)
+        yield from self._walk(self._opened_folder(), "", 0)
 
     @property
     def path(self) -> Path:
@@ -49,10 +45,7 @@ class FolderFiles:
 
     def folders(self) -> Iterator[Path]:
         """The folder and those below it that can be read, but hidden ones and links. Raises Unavailable."""
-        try:
-            os.close(self._opened((), _FOLDER))
-        except OSError as error:
-            raise Unavailable(f"the folder cannot be read: {_reason(error)}") from None
+        os.close(self._opened_folder())
         for folder, below, _ in os.walk(self.path):
             yield Path(folder)
             below[:] = (name for name in below if not is_hidden(name))
@@ -73,14 +66,18 @@ class FolderFiles:
         *folders, name = key.split("/")
         try:
             folder = self._opened(folders, _FOLDER)
+            try:
+                return not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            finally:
+                os.close(folder)
         except OSError as error:
             return error.errno not in _GONE
+
+    def _opened_folder(self) -> int:
         try:
-            return not stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+            return self._opened((), _FOLDER)
         except OSError as error:
-            return error.errno not in _GONE
-        finally:
-            os.close(folder)
+            raise Unavailable(f"the folder cannot be read: {_reason(error)}") from None
 
     def _opened(self, names: Sequence[str], flags: int) -> int:
         """A descriptor of what the names lead to, one after the other. Raises OSError, also for a link among them."""

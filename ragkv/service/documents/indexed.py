@@ -1,7 +1,7 @@
 """Indexed documents, their points, and chunks by id, as retrieval reads them from the database."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -140,24 +140,21 @@ class _Versions:
         self.names = DocumentNames()
         """To be read under the lock."""
 
-    def update(self, earlier: "_Versions", written: Iterable[tuple[str, int, str, bool, bool, bool]]) -> None:
+    def update(self, earlier: "_Versions", written: Sequence[tuple[str, int, str, bool, bool, bool]]) -> None:
         """Take over `earlier` with what was written since; in copies, because other threads read those handed out."""
-        by_document, replaced = dict(earlier.by_document), set(earlier.outdated)
-        of_other_encoders = set(earlier.of_other_encoders)
         self.names = earlier.names
-        for document_id, version, name, is_indexed, of_encoder, is_replaced in written:
+        for document_id, _, name, is_indexed, *_ in written:
             self.names.rename(document_id, name if is_indexed else "")
-            by_document.pop(document_id, None)
-            of_other_encoders.discard(document_id)
-            replaced.discard(document_id)
-            if is_indexed:
-                by_document[document_id] = version
-            if is_indexed and not of_encoder:
-                of_other_encoders.add(document_id)
-            if is_indexed and is_replaced:
-                replaced.add(document_id)
+        changed = {row[0] for row in written}
+        indexed = [row for row in written if row[3]]
+        by_document = {row_id: version for row_id, version in earlier.by_document.items() if row_id not in changed}
+        by_document |= {document_id: version for document_id, version, *_ in indexed}
         self.by_document = earlier.by_document if by_document == earlier.by_document else by_document
-        self.of_other_encoders, self.outdated = frozenset(of_other_encoders), frozenset(replaced)
+        differing = {document_id for document_id, *_, of_encoder, _ in indexed if not of_encoder}
+        self.of_other_encoders = (earlier.of_other_encoders - changed) | differing
+        self.outdated = (earlier.outdated - changed) | {
+            document_id for document_id, *_, replaced in indexed if replaced
+        }
 
     def since(self, generation: int, marked: int) -> int | None:
         """The generation since which all changes are marked;

@@ -28,6 +28,9 @@ Session = orm.Session
 
 BESIDE_NEW_ROWS = {"key_share": True}
 """How to lock a row for a change (`with_for_update`) that does not keep others from adding rows that refer to it."""
+Condition = ColumnElement[bool]
+"""A condition on rows."""
+Change = Update | Delete
 RELEASED: dict[str, Any] = {"lease_owner": None, "lease_until": None}
 """Columns of a row that no one holds."""
 _POSTGRES = ("postgresql", "postgres", "postgresql+pg8000")
@@ -93,7 +96,7 @@ class Database:
         with self.reading() as session:
             return session.scalars(statement).first()
 
-    def execute(self, *changes: Update | Delete) -> int:
+    def execute(self, *changes: Change) -> int:
         """Execute changes in one transaction. Returns the number of rows that they found."""
         with self.writing() as session:
             return sum(session.connection().execute(change).rowcount for change in changes)

@@ -5,13 +5,12 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ragkv.ids import BATCH
 from ragkv.service.audit.statements import forget_audit, forget_deletions, note_deletions
-from ragkv.service.base.database import Database, now_of
+from ragkv.service.base.database import Change, Database, now_of
 from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.tables import ApiKeyRow
 from ragkv.service.documents.job_statements import forget_jobs
@@ -19,9 +18,6 @@ from ragkv.service.evaluations.statements import forget_answers_compared, forget
 from ragkv.service.keys.statements import forget_keys, keys_ended_before
 from ragkv.service.questions.statements import forget_questions, forget_texts, tenants_with_log_days
 from ragkv.service.webhooks.statements import forget_deliveries
-
-if TYPE_CHECKING:
-    from sqlalchemy import Delete, Update
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +73,7 @@ def prune(question_retention_days: int, database: Database, audit_retention_days
     )
 
 
-def _delete(statement: "Callable[[], Delete | Update]", database: Database) -> int:
+def _delete(statement: Callable[[], Change], database: Database) -> int:
     return in_batches(lambda: database.execute(statement()))
 
 

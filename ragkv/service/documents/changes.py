@@ -13,7 +13,7 @@ import msgspec
 from ragkv.errors import Conflict, NotFound
 from ragkv.file_types import is_read, suffix_of
 from ragkv.ids import batched
-from ragkv.service.base.database import Database, Session, advisory_lock
+from ragkv.service.base.database import Condition, Database, Session, advisory_lock
 from ragkv.service.base.file_store import Readable, Received
 from ragkv.service.base.long_work import in_batches
 from ragkv.service.base.queue import Queue
@@ -51,7 +51,7 @@ from ragkv.service.files.statements import document_of_path, forget_attachments_
 from ragkv.text import clean_file_name
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Select, Update
+    from sqlalchemy import Select, Update
 
     from ragkv.settings import Settings
 
@@ -122,7 +122,7 @@ def exchange_file(
     body: Readable,
     intake: Intake,
     removal: Removal,
-    still: "ColumnElement[bool] | None" = None,
+    still: Condition | None = None,
 ) -> Exchanged:
     """Give a document another file, to be ingested by the caller or once it is queued. It answers from the old file,
     which is kept as long, until the new one is searchable.

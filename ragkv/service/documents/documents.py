@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 
 from ragkv.errors import NotFound
 from ragkv.ids import new_id
-from ragkv.service.base.database import Database, Session, advisory_lock
+from ragkv.service.base.database import Condition, Database, Session, advisory_lock
 from ragkv.service.base.file_store import FileStore, Readable, StoredBytes
 from ragkv.service.base.page import row_by_id, view_from
 from ragkv.service.base.status import (
@@ -44,9 +44,6 @@ from ragkv.service.documents.statements import (
 )
 from ragkv.service.files.statements import forget_paths_of
 from ragkv.text import clean_file_name, plural
-
-if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
 
 _ORPHANS_AT_ONCE = 50
 
@@ -223,7 +220,7 @@ def delete_documents(
     collection_id: str,
     document_ids: Sequence[str],
     removal: Removal,
-    still: "ColumnElement[bool] | None" = None,
+    still: Condition | None = None,
 ) -> list[str]:
     """`delete_document`, of those of a collection's documents that are there and of which `still` holds when they go.
 

@@ -13,7 +13,7 @@ from ragkv.ids import batched
 from ragkv.service.answer_cache.recent import RecentAnswers, checksum
 from ragkv.service.answer_cache.ring import GONE, AnswerRing
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, Session, advisory_lock
+from ragkv.service.base.database import Condition, Database, Session, advisory_lock
 from ragkv.service.base.embedded_redis import AppendLog
 from ragkv.service.base.file_store import FileStore
 from ragkv.service.base.tables import DocumentRow
@@ -35,8 +35,6 @@ from ragkv.service.kv_admin.entry_statements import (
 from ragkv.service.webhooks.statements import forget_deliveries_about
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement
-
     from ragkv.kv.store import KVStore
     from ragkv.retrieve.qdrant import QdrantIndex
     from ragkv.retrieve.retriever import Retriever
@@ -106,7 +104,7 @@ def remove_documents(
     collection_id: str,
     document_ids: Sequence[str],
     removal: Removal,
-    still: "ColumnElement[bool] | None" = None,
+    still: Condition | None = None,
 ) -> list[str]:
     """Remove a collection's documents: their points on an index server, their rows and the messages of webhooks about
     them in one transaction, then files and KV that nothing else uses.

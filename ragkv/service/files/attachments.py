@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ragkv.errors import NotFound
 from ragkv.service.audit.statements import note_deletions
-from ragkv.service.base.database import Database, Session, advisory_lock
+from ragkv.service.base.database import Condition, Database, Session, advisory_lock
 from ragkv.service.base.page import Page, PageRequest, Position, row_by_id, rows_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import AttachmentRow, DocumentRow, FileRow
@@ -54,7 +54,7 @@ from ragkv.service.files.statements import (
 from ragkv.service.files.uploads import find_file
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Row, Select
+    from sqlalchemy import Row, Select
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def detach_file(
     ref: CollectionRef,
     file_id: str,
     removal: Removal,
-    still: "Sequence[ColumnElement[bool]]" = (),
+    still: Sequence[Condition] = (),
 ) -> None:
     """Take a file out of a collection; the file itself stays. Its document goes, unless it is another file's, a
     data source's or a mail's, or was uploaded too.
@@ -190,17 +190,6 @@ def detach_file(
         detach_file(ref, file_id, removal, still)
 
 
-def detach_if_there(
-    ref: CollectionRef,
-    file_id: str,
-    removal: Removal,
-    still: "Sequence[ColumnElement[bool]]" = (),
-) -> None:
-    """`detach_file`, for callers that may not be the only one to do it."""
-    with suppress(NotFound):  # detached meanwhile
-        detach_file(ref, file_id, removal, still)
-
-
 def delete_file(tenant_id: str, file_id: str, removal: Removal) -> None:
     """Take a file out of every collection, and delete it. Its bytes go with the last that uses them.
 
@@ -218,7 +207,8 @@ def delete_file(tenant_id: str, file_id: str, removal: Removal) -> None:
                 session.delete(file)
                 note_deletions(session, FileRow, [file_id])
                 break
-        detach_if_there(CollectionRef(tenant_id, collection_id, b""), file_id, removal)
+        with suppress(NotFound):  # detached meanwhile
+            detach_file(CollectionRef(tenant_id, collection_id, b""), file_id, removal)
     removal.when_changed()
     discard_unnamed(tenant_id, [sha256], removal.database, removal.files)
 
@@ -269,7 +259,7 @@ def _find(
     session: Session,
     ref: CollectionRef,
     file_id: str,
-    still: "Sequence[ColumnElement[bool]]" = (),
+    still: Sequence[Condition] = (),
     *,
     lock: bool = False,
 ) -> "Row[DocumentRow, str, datetime]":

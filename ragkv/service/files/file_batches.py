@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from ragkv.errors import NotFound
 from ragkv.ids import new_id, utc_now
 from ragkv.service.base.database import Database, Session
 from ragkv.service.base.page import Page, PageRequest, row_by_id
@@ -13,7 +15,7 @@ from ragkv.service.base.tables import DocumentRow, FileBatchMemberRow, FileBatch
 from ragkv.service.base.tenants import CollectionRef
 from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.removal import Removal
-from ragkv.service.files.attachments import Attach, StoreEntry, attach_files, detach_if_there, entries_among
+from ragkv.service.files.attachments import Attach, StoreEntry, attach_files, detach_file, entries_among
 from ragkv.service.files.statements import batch_by_id, count_members, entries_of_batch
 
 
@@ -72,7 +74,8 @@ def cancel_batch(ref: CollectionRef, batch_id: str, removal: Removal) -> BatchPr
     if is_cancelled_now:
         removal.when_changed()
     for file_id in unread:
-        detach_if_there(ref, file_id, removal, still=[DocumentRow.status.in_(UNREAD)])
+        with suppress(NotFound):  # detached meanwhile
+            detach_file(ref, file_id, removal, still=[DocumentRow.status.in_(UNREAD)])
     return batch_of(ref, batch_id, removal.database)
 
 

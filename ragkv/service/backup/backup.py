@@ -69,7 +69,7 @@ def _write(folder: Path, database: Database, source: FileStore) -> Manifest:
                     "the database has no tables yet, so there is nothing to back up: are RAGKV_DATA_DIR and "
                     "RAGKV_DATABASE_URL those of the service?"
                 )
-            files = {StoredFile(*row) for row in connection.execute(named_files(reflected(connection)))}
+            files = {StoredFile(*row) for row in connection.execute(named_files(tables=reflected(connection)))}
             if files:
                 source.check_there()
             missing = {file for file in files if not _take(file, source, target)}

@@ -21,7 +21,7 @@ from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import tenant_ids
 from ragkv.service.checks.consistency_statements import searchable_documents
-from ragkv.service.documents.statements import ids_among, named_files, named_files_among
+from ragkv.service.documents.statements import ids_among, named_files
 from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def unnamed_files(before: datetime, database: Database, files: FileStore) -> lis
             ", ".join(str(files.folder / tenant_id) for tenant_id in sorted(unknown)[:3]),
         )
     stored = [file for file in files.stored(before) if file.tenant_id not in unknown]
-    named = {StoredFile(*row) for row in database.rows_among(named_files_among, [file.sha256 for file in stored])}
+    named = {StoredFile(*row) for row in database.rows_among(named_files, [file.sha256 for file in stored])}
     return [file for file in stored if file not in named]
 
 

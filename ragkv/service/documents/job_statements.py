@@ -50,7 +50,9 @@ def next_waiting(session: Session, moment: datetime, kinds: Kinds) -> tuple[str,
         for tenant_id in session.scalars(tenants_by_turn(moment, kind)).all():
             for status in kind:
                 by_use = (most_used_waiting(tenant_id, status, moment),) if kind == LACKS_KV else ()
-                for turn in (*by_use, oldest_waiting(tenant_id, status, moment)):
+                mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.status == status, waiting(moment))
+                oldest = select(DocumentRow.id).where(*mine).order_by(DocumentRow.created_at).limit(1)
+                for turn in (*by_use, oldest):
                     locked = turn.with_for_update(of=DocumentRow, skip_locked=True)
                     if (document_id := session.scalar(locked)) is not None:
                         return document_id, status
@@ -74,12 +76,6 @@ def tenants_by_turn(moment: datetime, kind: Sequence[Status]) -> Select[str]:
     has_some = exists().where(DocumentRow.tenant_id == TenantRow.id, DocumentRow.status.in_(kind), waiting(moment))
     served_at = TenantRow.kv_served_at if kind == LACKS_KV else TenantRow.served_at
     return select(TenantRow.id).where(has_some).order_by(served_at.asc().nulls_first(), TenantRow.id)
-
-
-def oldest_waiting(tenant_id: str, status: Status, moment: datetime) -> Select[str]:
-    """The id of a tenant's document with this status that waits and was uploaded first."""
-    mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.status == status)
-    return select(DocumentRow.id).where(*mine, waiting(moment)).order_by(DocumentRow.created_at).limit(1)
 
 
 def most_used_waiting(tenant_id: str, status: Status, moment: datetime) -> Select[str]:

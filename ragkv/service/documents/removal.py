@@ -23,7 +23,7 @@ from ragkv.service.documents.statements import (
     documents_where,
     forget_documents,
     locked,
-    named_files_among,
+    named_files,
 )
 from ragkv.service.kv_admin.entry_statements import (
     forget_entries,
@@ -92,7 +92,7 @@ def discard_unnamed(tenant_id: str, hashes: Sequence[str], database: Database, f
     """
     with database.writing() as session:
         advisory_lock(session, uploads_lock(tenant_id))
-        named = {sha256 for owner, sha256 in session.execute(named_files_among(hashes)) if owner == tenant_id}
+        named = {sha256 for owner, sha256 in session.execute(named_files(hashes)) if owner == tenant_id}
         unnamed = [sha256 for sha256 in hashes if sha256 not in named]
         for sha256 in unnamed:
             files.delete(tenant_id, sha256)

@@ -141,21 +141,19 @@ def forget_documents(document_ids: Sequence[str]) -> Delete:
     return delete(DocumentRow).where(one_of(DocumentRow.id, document_ids))
 
 
-def named_files(tables: Iterable[Table] = _TABLES) -> Select[str, str]:
-    """(tenant, SHA-256) of every file that a document or an upload names, each once. tables: those of an older
-    schema."""
+def named_files(hashes: Sequence[str] | None = None, tables: Iterable[Table] = _TABLES) -> Select[str, str]:
+    """(tenant, SHA-256) of every file that a document or an upload names, or of those with these hashes, each once.
+    tables: those of an older schema."""
     columns = [
         (table.c.tenant_id, table.c[name]) for table in tables for name in _NAMES.get(table.name, ()) if name in table.c
     ]
-    named = union(*(select(owner, name.label("sha256")).where(name.is_not(None)) for owner, name in columns)).subquery()
+    named = union(
+        *(
+            select(owner, name.label("sha256")).where(name.is_not(None) if hashes is None else one_of(name, hashes))
+            for owner, name in columns
+        )
+    ).subquery()
     return select(named.c.tenant_id, named.c.sha256).order_by(named.c.tenant_id, named.c.sha256)
-
-
-def named_files_among(hashes: Sequence[str]) -> Select[str, str]:
-    """`named_files`, of these hashes, in any order."""
-    columns = [(table.c.tenant_id, table.c[name]) for table in _TABLES for name in _NAMES[table.name]]
-    named = union(*(select(owner, name.label("sha256")).where(one_of(name, hashes)) for owner, name in columns))
-    return select(*named.subquery().c)
 
 
 def bytes_of_tenant(tenant_id: str) -> Select[int]:

@@ -163,12 +163,9 @@ def amend_collection(
             _refuse_taken(session, tenant_id, cleaned)
             row.name = cleaned
         if cache is not None:
-            if cache.enabled is not None:
-                row.cache_answers = cache.enabled
-            if cache.threshold is not None:
-                row.cache_threshold = cache.threshold
-            if cache.ttl_s is not None:
-                row.cache_ttl_s = cache.ttl_s
+            row.cache_answers = row.cache_answers if cache.enabled is None else cache.enabled
+            row.cache_threshold = row.cache_threshold if cache.threshold is None else cache.threshold
+            row.cache_ttl_s = row.cache_ttl_s if cache.ttl_s is None else cache.ttl_s
     return collection_view(tenant_id, collection_id, database)
 
 

@@ -2,11 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -243,19 +243,15 @@ def _exchange(session: Session, document: DocumentRow, received: Received, old_n
     if twin is not None:
         raise Conflict(f"document {twin.id} of the same collection has the same bytes: delete one of the two")
     if document.earlier_sha256 == received.sha256:
-        _set(document, NOT_REPLACED)
+        for name, value in NOT_REPLACED.items():
+            setattr(document, name, value)
     elif document.num_chunks and not document.is_replaced:
-        earlier = {"earlier_sha256": document.sha256, "earlier_num_bytes": document.num_bytes, "earlier_name": old_name}
-        _set(document, {"is_replaced": True} | earlier)
+        document.is_replaced, document.earlier_name = True, old_name
+        document.earlier_sha256, document.earlier_num_bytes = document.sha256, document.num_bytes
     document.sha256, document.num_bytes = received.sha256, received.num_bytes
     check_byte_quota(session, document.tenant_id, received.num_bytes, settings)
     session.execute(forget_attachments_of(document.id))
     _begin_again(session, document)
-
-
-def _set(document: DocumentRow, values: Mapping[str, Any]) -> None:
-    for name, value in values.items():
-        setattr(document, name, value)
 
 
 def _begin_again(session: Session, document: DocumentRow) -> None:

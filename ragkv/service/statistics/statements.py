@@ -45,14 +45,11 @@ def token_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
     return counted.group_by("bucket")  # by its name: as an expression its parameters would make it another one
 
 
-def ttft_percentiles(tenant_id: str, since: datetime) -> Rows:
-    """(mode, median, 95th percentile) of the milliseconds to the first token."""
-    return _percentiles(QuestionRow.ttft_ms, (QuestionRow.mode,), _mine(tenant_id, since))
-
-
-def ttft_series(tenant_id: str, since: datetime, width_s: int) -> Rows:
-    """(bucket, mode, median, 95th percentile) of the milliseconds to the first token."""
-    return _percentiles(QuestionRow.ttft_ms, (_bucket(width_s), QuestionRow.mode), _mine(tenant_id, since))
+def ttft_percentiles(tenant_id: str, since: datetime, width_s: int | None = None) -> Rows:
+    """(mode, median, 95th percentile) of the milliseconds to the first token; with a width, of each bucket, which comes
+    before the mode."""
+    groups = (QuestionRow.mode,) if width_s is None else (_bucket(width_s), QuestionRow.mode)
+    return _percentiles(QuestionRow.ttft_ms, groups, _mine(tenant_id, since))
 
 
 def load_percentiles(tenant_id: str, since: datetime) -> Rows:
@@ -62,14 +59,11 @@ def load_percentiles(tenant_id: str, since: datetime) -> Rows:
     return _percentiles(QuestionRow.kv_load_ms, (_FARTHEST_TIER,), where, (MEDIAN, HIGHEST), counted=True)
 
 
-def full_percentiles(tenant_id: str, since: datetime, costs: Costs) -> Rows:
-    """(mode, median, 95th percentile) of what the stitched questions would have taken in full, at these costs."""
-    return _percentiles(_in_full(costs), (QuestionRow.mode,), (*_mine(tenant_id, since), _STITCHED))
-
-
-def full_series(tenant_id: str, since: datetime, width_s: int, costs: Costs) -> Rows:
-    """(bucket, median, 95th percentile) of the same."""
-    return _percentiles(_in_full(costs), (_bucket(width_s),), (*_mine(tenant_id, since), _STITCHED))
+def full_percentiles(tenant_id: str, since: datetime, costs: Costs, width_s: int | None = None) -> Rows:
+    """(mode, or with a width the bucket, median, 95th percentile) of what the stitched questions would have taken in
+    full, at these costs."""
+    group = QuestionRow.mode if width_s is None else _bucket(width_s)
+    return _percentiles(_in_full(costs), (group,), (*_mine(tenant_id, since), _STITCHED))
 
 
 def full_runs(tenant_id: str, model: str, since: datetime, limit: int) -> Select[int, int, float]:

@@ -11,13 +11,11 @@ from ragkv.service.base.tables import QuestionRow
 from ragkv.service.statistics.prefill_cost import CostEstimate, estimate
 from ragkv.service.statistics.statements import (
     full_percentiles,
-    full_series,
     latest_questions,
     load_percentiles,
     token_series,
     token_totals,
     ttft_percentiles,
-    ttft_series,
     unfinished_jobs,
 )
 from ragkv.service.statistics.views import (
@@ -151,10 +149,10 @@ def _series(
 
     for number, questions, _, *tokens, _ in session.execute(token_series(tenant_id, since, width_s)):
         put(number, questions=questions, **dict(zip(_SERIES_TOKENS, tokens, strict=True)))
-    for number, mode, median, _ in session.execute(ttft_series(tenant_id, since, width_s)):
+    for number, mode, median, _ in session.execute(ttft_percentiles(tenant_id, since, width_s)):
         put(number, **{_MS_OF[mode]: median})
     if full_cost is not None:
-        for number, median, _ in session.execute(full_series(tenant_id, since, width_s, full_cost.cost.terms)):
+        for number, median, _ in session.execute(full_percentiles(tenant_id, since, full_cost.cost.terms, width_s)):
             put(number, stitched_in_full_ms=median)
     return [Bucket(start=datetime.fromtimestamp(number * width_s, UTC), **buckets[number]) for number in numbers]
 

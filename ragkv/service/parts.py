@@ -551,12 +551,7 @@ class Parts:
     def loading(self) -> Loading:
         """Loading of everything that questions need, for callers in the event loop, which it would hold up for
         seconds."""
-        return Loading(self._load)
-
-    def _load(self) -> None:
-        self.engine  # noqa: B018 - loads it
-        self.answerer  # noqa: B018 - loads it
-        self.keys_of(self.default_collection.tenant_id)
+        return Loading(lambda: (self.engine, self.answerer, self.keys_of(self.default_collection.tenant_id)))
 
     async def loaded(self) -> "Parts":
         """These parts once `answerer` and `searcher` are loaded, for the event loop. Raises Unavailable, see

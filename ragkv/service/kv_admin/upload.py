@@ -77,7 +77,12 @@ class Uploader:
             self._upload_prefixes({tenant for key, tenant, _ in page if key in sizes}, remote)
             outcomes = self._copy(list(sizes), remote)
             copied = [key for key, outcome in outcomes.items() if outcome == "copied"]
-            self._record(copied, remote)
+            with self._parts.database.writing() as session:
+                session.execute(moved(copied, REMOTE))
+                with_entry = set(session.scalars(keys_with_entries(copied)))
+            with suppress(Unavailable):  # the sweep finds them
+                if removed := [key for key in copied if key not in with_entry]:  # during the upload
+                    remote.delete(removed)
             files += len(copied)
             num_bytes += sum(sizes[key] for key in copied)
             failed += sum(outcome == "failed" for outcome in outcomes.values())
@@ -105,15 +110,6 @@ class Uploader:
             self._log.warning("KV is not uploaded until its file can be read: %s", error)
             return "failed"
         return "copied"
-
-    def _record(self, keys: Sequence[str], remote: "ObjectStore") -> None:
-        """Note that these have a copy. KV that was removed during the upload is deleted from the object store."""
-        with self._parts.database.writing() as session:
-            session.execute(moved(keys, REMOTE))
-            with_entry = set(session.scalars(keys_with_entries(keys)))
-        with suppress(Unavailable):  # the sweep finds them
-            if removed := [key for key in keys if key not in with_entry]:
-                remote.delete(removed)
 
 
 def has_room_on_disk(num_bytes: int, parts: Parts) -> bool:

@@ -64,7 +64,16 @@ def main() -> None:
         finally:
             service.terminate()
             service.wait(timeout=60)
-    _print(report)
+    for endpoint in ENDPOINTS:
+        quiet, attacked = report.quiet[endpoint], report.attacked[endpoint]
+        print(
+            f"{endpoint:8} quiet p50 {quiet.p50_ms:7.1f} p99 {quiet.p99_ms:7.1f} ms | attacked p50 {attacked.p50_ms:7.1f} "
+            f"p99 {attacked.p99_ms:7.1f} slowest {attacked.slowest_ms:7.1f} ms | p99 x{report.ratio_p99[endpoint]} | "
+            f"{attacked.statuses}"
+        )
+    for name, counts in report.hostile.items():
+        print(f"{name:14} {counts}")
+    print(f"server errors {report.server_errors}; RSS {report.rss_mib} MiB")
 
 
 async def _measure(world: World, pid: int, attack: str, seconds: float) -> Report:
@@ -133,19 +142,6 @@ def _server_errors(statuses: dict[str, dict[str, int]]) -> int:
     return sum(
         n for counts in statuses.values() for status, n in counts.items() if status.startswith("5") and status != "503"
     )
-
-
-def _print(report: Report) -> None:
-    for endpoint in ENDPOINTS:
-        quiet, attacked = report.quiet[endpoint], report.attacked[endpoint]
-        print(
-            f"{endpoint:8} quiet p50 {quiet.p50_ms:7.1f} p99 {quiet.p99_ms:7.1f} ms | attacked p50 {attacked.p50_ms:7.1f} "
-            f"p99 {attacked.p99_ms:7.1f} slowest {attacked.slowest_ms:7.1f} ms | p99 x{report.ratio_p99[endpoint]} | "
-            f"{attacked.statuses}"
-        )
-    for name, counts in report.hostile.items():
-        print(f"{name:14} {counts}")
-    print(f"server errors {report.server_errors}; RSS {report.rss_mib} MiB")
 
 
 if __name__ == "__main__":

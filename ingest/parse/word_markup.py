@@ -73,7 +73,12 @@ class Rewriter:
                 for child in [child for child in run if QName(child).localname not in _FIELD]:
                     run.remove(child)
             _strike(run, bool({"strike", "dstrike"} & switches))
-            _write_chosen(run)
+            for choice in run.findall("{*}fldChar/{*}ffData/{*}ddList"):  # the field alone says the chosen entry
+                entries = list(map(value_of, choice.iterfind("{*}listEntry")))
+                result = choice.find("{*}result") if choice.find("{*}result") is not None else choice.find("{*}default")
+                number = "0" if result is None else value_of(result)
+                if number.isdecimal() and int(number[:9]) < len(entries):
+                    SubElement(run, f"{{{W}}}t").text = entries[int(number[:9])]
             _write_symbols(run)
 
     def _referred(self, element: _Element, relations: Mapping[str, Relation]) -> Iterator[_Element]:
@@ -241,16 +246,6 @@ def _write_skipped_columns(root: _Element) -> None:
             cell = _made("tc")
             SubElement(SubElement(cell, f"{{{W}}}tcPr"), f"{{{W}}}gridSpan").set(f"{{{W}}}val", str(int(number)))
             row.find("{*}trPr").addnext(cell)
-
-
-def _write_chosen(run: _Element) -> None:
-    """Write the chosen entry of a list in an old form, which the field alone says."""
-    for choice in run.findall("{*}fldChar/{*}ffData/{*}ddList"):
-        entries = list(map(value_of, choice.iterfind("{*}listEntry")))
-        result = choice.find("{*}result") if choice.find("{*}result") is not None else choice.find("{*}default")
-        number = "0" if result is None else value_of(result)
-        if number.isdecimal() and int(number[:9]) < len(entries):
-            SubElement(run, f"{{{W}}}t").text = entries[int(number[:9])]
 
 
 def _write_symbols(run: _Element) -> None:

@@ -88,7 +88,15 @@ class QdrantIndex:
     def ensure(self, dim: int) -> None:
         with self._reporting():
             if not self._client.collection_exists(COLLECTION):
-                self._create(dim)
+                try:
+                    self._client.create_collection(
+                        COLLECTION,
+                        vectors_config={DENSE: models.VectorParams(size=dim, distance=models.Distance.COSINE)},
+                        sparse_vectors_config={TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)},
+                    )
+                except UnexpectedResponse as error:
+                    if error.status_code != HTTPStatus.CONFLICT:  # another process was first
+                        raise
             collection = self._client.get_collection(COLLECTION)
             for field in _PLACE:
                 if field not in collection.payload_schema:  # just created; or who created it was killed before this
@@ -225,17 +233,6 @@ class QdrantIndex:
                 counts.update(Held(*(payload[field] for field in _PLACE)) for payload in payloads)
                 if offset is None:
                     return dict(counts)
-
-    def _create(self, dim: int) -> None:
-        try:
-            self._client.create_collection(
-                COLLECTION,
-                vectors_config={DENSE: models.VectorParams(size=dim, distance=models.Distance.COSINE)},
-                sparse_vectors_config={TERMS: models.SparseVectorParams(modifier=models.Modifier.IDF)},
-            )
-        except UnexpectedResponse as error:
-            if error.status_code != HTTPStatus.CONFLICT:  # another process was first
-                raise
 
     def _delete(self, condition: models.Filter) -> None:
         with self._reporting():

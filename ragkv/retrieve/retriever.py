@@ -250,7 +250,12 @@ class _Walk:
         heaviest = sorted(weights, key=lambda term: -weights[term])
         terms = {term: weights.get(term, 1.0) for term in list(dict.fromkeys((*identifiers, *heaviest)))[:TERMS]}
         holders = self._holders(terms, RARE, self._scope.document_ids)
-        self._add_identified([holders[term] for term in identifiers])
+        shares: Scores = {}  # of the passages of each identifier: a passage's rarest one counts
+        for hits in (holders[term] for term in identifiers):
+            if len(hits) <= HOLDERS:
+                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(hits)) for hit in hits}
+        for chunk_id, share in shares.items():
+            self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
         in_scope = self._scope.document_ids
         if (self._num_documents if in_scope is None else len(in_scope)) > 1:
             self._add_documents(terms, holders)
@@ -277,15 +282,6 @@ class _Walk:
             [Hit("", document_id, weight * rarity * sparse.ALONE) for document_id in name.document_ids]
             for weight, rarity, name in zip(terms.values(), rarities, names, strict=True)
         ]
-
-    def _add_identified(self, holders: Iterable[Sequence[Hit]]) -> None:
-        """holders: the passages of each identifier. A passage's rarest one counts."""
-        shares: Scores = {}
-        for hits in holders:
-            if len(hits) <= HOLDERS:
-                shares |= {hit.chunk_id: max(shares.get(hit.chunk_id, 0.0), 1 / len(hits)) for hit in hits}
-        for chunk_id, share in shares.items():
-            self._searched[chunk_id] += IDENTIFIED_WEIGHT * share
 
     def _add_documents(self, terms: Mapping[int, float], holders: Mapping[int, list[Hit]]) -> None:
         """holders: the passages of each rare term. A document has the terms of its name and of all its passages; others

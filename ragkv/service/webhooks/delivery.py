@@ -89,7 +89,17 @@ class Courier:
         finally:
             lookups.shutdown(wait=False)  # nobody waits for an answer that comes after its attempt
         for (delivery, _), outcome in zip(due, outcomes, strict=True):
-            self._record(delivery, outcome)
+            failures = delivery.attempts + 1
+            with self._database.writing() as session:
+                changes: dict[str, Any]
+                if outcome.is_delivered:
+                    changes = {"status": DELIVERED}
+                elif failures > len(DELAYS_S):
+                    changes = {"status": FAILED}
+                    log.warning("webhook %s: gave up after %d attempts", delivery.webhook_id, failures)
+                else:
+                    changes = {"next_at": now_of(session) + timedelta(seconds=DELAYS_S[failures - 1])}
+                session.execute(record_attempt(delivery.id, code=outcome.code, error=outcome.error, **changes))
 
     async def _attempt(
         self, client: httpx.AsyncClient, lookups: Executor, delivery: WebhookDeliveryRow, webhook: WebhookRow
@@ -115,19 +125,6 @@ class Courier:
             return DeliveryOutcome(None, str(error))
         except Exception as error:  # whatever a receiver or its name does costs its own message alone
             return DeliveryOutcome(None, f"{type(error).__name__}: {error}"[:MAX_ERROR_CHARS])
-
-    def _record(self, delivery: WebhookDeliveryRow, outcome: DeliveryOutcome) -> None:
-        failures = delivery.attempts + 1
-        with self._database.writing() as session:
-            changes: dict[str, Any]
-            if outcome.is_delivered:
-                changes = {"status": DELIVERED}
-            elif failures > len(DELAYS_S):
-                changes = {"status": FAILED}
-                log.warning("webhook %s: gave up after %d attempts", delivery.webhook_id, failures)
-            else:
-                changes = {"next_at": now_of(session) + timedelta(seconds=DELAYS_S[failures - 1])}
-            session.execute(record_attempt(delivery.id, code=outcome.code, error=outcome.error, **changes))
 
 
 def new_secret() -> str:

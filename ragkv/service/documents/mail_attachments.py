@@ -174,8 +174,17 @@ def _accept(
         if created := document is None:
             document = insert_document(session, ref, file.name, received, labels, is_attachment=True)
             check_quota(session, mail.tenant_id, received.num_bytes, intake.settings)
-            action, client, resources = "Add an attachment", WORKER, (document.id,)
-            add_change(session, Change(mail.tenant_id, None, action, "", client, resources, mail.id, request_id()))
+            addition = Change(
+                tenant_id=mail.tenant_id,
+                key_id=None,
+                action="Add an attachment",
+                route="",
+                client=WORKER,
+                resources=(document.id,),
+                within=mail.id,
+                request_id=request_id(),
+            )
+            add_change(session, addition)
         else:
             revive(session, document, intake.index_fingerprint())
         _note(session, mail, received.sha256, file, document_id=document.id)

@@ -291,10 +291,10 @@ class Stitcher:
         all_layers = self._model.layers
         for layers in (part for run in runs(of_layers) for part in batched(run, step)):
             keys, values = (buffer[: len(layers)] for buffer in scratch)
+            of_file = slice(layers[0], layers[-1] + 1)
             row = 0
             for kv_slice in slices:  # one behind the other
                 rows = slice(row, row + kv_slice.span.num_tokens)
-                of_file = slice(layers[0], layers[-1] + 1)
                 kv_slice.kv.copy_into(keys[:, rows], values[:, rows], of_file, kv_slice.offset)
                 row = rows.stop
             self._model.rotate(layers, batch.positions, keys)

@@ -118,14 +118,17 @@ def precompute(
     copied = hooks.elsewhere(absent)
     todo = {key: named[key] for key in absent if key not in copied}
     total = _tokens(named.items())
+    done = total - _tokens(todo.items())
 
     def stored(batch: Batch, *, is_computed: bool) -> None:
+        nonlocal done
         hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch], is_computed)
         for key, _ in batch:
             del todo[key]
-        hooks.progress(total - _tokens(todo.items()), total)
+        done += _tokens(batch)
+        hooks.progress(done, total)
 
-    hooks.progress(total - _tokens(todo.items()), total)
+    hooks.progress(done, total)
     for entry in _quantised(todo, keys, store, hooks.has_room):
         stored([entry], is_computed=False)
     if not todo and keys.prefix_ids and keys.prefix() not in store:

@@ -99,7 +99,7 @@ class Database:
     def execute(self, *changes: Change) -> int:
         """Execute changes in one transaction. Returns the number of rows that they found."""
         with self.writing() as session:
-            return sum(session.connection().execute(change).rowcount for change in changes)
+            return sum(num_changed(session, change) for change in changes)
 
     def ping(self) -> None:
         """Check the connection. Raises Unavailable unless the database answers."""
@@ -182,7 +182,7 @@ def has_come(
     return or_(at.is_(None), at <= moment, at > moment + longest_wait)
 
 
-def num_changed(session: Session, statement: Update) -> int:
+def num_changed(session: Session, statement: Change) -> int:
     """Execute a change; the number of rows that it found. Objects of the session are not updated."""
     result = session.execute(statement, execution_options={"synchronize_session": False})
     return int(result.rowcount)  # type: ignore[attr-defined]

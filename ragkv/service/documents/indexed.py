@@ -147,7 +147,9 @@ class _Versions:
             self.names.rename(document_id, name if is_indexed else "")
         changed = {row[0] for row in written}
         indexed = [row for row in written if row[3]]
-        by_document = {row_id: version for row_id, version in earlier.by_document.items() if row_id not in changed}
+        by_document = dict(earlier.by_document)
+        for document_id in changed:
+            by_document.pop(document_id, None)
         by_document |= {document_id: version for document_id, version, *_ in indexed}
         self.by_document = earlier.by_document if by_document == earlier.by_document else by_document
         differing = {document_id for document_id, *_, of_encoder, _ in indexed if not of_encoder}

@@ -167,5 +167,14 @@ def _asked(row: QuestionRow, collection: str, full_cost: CostEstimate | None) ->
         row,
         collection=collection,
         in_full_ms=in_full_ms,
-        tokens=_counts([getattr(row, f"{field}_tokens") for field in TokenCounts.__struct_fields__[:-1]]),
+        tokens=_counts(
+            (
+                row.prompt_tokens,
+                row.cached_tokens,
+                row.stitched_tokens,
+                row.recomputed_tokens,
+                row.computed_tokens,
+                row.completion_tokens,
+            )
+        ),
     )

@@ -1,6 +1,7 @@
 """`python -m bench.gpu.smoke`: whether vLLM's libraries compute right on this GPU, before an engine is started for a
 minute. Rotation, norm, activation, the paged cache's write and FlashAttention 3 over it, as recompute in place uses
-them, each against PyTorch in float32; and what it saves that scattered spans read their common context once."""
+them, each against PyTorch in float32; KV that is copied while other KV is written; and what it saves that scattered
+spans read their common context once."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,10 @@ import click
 import torch
 
 from ragkv.connector.common_context import CommonContext
+from ragkv.connector.staging import Staging
+from ragkv.kv.format import GRIDS, KVFormat
+from ragkv.kv.pieces import copy_part
+from ragkv.kv.quantise import Packed, pack_keys
 from ragkv.span import Span
 
 HEAD_DIM, QUERY_HEADS, KV_HEADS, BLOCK, TOKENS = 128, 32, 8, 16, 1024
@@ -63,6 +68,7 @@ def check_kernels() -> list[str]:
     later = positions > rows[:, None]
     expected = torch.einsum("hqk,khd->qhd", logits.masked_fill(later, -torch.inf).softmax(-1), all_values)
     smoke.compare("FlashAttention 3 over three spans", attended, expected)
+    compare_staging(smoke)
     compare_common_context(smoke)
     return smoke.wrong
 
@@ -90,6 +96,44 @@ def _compare_operators(smoke: Smoke, keys: torch.Tensor, positions: torch.Tensor
     torch.ops._C.silu_and_mul(activated, rows)  # noqa: SLF001
     smoke.compare("silu_and_mul", activated, torch.nn.functional.silu(gate) * up)
     return rotated
+
+
+def compare_staging(smoke: Smoke) -> None:
+    """Compare keys that were copied while others were read with those of the host, as they are and quantised, and time
+    both beside copies and readings that take turns."""
+    device, size = torch.device("cuda"), (LAYERS, CONTEXT // 16, KV_HEADS, HEAD_DIM)
+    plain = [_draw(*size).cpu().pin_memory() for _ in range(4)]
+    packed = [pack_keys(part, GRIDS[KVFormat.INT8]) for part in plain]
+    pinned = [Packed(p.codes.pin_memory(), p.step.pin_memory(), p.edges) for p in packed]  # type: ignore[union-attr] # no file's
+    written = torch.empty(16, *size, device=device, dtype=torch.bfloat16)
+    in_formats: dict[str, Sequence[torch.Tensor | Packed]] = {"bf16": plain, "int8": pinned}
+    for name, parts in in_formats.items():
+        expected = [torch.empty_like(part, device="cpu") for part in plain]
+        for part, out in zip(parts, expected, strict=True):
+            _fill(part, out)
+        whole = torch.stack(expected).repeat(len(written) // len(expected), 1, 1, 1, 1)
+        for way, copies in (("in turns", None), ("at once", torch.cuda.Stream())):  # type: ignore[no-untyped-call]
+            staging = Staging(torch.bfloat16, device, copies)
+
+            def write(
+                readings: int = 4, staging: Staging = staging, parts: Sequence[torch.Tensor | Packed] = parts
+            ) -> None:
+                for row in range(len(written)):
+                    with staging.filled(size, (*size[:3], 0)) as (keys, _):
+                        _fill(parts[row % len(parts)], keys)
+                    for _ in range(readings):  # some four take as long as rotation and the cache's kernels
+                        torch.add(keys, 0, out=written[row])
+
+            write(readings=100)  # longer than the copies
+            smoke.compare(f"keys of {CONTEXT} tokens in {name}, copied and written {way}", written.cpu(), whole, 1e-6)
+            click.echo(f"... {_milliseconds(write, 5):.1f} ms")
+
+
+def _fill(part: torch.Tensor | Packed, out: torch.Tensor) -> None:
+    if isinstance(part, Packed):
+        part.unpack_into(out, slice(None), 0)
+    else:
+        copy_part(part, out, slice(None), 0)
 
 
 def compare_common_context(smoke: Smoke) -> None:

@@ -14,6 +14,7 @@ from ragkv.connector.internals import InPlaceBatch, ModelInternals
 from ragkv.connector.latent import Queries
 from ragkv.connector.metadata import KVSlice, StitchRequest
 from ragkv.connector.select import Stitched, layers_looked_at, select_in_engine
+from ragkv.connector.staging import Staging
 from ragkv.engine.protocol import Report
 from ragkv.engine.wire import pack_queries
 from ragkv.errors import Unsupported
@@ -26,12 +27,13 @@ from ragkv.span import Span, merge, split, total_tokens
 FILES_AT_ONCE = 4
 """Files of one prompt that are read from the disk at the same time."""
 MAX_LAYERS_AT_ONCE = 10
-MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 256 * 2**20
+MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 128 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Amounts that are written at a time: tokens of several chunks, layers of these, and bytes of their keys."""
+    """Amounts that are written at a time: tokens of several chunks, layers of these, and bytes of their keys (values
+    are as many)."""
 
     tokens: int
     layers: int
@@ -121,6 +123,9 @@ class Stitcher:
         self.room = StepBudget()
         self._token_bytes = self._layout.kv_heads * self._layout.head_dim * model.dtype.itemsize
         self.portion = Portion.on(model.device, self._layout, self._token_bytes)
+        is_gpu = model.device.type == "cuda"
+        copies = torch.cuda.Stream(model.device) if is_gpu else None  # type: ignore[no-untyped-call]
+        self._staging = Staging(model.dtype, model.device, copies)
         windows = {layer: model.window_of(layer) for layer in range(len(model.layers))}
         self._windows = {layer: window for layer, window in windows.items() if window}
         assert len(model.layers) == self._whole.layers, "the engine runs another model than the one whose KV is kept"
@@ -283,20 +288,17 @@ class Stitcher:
         batch = self._model.batch([kv_slice.span for kv_slice in slices], block_ids)
         tokens = len(batch.positions)
         step = max(1, min(self.portion.layers, self.portion.num_bytes // (tokens * self._token_bytes)))
-        # One scratch for all layers: fresh pages for every layer would cost more than the copies themselves.
-        scratch = [
-            torch.empty(step, tokens, self._layout.kv_heads, size, dtype=self._model.dtype, device=self._model.device)
-            for size in (self._layout.head_dim, self._layout.value_dim)
-        ]
         all_layers = self._model.layers
         for layers in (part for run in runs(of_layers) for part in batched(run, step)):
-            keys, values = (buffer[: len(layers)] for buffer in scratch)
             of_file = slice(layers[0], layers[-1] + 1)
-            row = 0
-            for kv_slice in slices:  # one behind the other
-                rows = slice(row, row + kv_slice.span.num_tokens)
-                kv_slice.kv.copy_into(keys[:, rows], values[:, rows], of_file, kv_slice.offset)
-                row = rows.stop
+            shape = (len(layers), tokens, self._layout.kv_heads)
+            of_keys, of_values = (*shape, self._layout.head_dim), (*shape, self._layout.value_dim)
+            with self._staging.filled(of_keys, of_values) as (keys, values):
+                row = 0
+                for kv_slice in slices:  # one behind the other
+                    rows = slice(row, row + kv_slice.span.num_tokens)
+                    kv_slice.kv.copy_into(keys[:, rows], values[:, rows], of_file, kv_slice.offset)
+                    row = rows.stop
             self._model.rotate(layers, batch.positions, keys)
             for index, layer in enumerate(layers):
                 self._model.write(all_layers[layer], keys[index], values[index], batch.slots)

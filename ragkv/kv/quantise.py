@@ -55,23 +55,27 @@ class Packed:
         if not out.numel():
             return
         end = start + out.shape[1]
-        # The codes are copied into `out`, as numbers of its dtype, and scaled there: no buffer of their size is needed.
-        if self.low is None:
-            copy_part(self.codes, out, layers, start)
-        else:
-            codes = _sent(self.codes[layers, start:end], out.device)
+        # On a CPU the codes are copied into `out`, as numbers of its dtype: no buffer of their size is needed. A GPU
+        # gets them as they are, and converts and scales them in one kernel.
+        codes = out
+        if self.low is not None:
+            packed = _sent(self.codes[layers, start:end], out.device)
             low_half, high_half = out.chunk(2, -1)
-            low_half.copy_(codes & _NIBBLE)
-            high_half.copy_(codes >> _NIBBLE_BITS)
+            low_half.copy_(packed & _NIBBLE)
+            high_half.copy_(packed >> _NIBBLE_BITS)
+        else:
+            if out.device.type != "cpu":
+                codes = torch.empty(out.shape, dtype=torch.int8, device=out.device)
+            copy_part(self.codes, codes, layers, start)
         step, groups = _sent(self.step[layers], out.device), self.step.shape[1]
         low = None if self.low is None else _sent(self.low[layers], out.device)
         if groups == self.num_tokens:  # values, or the keys of a single token
-            _scale(out, step, low, slice(start, end))
+            _scale(codes, step, low, slice(start, end), out)
         else:
             size = -(-self.num_tokens // groups)  # as `pack_keys` divided them
             for group in range(start // size, -(-end // size)):
-                rows = out[:, max(group * size - start, 0) : (group + 1) * size - start]
-                _scale(rows, step, low, slice(group, group + 1))
+                rows = slice(max(group * size - start, 0), (group + 1) * size - start)
+                _scale(codes[:, rows], step, low, slice(group, group + 1), out[:, rows])
         self._restore_edges(out, layers, start)
 
     def _restore_edges(self, out: torch.Tensor, layers: slice, start: int) -> None:
@@ -118,10 +122,10 @@ def _pack(values: torch.Tensor, axis: int, grid: QuantisationGrid) -> tuple[torc
     return low_half | (high_half << _NIBBLE_BITS), step, low
 
 
-def _scale(rows: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, groups: slice) -> None:
-    rows.mul_(step[:, groups])
+def _scale(codes: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, groups: slice, out: torch.Tensor) -> None:
+    torch.mul(codes, step[:, groups], out=out)
     if low is not None:
-        rows.add_(low[:, groups])
+        out.add_(low[:, groups])
 
 
 def _sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:

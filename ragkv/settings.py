@@ -84,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     engine_silence_s: PositiveFloat = 300.0
     max_model_len: Positive = 8192
     max_batched_tokens: Positive = 8192
-    kv_cache_gib: PositiveFloat = 2.0
+    kv_cache_gib: PositiveFloat | None = None
     enforce_eager: bool | None = None
     tensor_parallel_size: Positive = 1
     speculative_tokens: NotNegative = 0
@@ -119,7 +119,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_tenant_documents: NotNegative = 0
     max_tenant_kv_bytes: NotNegative = 0
     max_kv_bytes: NotNegative | None = None
-    host_kv_bytes: NotNegative = 512 * 1024 * 1024
+    host_kv_bytes: NotNegative | None = None
     max_remote_kv_bytes: NotNegative = 0
     min_free_bytes: NotNegative | None = None
     max_answer_bytes: Positive = 128 * 1024 * 1024

@@ -26,6 +26,7 @@ from ragkv.answer.recompute import Recomputing
 from ragkv.chunk import Chunk
 from ragkv.cli.opened import running_engine
 from ragkv.cli.progress import progress_bars
+from ragkv.engine.launch import CPU_CACHE_GIB, cache_gib_of
 from ragkv.engine.local import LocalEngine
 from ragkv.engine.loop import run_on
 from ragkv.errors import Rejected
@@ -131,7 +132,7 @@ def run_of(
     kinds = [keys, *variants.values(), *([alone] if any(method.needs_alone for method in methods) else ())]
     recomputing = Recomputing(parts.settings, writer is not None and suffices(writer))
     kit = Kit(recomputing, parts.prompts, parts.planner, parts.kv_store, keys, alone, variants, parts.layout.layers)
-    cache_tokens = int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token
+    cache_tokens = int((cache_gib_of(parts.settings) or CPU_CACHE_GIB) * 2**30) // parts.layout.bytes_per_token
     ranker = Ranker(parts.encoder, parts.settings.hops, parts.reranker)
 
     def prefill(chunks: Sequence[Chunk]) -> None:

@@ -32,8 +32,8 @@ GIB = 2**30
 _MODES: tuple[Mode, ...] = ("stitched", "full")
 _ACTIVATIONS_GIB = 8.0
 """Memory of the device, beside weights and cache: for a step of 8,192 tokens and what stitching writes through."""
-_HOST_TIER_SHARE = 1.25
-"""Host memory as a share of the corpus's KV: room for all of it."""
+_HOST_TIER_SHARE = 2.25
+"""Host memory as a share of the corpus's KV: room for all of it, each tensor in a power of two of bytes."""
 _LOOK_EVERY_S = 0.05
 
 Progress = Callable[[str], None]
@@ -87,7 +87,7 @@ class Measuring:
     async def memory(self, progress: Progress) -> list[MemoryRow]:
         """The device's memory at rest and at its peak for the largest context, the host's, and what KV takes."""
         rows = [*self.memory_before, MemoryRow("weights, computed", self.shape.weight_bytes / GIB)]
-        rows.append(MemoryRow("vLLM's paged cache, as set", self.corpus.settings.kv_cache_gib))
+        rows.append(MemoryRow("vLLM's paged cache, as set", self.corpus.settings.kv_cache_gib or 0))
         rows += _on_the_device("device, engine at rest")
         for what, ratio in (("full prefill", None), ("stitched", 0.0), ("stitched, 10% recomputed", 0.1)):
             label = f"{what} of {max(self.scale.sizes):,} tokens"
@@ -102,7 +102,7 @@ class Measuring:
             rows += [MemoryRow(f"device, at most: {label}", peak)] * (peak > 0)
         processes = [child.pid for child in multiprocessing.active_children() if child.pid is not None]
         rows.append(MemoryRow("host, vLLM's processes", sum(map(resident_gib, processes))))
-        rows.append(MemoryRow("host tier, at most", self.corpus.settings.host_kv_bytes / GIB))
+        rows.append(MemoryRow("host tier, at most", (self.corpus.settings.host_kv_bytes or 0) / GIB))
         layout = self.shape.layout
         for kv_format in KVFormat:
             share = share_of(kv_format, layout.head_dim, self.scale.chunk_tokens)

@@ -52,7 +52,8 @@ def measure_loading(shape: Shape, folder: Path, scale: Scale) -> list[LoadRow]:
         keys = replace(corpus.keys, kv_format=kv_format)
         precompute(chunks, keys, _NoPrefiller, corpus.store)
         named = [keys.chunk(chunk.token_ids) for chunk in chunks]
-        host = HostCache(corpus.store, sum(map(corpus.store.bytes_of, named)), pinned=scale.device != "cpu")
+        room = 2 * sum(map(corpus.store.bytes_of, named))  # pinned tensors take powers of two
+        host = HostCache(corpus.store, room, pinned=scale.device != "cpu")
         for _ in range(2):  # used again: copied
             for key in named:
                 host.get(key, layout)

@@ -18,6 +18,7 @@ from bench.serving.engine import Serving, check_cache, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
 from ragkv.cli.opened import opened_parts, running_engine
+from ragkv.engine.launch import CPU_CACHE_GIB, cache_gib_of
 from ragkv.errors import Rejected
 from ragkv.service.parts import Parts
 
@@ -88,7 +89,8 @@ async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
     recompute = parts.recomputing.default(written=True)
     contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
     if "cached" in plan.modes:
-        check_cache(contexts, int(parts.settings.kv_cache_gib * 2**30) // parts.layout.bytes_per_token)
+        cache_gib = cache_gib_of(parts.settings) or CPU_CACHE_GIB  # a GPU's may be larger
+        check_cache(contexts, int(cache_gib * 2**30) // parts.layout.bytes_per_token)
     serving = Serving(
         parts.engine, parts.planner, parts.keys_of(parts.default_collection.tenant_id), recompute, contexts
     )

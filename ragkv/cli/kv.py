@@ -68,10 +68,9 @@ def stats(tenant: str) -> None:
     table.add_row(
         "memory", "unknown" if seen.tiers.host.bytes is None else f"{decimal(seen.tiers.host.bytes)} of these files"
     )
-    table.add_row(
-        "engine",
-        "at RAGKV_ENGINE_URL" if device.capacity_bytes is None else f"{decimal(device.capacity_bytes)} while it runs",
-    )
+    unknown = "at RAGKV_ENGINE_URL" if parts.settings.engine_url else "what its GPU has free, while it runs"
+    capacity = unknown if device.capacity_bytes is None else f"{decimal(device.capacity_bytes)} while it runs"
+    table.add_row("engine", capacity)
     table.add_row("last used", f"{seen.last_used_at:%Y-%m-%d %H:%M}" if seen.last_used_at else "never")
     console = Console(soft_wrap=True)
     console.print(table, highlight=False)

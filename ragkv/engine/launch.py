@@ -44,6 +44,17 @@ last whole block that a prompt shares with an earlier one, are computed again. O
 FREE_AT_START = 0.01
 """The share of the device's memory that must be free when vLLM starts. Its default is 0.92: with the size of the cache
 given it decides nothing else, and whatever else runs on the same GPU would keep an engine from starting again."""
+SHARE_OF_GPU = 0.85
+"""The share of a GPU's memory that vLLM takes where the size of its cache is left to it: stitching and prefills need
+some 3 GiB beside it."""
+CPU_CACHE_GIB = 2.0
+"""Size of vLLM's cache on a CPU, unless it is set."""
+HOST_KV_BYTES = 512 * 2**20
+"""Copies of KV in memory on a CPU, unless their bytes are set: what is not copied is in the kernel's page cache, not
+much farther away."""
+SHARE_OF_HOST = 4
+"""The part of the host's memory that copies of KV may take for a GPU, unless their bytes are set: it reads them by
+itself, ten times as fast as files in the page cache."""
 SCHEMAS = {"backend": "xgrammar", "disable_any_whitespace": True}
 """How answers follow a schema: without white space to choose, which small models do without end. By itself vLLM checks
 some schemas with another backend, llguidance, which a few patterns in an `allOf` occupy for hours, while whichever was
@@ -101,6 +112,9 @@ def transfer_config(settings: Settings, folder: Path, layout: Layout, module: st
 
     It names the weights that are there when vLLM starts: of a service that has others nothing is stitched.
     """
+    host_kv_bytes = settings.host_kv_bytes
+    if host_kv_bytes is None:
+        host_kv_bytes = host_memory() // SHARE_OF_HOST if torch.accelerator.is_available() else HOST_KV_BYTES
     try:
         model = Fingerprints(settings.data_dir / FINGERPRINTS).weights(folder)
     except Rejected:  # without weights it is given random ones, to be measured
@@ -111,7 +125,7 @@ def transfer_config(settings: Settings, folder: Path, layout: Layout, module: st
         "kv_role": "kv_both",
         "kv_connector_extra_config": {
             "kv_dir": str(settings.kv_dir.absolute()),
-            "host_kv_bytes": settings.host_kv_bytes,
+            "host_kv_bytes": host_kv_bytes,
             "kv_dtype": _name(layout.dtype),
             "model": model,
             "writer_dir": str(settings.writer_dir.absolute()),
@@ -132,8 +146,7 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "max_model_len": settings.max_model_len,
         "max_num_batched_tokens": settings.max_batched_tokens,
         "tensor_parallel_size": ranks,
-        "kv_cache_memory_bytes": int(settings.kv_cache_gib * 2**30) // ranks,
-        "gpu_memory_utilization": FREE_AT_START,
+        "gpu_memory_utilization": SHARE_OF_GPU,
         "enable_prefix_caching": True,
         "enforce_eager": eager,
         "max_logprobs": MAX_LOGPROBS,
@@ -141,6 +154,8 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
         "worker_cls": WORKER,
         "structured_outputs_config": SCHEMAS,
     }
+    if cache_gib := cache_gib_of(settings):
+        arguments |= {"kv_cache_memory_bytes": int(cache_gib * 2**30) // ranks, "gpu_memory_utilization": FREE_AT_START}
     if on_gpu and not eager:
         # Forwards are replayed from CUDA graphs: launching them takes longer than running a question. Whole ones, and
         # not compiled, which takes a minute of every start: it would also leave stitching, whose forwards vLLM does not
@@ -170,6 +185,19 @@ def engine_arguments(settings: Settings, folder: Path, layout: Layout) -> dict[s
     if ranks == 1 and _has_few_cores():
         arguments["distributed_executor_backend"] = IN_THE_CORE
     return arguments
+
+
+def cache_gib_of(settings: Settings) -> float | None:
+    """Size of vLLM's cache, over all ranks; None where vLLM decides, by what a GPU has free."""
+    return settings.kv_cache_gib or (None if torch.accelerator.is_available() else CPU_CACHE_GIB)
+
+
+def host_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Bytes of memory of this machine, or of the container, if it may have less. limit: where the kernel says so."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # no control group, or one without a limit: "max"
+        memory = min(memory, int(limit.read_text()))
+    return memory
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -99,6 +99,11 @@ class PackedKV:
 StoredKV = PlainKV | PackedKV
 
 
+def part_of(kv: StoredKV) -> torch.Tensor | FilePart:
+    """The keys as they are stored: codes, if they are quantised."""
+    return kv.keys.codes if isinstance(kv, PackedKV) else kv.keys
+
+
 @dataclass(frozen=True, slots=True)
 class QCache:
     """The small part of a PlainKV that selectors look at."""
@@ -163,10 +168,11 @@ def left_of(kv: PlainKV, offsets: Sequence[int], layout: Layout) -> PlainKV:
 
 @dataclass(frozen=True, slots=True)
 class KVContent:
-    """Content of a KV file, in host memory."""
+    """Content of a KV file, in host memory, once `copied`, from a GPU, has come."""
 
     tensors: dict[str, torch.Tensor]
     kv_format: KVFormat
+    copied: torch.Event | None = None
 
     @classmethod
     def of(cls, kv: PlainKV, kv_format: KVFormat) -> "KVContent":
@@ -181,14 +187,17 @@ class KVContent:
             tensors |= {name: getattr(kv, name).to(kv.keys.dtype) for name in _QCACHE}
         if kv.kept is not None:
             tensors[_KEPT] = kv.kept
-        # A GPU writes into pinned memory by itself; into any other the driver copies in small pieces.
+        device = kv.keys.device if isinstance(kv.keys, torch.Tensor) else torch.device("cpu")
+        if device.type != "cuda":
+            return cls({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, kv_format)
+        # A GPU writes into pinned memory by itself, while this thread launches the next forward.
         on_host = {
-            name: torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor)
-            if tensor.is_cuda
-            else tensor.contiguous().cpu()
+            name: torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
             for name, tensor in tensors.items()
         }
-        return cls(on_host, kv_format)
+        copied = torch.Event(device)
+        copied.record()
+        return cls(on_host, kv_format, copied)
 
 
 def write_kv(path: Path, kv: PlainKV, kv_format: KVFormat = KVFormat.BF16) -> int:
@@ -202,6 +211,8 @@ def write_content(path: Path, content: KVContent) -> int:
 
     Raises OSError.
     """
+    if content.copied is not None:
+        content.copied.synchronize()
     tensors, kv_format = content.tensors, content.kv_format
     metadata = {"version": str(LAYOUT_VERSION), "key": path.stem} | {
         name: _checksum(tensor) for name, tensor in tensors.items()

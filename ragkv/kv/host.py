@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from ragkv.kv.file import StoredKV
+from ragkv.kv.file import StoredKV, part_of
 from ragkv.kv.layout import Layout
 from ragkv.kv.pieces import FilePart, Identity
 from ragkv.kv.quantise import Packed
@@ -73,7 +73,7 @@ class HostCache:
         kv = self._store.open(key, layout, self._checked.get(key) if in_memory else None)
         if kv is None:
             return None
-        part = kv.keys.codes if isinstance(kv.keys, Packed) else kv.keys
+        part = part_of(kv)
         assert isinstance(part, FilePart), "what is opened is not in memory"
         file = part.file.identity
         if self._heads is not None:
@@ -111,7 +111,7 @@ class HostCache:
         return None
 
     def _keep(self, key: str, kv: StoredKV, file: Identity) -> None:
-        num_bytes = _bytes_of(kv)
+        num_bytes = bytes_of_copy(kv, pinned=self._pinned)
         if num_bytes > self._capacity:
             return
         try:
@@ -159,9 +159,15 @@ def _remember(by_key: OrderedDict[str, T], key: str, value: T) -> None:
         by_key.popitem(last=False)
 
 
-def _bytes_of(kv: StoredKV | Packed) -> int:
-    parts = [getattr(kv, part.name) for part in fields(kv)]
-    return sum(_bytes_of(part) if isinstance(part, Packed) else part.nbytes for part in parts if part is not None)
+def bytes_of_copy(kv: StoredKV | Packed, *, pinned: bool) -> int:
+    """Memory that a copy of this KV takes. PyTorch pins a power of two of bytes for each tensor."""
+    num_bytes = 0
+    for part in (getattr(kv, field.name) for field in fields(kv)):
+        if isinstance(part, Packed):
+            num_bytes += bytes_of_copy(part, pinned=pinned)
+        elif part is not None and part.nbytes:
+            num_bytes += 1 << (part.nbytes - 1).bit_length() if pinned else part.nbytes
+    return num_bytes
 
 
 def _bits_of(tensor: torch.Tensor) -> np.ndarray:

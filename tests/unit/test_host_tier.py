@@ -1,5 +1,6 @@
 """The host tier: copies of KV that is used again, within their bytes, and never of a file that is gone."""
 
+import math
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from ragkv.kv.format import KVFormat
-from ragkv.kv.host import HostCache
+from ragkv.kv.host import HostCache, bytes_of_copy
 from ragkv.kv.quantise import Packed
 from ragkv.kv.store import KVStore
 from tests.support.made_kv import LAYOUT, some_kv, stored_kv
@@ -100,6 +101,19 @@ def test_a_tier_holds_as_many_bytes_as_it_is_allowed_and_not_one_more(store: KVS
 
         assert copied(exact, B)
         assert copied(exact, A) == both
+
+
+@pytest.mark.parametrize("kv_format", KVFormat)
+def test_pinned_memory_is_counted_as_pytorch_takes_it(store: KVStore, kv_format: KVFormat):
+    store.put(A, some_kv(), kv_format)
+    kv = stored_kv(store, A, LAYOUT)
+    parts = [kv.keys, kv.values] if kv_format is KVFormat.BF16 else []
+    for packed in () if parts else (kv.keys, kv.values):
+        parts += [packed.codes, packed.step, packed.edges, *(() if packed.low is None else (packed.low,))]
+    sizes = [part.nbytes for part in (*parts, kv.initial, kv.local, kv.mean_keys) if part.nbytes]
+
+    assert bytes_of_copy(kv, pinned=False) == sum(sizes)
+    assert bytes_of_copy(kv, pinned=True) == sum(2 ** math.ceil(math.log2(size)) for size in sizes)
 
 
 @pytest.mark.parametrize("chunks", [0, 0.5])

@@ -8,7 +8,18 @@ import pytest
 import torch
 from transformers import Gemma3Config, Gemma3TextConfig, LlamaConfig, SiglipVisionConfig
 
-from ragkv.engine.launch import LANGUAGE_MODELS, SCHEMAS, engine_arguments, processor_variables, serve_command
+from ragkv.engine.launch import (
+    FREE_AT_START,
+    HOST_KV_BYTES,
+    LANGUAGE_MODELS,
+    SCHEMAS,
+    SHARE_OF_GPU,
+    engine_arguments,
+    host_memory,
+    processor_variables,
+    serve_command,
+    transfer_config,
+)
 from ragkv.errors import Unsupported
 from ragkv.kv.families import SEEING
 from ragkv.kv.layout import Layout
@@ -68,6 +79,31 @@ def test_a_cpu_runs_eagerly_unless_told_to_compile(monkeypatch: pytest.MonkeyPat
     for setting, eager in [(None, True), (True, True), (False, False)]:
         arguments = engine_arguments(Settings(enforce_eager=setting), folder, LAYOUT)
         assert (arguments["enforce_eager"], "compilation_config" in arguments) == (eager, False)
+
+
+def test_what_is_not_set_of_memory_follows_the_device(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path, subtests: pytest.Subtests
+):
+    def of_device(on_gpu: bool, **values: float) -> tuple[object, ...]:
+        monkeypatch.setattr(torch.accelerator, "is_available", lambda: on_gpu)
+        settings = Settings(data_dir=tmp_path, **values)  # type: ignore[arg-type]
+        arguments = engine_arguments(settings, folder, LAYOUT)
+        names = "kv_cache_memory_bytes", "gpu_memory_utilization"
+        extra = transfer_config(settings, folder, LAYOUT)["kv_connector_extra_config"]
+        return *(arguments.get(name) for name in names), extra["host_kv_bytes"]
+
+    assert of_device(False) == (2 * 2**30, FREE_AT_START, HOST_KV_BYTES)
+    assert of_device(True) == (None, SHARE_OF_GPU, host_memory() // 4)
+    for on_gpu in (False, True):
+        with subtests.test(on_gpu=on_gpu):
+            assert of_device(on_gpu, kv_cache_gib=3, host_kv_bytes=0) == (3 * 2**30, FREE_AT_START, 0)
+
+
+def test_the_host_has_as_much_memory_as_its_container_allows(tmp_path: Path):
+    whole, limit = host_memory(tmp_path / "none"), tmp_path / "memory.max"
+    for text, memory in (("max\n", whole), (f"{2**30}\n", 2**30), (f"{2 * whole}\n", whole)):
+        limit.write_text(text)
+        assert host_memory(limit) == memory
 
 
 @pytest.mark.parametrize(("on_gpu", "tokens"), [(False, 32), (True, None)])

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from ragkv.answer.recompute import Recomputing
+from ragkv.engine.launch import cache_gib_of
 from ragkv.engine.protocol import Engine
 from ragkv.errors import OutOfSpace, RagKVError
 from ragkv.files_io import check_room
@@ -121,7 +122,12 @@ class EngineView(msgspec.Struct, frozen=True, kw_only=True):
     model: Annotated[str, "Name of the served model.", Meta(examples=["Qwen3-0.6B"])]
     window: Annotated[int, "Maximum number of tokens of prompt and answer.", Meta(examples=[8192])]
     kv_cache_gib: (
-        Annotated[float, "Size of the engine's KV cache in GiB; null for a remote engine.", Meta(examples=[2.0])] | None
+        Annotated[
+            float,
+            "Size of the engine's KV cache in GiB; null for a remote engine, and where vLLM takes what a GPU has free.",
+            Meta(examples=[2.0]),
+        ]
+        | None
     )
     policy: Annotated[str, "Default recomputation policy.", Meta(examples=["question"])]
     recompute_ratio: Annotated[
@@ -142,7 +148,7 @@ async def engine_view(engine: Engine, recomputing: Recomputing) -> EngineView:
         place="remote" if remote else "local",
         model=Path(settings.model).name,
         window=settings.max_model_len,
-        kv_cache_gib=None if remote else settings.kv_cache_gib,
+        kv_cache_gib=None if remote else cache_gib_of(settings),
         policy=settings.recompute_policy,
         recompute_ratio=recomputing.default(written=True).ratio,
     )

@@ -67,7 +67,8 @@ class HostTier(msgspec.Struct, frozen=True):
 
 
 class DeviceTier(msgspec.Struct, frozen=True):
-    """The KV cache of the engine, shared by all tenants. Values are null for an engine behind a URL."""
+    """The KV cache of the engine, shared by all tenants. Values are null for an engine behind a URL, and where vLLM
+    takes what a GPU has free."""
 
     capacity_bytes: Annotated[int | None, "Size of the engine's KV cache in bytes."]
     used_bytes: Annotated[
@@ -162,6 +163,8 @@ def overview(
 ) -> KVOverview:
     """All of a tenant's KV, with that of these collections. Looks at every file: it may take a second. `of_all`: for
     the default tenant, with what each tenant has."""
+    from ragkv.engine.launch import cache_gib_of  # noqa: PLC0415 - it imports PyTorch, which some commands do without
+
     with database.reading() as session:
         files, size, tokens, last_used = session.execute(kv_of(KVOwner(tenant_id))).one()
         sees_all = of_all and tenant_id == default_collection.tenant_id
@@ -178,8 +181,8 @@ def overview(
         with suppress(OSError):
             in_memory = sum(resident_bytes(path) for path, _, _ in here)
     capacity = used = None
-    if settings.engine_url is None:
-        capacity, share = int(settings.kv_cache_gib * GIB), engine_cache_use()
+    if settings.engine_url is None and (gib := cache_gib_of(settings)):
+        capacity, share = int(gib * GIB), engine_cache_use()
         used = None if share is None else int(capacity * share)
     tiers = KVTiers(
         DeviceTier(capacity, used),

@@ -111,21 +111,22 @@ def compare_staging(smoke: Smoke) -> None:
         expected = [torch.empty_like(part, device="cpu") for part in plain]
         for part, out in zip(parts, expected, strict=True):
             _fill(part, out)
-        whole = torch.stack(expected).repeat(len(written) // len(expected), 1, 1, 1, 1)
+        whole = torch.stack(expected).to(device).repeat(len(written) // len(expected), 1, 1, 1, 1)
         for way, copies in (("in turns", None), ("at once", torch.cuda.Stream())):  # type: ignore[no-untyped-call]
-            staging = Staging(torch.bfloat16, device, copies)
+            staging = Staging(torch.bfloat16, device, copies=copies)
 
             def write(
                 readings: int = 4, staging: Staging = staging, parts: Sequence[torch.Tensor | Packed] = parts
             ) -> None:
                 for row in range(len(written)):
-                    with staging.filled(size, (*size[:3], 0)) as (keys, _):
-                        _fill(parts[row % len(parts)], keys)
-                    for _ in range(readings):  # some four take as long as rotation and the cache's kernels
-                        torch.add(keys, 0, out=written[row])
+                    with staging.pair(size, (*size[:3], 0)) as (keys, _):
+                        with staging.copying(wait=False):
+                            _fill(parts[row % len(parts)], keys)
+                        for _ in range(readings):  # some four take as long as rotation and the cache's kernels
+                            torch.add(keys, 0, out=written[row])
 
             write(readings=100)  # longer than the copies
-            smoke.compare(f"keys of {CONTEXT} tokens in {name}, copied and written {way}", written.cpu(), whole, 1e-6)
+            smoke.compare(f"keys of {CONTEXT} tokens in {name}, copied and written {way}", written, whole, 1e-6)
             click.echo(f"... {_milliseconds(write, 5):.1f} ms")
 
 

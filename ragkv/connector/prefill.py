@@ -38,6 +38,9 @@ PATIENCE_S = 0.005
 """Time that an idle step waits for files to be written, before the engine looks for new requests."""
 LAST_FILES_S = 0.05
 """Time that one step beside answers waits for the last files of a prefill: the next one may take much longer."""
+MOST_FILES = 64
+"""KV files that wait to be written, of all prefills: no chunk runs beside more, which a slow disk would let pile up in
+memory."""
 WRITERS = 4
 """KV files that are written at the same time: each waits for the disk most of its time."""
 PREFIXES = 2
@@ -92,7 +95,7 @@ class _Capture:
             view = min(QCACHE_VIEW, length)
             edges += [torch.arange(start, start + view), torch.arange(start + length - view, start + length)]
             start += length
-        self._edges = torch.cat(edges).to(device)
+        self._edges = torch.cat(edges).to(device, non_blocking=True)
         self._views = [len(edge) for edge in edges]
         self._queries: list[torch.Tensor] = []
         self._looks = looks
@@ -142,9 +145,13 @@ class Prefills:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> dict[str, Report]:
-        """Run chunks, those of the oldest request first, and one at least if `tokens` is not 0. Returns the reports of
-        requests that are done."""
-        num_run = 0
+        """Run chunks, those of the oldest request first, and one at least if `tokens` is not 0 and not too many files
+        wait. Returns the reports of requests that are done."""
+        num_run, pending = 0, [write for job in self._jobs.values() for write in job.writes if not write.done()]
+        if self._jobs and not self._model.ranks.all_of([len(pending) < MOST_FILES])[0]:
+            if is_idle:
+                wait(pending, PATIENCE_S, FIRST_COMPLETED)
+            tokens = 0
         for job in self._jobs.values():
             while tokens and not job.has_run and (not num_run or num_run + job.next_tokens <= tokens):
                 num_run += self._run(job, tokens - num_run)
@@ -189,7 +196,9 @@ class Prefills:
         hang."""
         is_new, job.is_begun = not job.is_begun, True
         prefill, layout = job.request.prefill, self._shard.layout
-        nothing = torch.empty(layout.layers, 0, layout.kv_heads, layout.head_dim)
+        nothing = torch.empty(
+            layout.layers, 0, layout.kv_heads, layout.head_dim, dtype=self._model.dtype, device=self._model.device
+        )
         no_prefix = PrefixKV(nothing, nothing)
         if not prefill.prefix_ids:
             return no_prefix

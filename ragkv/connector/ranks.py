@@ -17,6 +17,7 @@ from contextlib import contextmanager
 
 import torch
 from torch.distributed import ReduceOp, all_gather, all_reduce, broadcast, new_group, reduce
+from vllm.distributed import get_tp_group
 
 log = logging.getLogger(__name__)
 
@@ -61,9 +62,11 @@ class Ranks:
         return self.sum(own) / self.size
 
     def concatenated(self, own: torch.Tensor, axis: int) -> torch.Tensor:
-        """All ranks' tensors of one shape, on the CPU, joined at `axis` in the order of ranks."""
+        """All ranks' tensors of one shape, joined at `axis` in the order of ranks: on a GPU, if they lie there."""
         if self._group is None:
             return own
+        if own.is_cuda:  # by the model's own messages: KV is much for those between CPUs
+            return get_tp_group().all_gather(own.contiguous(), axis)
         own = own.cpu().contiguous()
         parts = [torch.empty_like(own) for _ in range(self.size)]
         all_gather(parts, own, self._group)

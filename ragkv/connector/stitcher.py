@@ -2,10 +2,11 @@
 
 import sys
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import repeat
 
 import torch
@@ -19,13 +20,14 @@ from ragkv.engine.protocol import Report
 from ragkv.engine.wire import pack_queries
 from ragkv.errors import Unsupported
 from ragkv.ids import batched, runs
-from ragkv.kv.file import name_of_kept
+from ragkv.kv.file import name_of_kept, part_of
 from ragkv.kv.host import HostCache
 from ragkv.kv.layout import Layout, Shard
+from ragkv.kv.pieces import FilePart
 from ragkv.span import Span, merge, split, total_tokens
 
 FILES_AT_ONCE = 4
-"""Files of one prompt that are read from the disk at the same time."""
+"""Files of one prompt that are read at the same time: from the disk, and for a GPU from the page cache."""
 MAX_LAYERS_AT_ONCE = 10
 MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 128 * 2**20
 
@@ -33,20 +35,22 @@ MAX_SCRATCH_BYTES, MAX_DEVICE_SCRATCH_BYTES = 64 * 2**20, 128 * 2**20
 @dataclass(frozen=True, slots=True)
 class Portion:
     """Amounts that are written at a time: tokens of several chunks, layers of these, and bytes of their keys (values
-    are as many)."""
+    are as many). readers: threads that read their files."""
 
     tokens: int
     layers: int
     num_bytes: int
+    readers: int = 1
 
     @classmethod
     def on(cls, device: torch.device, layout: Layout, token_bytes: int) -> "Portion":
         """On a CPU a few layers of all chunks, so that the scratch stays in its caches. On an accelerator, where every
-        copy is launched by itself, all layers of a few chunks. token_bytes: of one layer's keys of a token."""
+        copy is launched by itself, all layers of a few chunks, whose files it takes faster than one thread reads them.
+        token_bytes: of one layer's keys of a token."""
         if device.type == "cpu":
             return cls(sys.maxsize, MAX_LAYERS_AT_ONCE, MAX_SCRATCH_BYTES)
         tokens = MAX_DEVICE_SCRATCH_BYTES // (layout.layers * token_bytes)
-        return cls(tokens, layout.layers, MAX_DEVICE_SCRATCH_BYTES)
+        return cls(tokens, layout.layers, MAX_DEVICE_SCRATCH_BYTES, FILES_AT_ONCE)
 
 
 @dataclass(slots=True)
@@ -123,9 +127,14 @@ class Stitcher:
         self.room = StepBudget()
         self._token_bytes = self._layout.kv_heads * self._layout.head_dim * model.dtype.itemsize
         self.portion = Portion.on(model.device, self._layout, self._token_bytes)
-        is_gpu = model.device.type == "cuda"
-        copies = torch.cuda.Stream(model.device) if is_gpu else None  # type: ignore[no-untyped-call]
-        self._staging = Staging(model.dtype, model.device, copies)
+        if model.device.type == "cuda":
+            copies = torch.cuda.Stream(model.device)  # type: ignore[no-untyped-call]
+            of_keys = self.portion.num_bytes
+            of_values = of_keys * self._layout.value_dim // self._layout.head_dim
+            self._staging = Staging(model.dtype, model.device, (of_keys, of_values), copies)
+        else:
+            self._staging = Staging(model.dtype, model.device)
+        self._readers = ThreadPoolExecutor(FILES_AT_ONCE, "KV to the device")
         windows = {layer: model.window_of(layer) for layer in range(len(model.layers))}
         self._windows = {layer: window for layer, window in windows.items() if window}
         assert len(model.layers) == self._whole.layers, "the engine runs another model than the one whose KV is kept"
@@ -293,17 +302,37 @@ class Stitcher:
             of_file = slice(layers[0], layers[-1] + 1)
             shape = (len(layers), tokens, self._layout.kv_heads)
             of_keys, of_values = (*shape, self._layout.head_dim), (*shape, self._layout.value_dim)
-            with self._staging.filled(of_keys, of_values) as (keys, values):
-                row = 0
-                for kv_slice in slices:  # one behind the other
-                    rows = slice(row, row + kv_slice.span.num_tokens)
-                    kv_slice.kv.copy_into(keys[:, rows], values[:, rows], of_file, kv_slice.offset)
-                    row = rows.stop
-            self._model.rotate(layers, batch.positions, keys)
-            for index, layer in enumerate(layers):
-                self._model.write(all_layers[layer], keys[index], values[index], batch.slots)
-                if layer in kept:
-                    kept[layer][:tokens] = keys[index]
+            with self._staging.pair(of_keys, of_values) as (keys, values):
+                self._fill(keys, values, slices, of_file)
+                self._model.rotate(layers, batch.positions, keys)
+                for index, layer in enumerate(layers):
+                    self._model.write(all_layers[layer], keys[index], values[index], batch.slots)
+                    if layer in kept:
+                        kept[layer][:tokens] = keys[index]
+
+    def _fill(self, keys: torch.Tensor, values: torch.Tensor, slices: Sequence[KVSlice], layers: slice) -> None:
+        """Copy some layers of the slices into the buffers, one behind the other."""
+        in_memory, in_files, row = list[Callable[[], None]](), list[Callable[[], None]](), 0
+        for kv_slice in slices:
+            rows = slice(row, row + kv_slice.span.num_tokens)
+            row = rows.stop
+            is_read = self.portion.readers > 1 and isinstance(part_of(kv_slice.kv), FilePart)
+            copy = partial(kv_slice.kv.copy_into, keys[:, rows], values[:, rows], layers, kv_slice.offset)
+            (in_files if is_read else in_memory).append(copy)
+
+        def read(copy: Callable[[], None]) -> None:
+            with torch.inference_mode(), self._staging.beside():
+                copy()
+
+        with self._staging.copying(wait=bool(in_files)):
+            reading = [self._readers.submit(read, copy) for copy in in_files]
+            try:
+                for fill in in_memory:
+                    fill()
+            finally:
+                wait(reading)  # also if one fails: the buffers are used again
+            for done in reading:
+                done.result()
 
     def _recompute(
         self, stitch: StitchRequest, spans: Sequence[Span], block_ids: torch.Tensor, report: Report, watch: Stopwatch

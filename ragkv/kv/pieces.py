@@ -17,6 +17,9 @@ BLOCK = 2**20
 CONVERTED = 4 * BLOCK
 """Bytes that are converted, or sent to a device, at a time, or those of one layer."""
 
+TAKEN_AT_ONCE = 2**15
+"""Bytes that CUDA's driver takes over from any memory without waiting for the GPU: up to 64 KiB."""
+
 Identity = tuple[int, int, int]
 """Tells a file from any other that takes its place: inode, time of the last change in nanoseconds, bytes."""
 
@@ -147,7 +150,7 @@ class FilePart:
                 staging = torch.frombuffer(_buffer(size), dtype=torch.uint8)
             read = staging.view(self.dtype).view(*portion.shape[:2], *self.stored[2:])
             self._read(read, first_layer + at, start)
-            portion.copy_(read if self.heads is None else read[:, :, self.heads], non_blocking=out.is_cuda)
+            send(read if self.heads is None else read[:, :, self.heads], portion)
 
     def _read(self, out: torch.Tensor, first_layer: int, start: int) -> None:
         """out: [layers, tokens, all kv_heads, channels] on the CPU, each layer of it contiguous."""
@@ -169,8 +172,22 @@ def copy_part(part: torch.Tensor | FilePart, out: torch.Tensor, layers: slice, s
     """Like FilePart.read_into, of either."""
     if isinstance(part, FilePart):
         part.read_into(out, layers, start)
-    else:  # not blocking: a GPU fetches it from pinned memory by itself, and converts it there instead of here
-        out.copy_(part[layers, start : start + out.shape[1]], non_blocking=out.is_cuda)
+    else:
+        send(part[layers, start : start + out.shape[1]], out)
+
+
+def send(part: torch.Tensor, out: torch.Tensor) -> None:
+    """Copy a host's tensor into one of any dtype on any device. Not blocking: a GPU fetches it by itself, and converts
+    it there instead of here."""
+    out.copy_(fetchable(part, out.device), non_blocking=out.is_cuda)
+
+
+def fetchable(part: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A host's tensor where a GPU fetches it by itself: contiguous, in pinned memory. From any other the driver copies
+    it in this thread, and waits for all that the GPU has to do before, but for small ones. For a CPU as it is."""
+    if device.type != "cuda" or part.nbytes < TAKEN_AT_ONCE or (part.is_contiguous() and part.is_pinned()):
+        return part
+    return torch.empty(part.shape, dtype=part.dtype, pin_memory=True).copy_(part)
 
 
 def part_of_heads(part: torch.Tensor | FilePart, heads: slice) -> torch.Tensor | FilePart:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ragkv.kv.format import QuantisationGrid
-from ragkv.kv.pieces import FilePart, copy_part, part_of_heads
+from ragkv.kv.pieces import FilePart, copy_part, fetchable, part_of_heads
 
 _NIBBLE_BITS = 4
 _NIBBLE = 2**_NIBBLE_BITS - 1
@@ -55,18 +55,17 @@ class Packed:
         if not out.numel():
             return
         end = start + out.shape[1]
-        # On a CPU the codes are copied into `out`, as numbers of its dtype: no buffer of their size is needed. A GPU
+        # On a CPU int8 codes are copied into `out`, as numbers of its dtype: no buffer of their size is needed. A GPU
         # gets them as they are, and converts and scales them in one kernel.
         codes = out
+        if self.low is not None or out.device.type != "cpu":
+            codes = torch.empty(*out.shape[:3], self.codes.shape[-1], dtype=self.codes.dtype, device=out.device)
+        copy_part(self.codes, codes, layers, start)
         if self.low is not None:
-            packed = _sent(self.codes[layers, start:end], out.device)
             low_half, high_half = out.chunk(2, -1)
-            low_half.copy_(packed & _NIBBLE)
-            high_half.copy_(packed >> _NIBBLE_BITS)
-        else:
-            if out.device.type != "cpu":
-                codes = torch.empty(out.shape, dtype=torch.int8, device=out.device)
-            copy_part(self.codes, codes, layers, start)
+            low_half.copy_(codes & _NIBBLE)
+            high_half.copy_(codes >> _NIBBLE_BITS)
+            codes = out
         step, groups = _sent(self.step[layers], out.device), self.step.shape[1]
         low = None if self.low is None else _sent(self.low[layers], out.device)
         if groups == self.num_tokens:  # values, or the keys of a single token
@@ -129,8 +128,8 @@ def _scale(codes: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, gr
 
 
 def _sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a stored tensor to a device, which fetches it by itself if it lies in pinned memory."""
-    return part.to(device, non_blocking=True)
+    """Copy a stored tensor to a device, which fetches it by itself."""
+    return fetchable(part, device).to(device, non_blocking=True)
 
 
 def _edges(values: torch.Tensor, grid: QuantisationGrid) -> torch.Tensor:

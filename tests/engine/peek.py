@@ -137,7 +137,7 @@ class Peek:
         fetched, layers = stitcher.fetch(stitch), range(0, stitcher._layout.layers, 2)
         caches, keys = [], []
         own = stitcher.portion
-        for portion in (own, Portion(1, stitcher._layout.layers, 2**28)):
+        for portion in (own, Portion(1, stitcher._layout.layers, 2**28, readers=4)):
             for layer in stitcher._model.layers:
                 layer.kv_cache[table] = 0.0
             stitcher.portion = portion

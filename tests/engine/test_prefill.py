@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from ragkv.connector.metadata import PrefillRequest
-from ragkv.connector.prefill import LAST_FILES_S, Prefills
+from ragkv.connector.prefill import LAST_FILES_S, MOST_FILES, Prefills
 from ragkv.connector.ranks import Ranks
 from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import Prefill, PrefillChunk
@@ -116,6 +116,20 @@ def test_files_that_hang_hold_up_one_step_of_answers_and_no_other(exact: World):
 
     assert LAST_FILES_S / 2 < time.monotonic() - began < 4 * LAST_FILES_S
     assert not any(reports)
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_no_chunk_runs_while_many_files_wait(exact: World, monkeypatch: pytest.MonkeyPatch, is_idle: bool):
+    prefills = Prefills(SimpleNamespace(ranks=Ranks(0, 1)), exact.model.store, Shard(exact.model.layout), pytest.fail)
+    prefills.begin(PrefillRequest("waiting", prefill_of(exact, 1)))
+    writes = [Future() for _ in range(MOST_FILES)]
+    prefills._jobs["waiting"].writes.extend(writes)
+    runs: list[int] = []
+    monkeypatch.setattr(prefills, "_run", lambda _job, tokens: runs.append(tokens) or tokens)
+
+    assert prefills.advance(64, is_idle=is_idle) == {} and not runs
+    writes[0].set_result(None)
+    assert prefills.advance(64, is_idle=is_idle) == {} and runs == [64]
 
 
 @pytest.mark.parametrize(

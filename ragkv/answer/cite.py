@@ -35,6 +35,8 @@ NUMBER, NAME, WORD = 3.0, 2.0, 1.0
 PAIR = 0.5
 """Weight of a pair of characters, in Korean and scripts without spaces: a word is several pairs."""
 POLAR = frozenset(("yes", "no", "true", "fals"))
+ANSWER = "answer"
+"""Of "The answer is: ...", which says nothing that a passage could support."""
 WORK = 2_000_000
 """Terms of sentences that are looked at for one answer, SENTENCE_WORK more for each sentence: about a second. Forty
 statements over 200 passages of 256 tokens take as much."""
@@ -47,6 +49,7 @@ _POINT = re.compile(r"(?<=\d)[.,:](?=\d)")
 """Of 2.50, 3,5 and 14:30, which are one number each."""
 _IN_ONE = "\u02b9"
 """A letter of no word, in place of a point."""
+_CUT_NUMBER = re.compile(r"\d[\d.,:/-]*\Z")
 _MARK_OF_REFERENCE = re.compile(r"\[\d{1,3}\]")
 
 _Languages = Mapping[Script, Language]
@@ -113,13 +116,15 @@ _Added = Callable[[_Cited, _Sentence], float]
 """Support that a sentence adds to those cited so far; 0 when it is not enough."""
 
 
-def cite(answer: str, question: str, passages: Sequence[Passage]) -> tuple[Citation, ...]:
+def cite(answer: str, question: str, passages: Sequence[Passage], *, is_cut: bool = False) -> tuple[Citation, ...]:
     """The citations of each statement of the answer in order, the strongest first, at most MAX_PER_STATEMENT of each.
 
     A quote is one sentence of a passage, with its characters in the document. A statement that no passage supports has
-    no citation, and neither have the last ones of an answer that is too long for WORK. Pure: the same arguments give
-    the same citations.
+    no citation, and neither have the last ones of an answer that is too long for WORK, nor a number at the end of one
+    that `is_cut`, whose next digits nobody knows. Pure: the same arguments give the same citations.
     """
+    if is_cut:
+        answer = _CUT_NUMBER.sub("", answer)
     by_score = sorted(passages, key=lambda passage: -passage.score)
     # One language for each script, so that a word has the same stem wherever it stands: that of answer and question if
     # they tell it, else that of the passages.
@@ -149,7 +154,7 @@ def _support(
     languages: _Languages,
 ) -> _Cited:
     strengths = _strengths(text, languages)
-    covered = {term: strength * rarity.get(term, 1.0) for term, strength in strengths.items()}
+    covered = {term: strength * rarity.get(term, 1.0) for term, strength in strengths.items() if term != ANSWER}
     said = question.of.keys() | POLAR  # no passage says "yes" to a question
     if covered and covered.keys() <= said:
         return _extend(_Cited(), candidates, partial(_accounted, question=question))

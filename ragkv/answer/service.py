@@ -35,7 +35,7 @@ from ragkv.stitch.select import budget_of
 from ragkv.text import plural
 from ragkv.threads import P, T, Threads
 
-NOTHING = "There is nothing to answer from: the collection has no searchable document; upload one first."
+NOTHING = "There is nothing to answer from: this collection has no searchable document; upload one, or ask another."
 NOTHING_CHOSEN = "There is nothing to answer from: no searchable document matches the filter; loosen it, or upload one."
 NOTHING_RELEVANT = "There is nothing to answer from: no passage reaches the score threshold; lower it, or upload one."
 _CROWDED = "max_tokens leaves no room in the model's window for {} found: lower it"
@@ -145,12 +145,15 @@ class Answerer:
                         if part := answer_text.add(output.text):
                             yield Delta(part)
             assert first_at and last and last.finish_reason, "an engine's answer ends with a reason"
+            is_cut = last.finish_reason == "length"
             report = last.report or Report()
             answer = Answer(
                 id=question.id,
                 text=answer_text.text,
                 finish_reason=last.finish_reason,
-                citations=await self._threads.run(cite, answer_text.text, question.text, prepared.passages),
+                citations=await self._threads.run(
+                    cite, answer_text.text, question.text, prepared.passages, is_cut=is_cut
+                ),
                 passages=prepared.passages,
                 timings=_timings(prepared, report, began, handed_over, first_at),
                 usage=_usage(prepared, report, tokens),

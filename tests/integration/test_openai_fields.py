@@ -457,7 +457,7 @@ def test_a_question_that_nothing_was_found_for_is_answered_so(service: OpenAISer
     empty = service.http.post("/v1/vector_stores", json={"name": "empty"}).json()["id"]
     latest = service.engine.latest
     answer = chat(service, vector_store_ids=[empty]).json()
-    assert "nothing to answer from" in answer["choices"][0]["message"]["content"]
+    assert "upload one, or ask another" in answer["choices"][0]["message"]["content"]
     assert (answer["choices"][0]["finish_reason"], answer["ragkv"]["no_passages"]) == ("stop", True)
     assert service.engine.latest is latest
     asked = service.http.post("/v1/ask", json={"question": ASKED, "filter": {"nowhere": "1"}})

@@ -142,6 +142,23 @@ def test_a_choice_between_two_is_cited_by_both():
     assert set(cited(found)) == {"Phoolwari", "Aas Ka Panchhi"}
 
 
+SUPPORT = ("Goals", "The median answer time of Support falls from 9 to 4 hours.")
+
+
+def test_the_words_that_announce_an_answer_are_not_news():
+    given = passages(ERMENGARDE, SUPPORT)
+    assert cited(cite("The answer is: Ermengarde", "Who was she?", given)) == ["Ermengarde of Tours"]
+    assert cite("The answer is:", "How many hours does Support take?", given) == ()
+
+
+def test_a_number_that_is_cut_off_supports_nothing():
+    given = passages(ERMENGARDE, SUPPORT)
+    question = "In which years did it happen?"
+    assert cited(cite("It happened in 795, 821 and 4", question, given)) == ["Ermengarde of Tours", "Goals"]
+    assert cited(cite("It happened in 795, 821 and 4", question, given, is_cut=True)) == ["Ermengarde of Tours"]
+    assert cite("1. 2. 3. 4", question, given, is_cut=True) == ()
+
+
 @pytest.mark.parametrize(
     "answer", ["1952", "Napoleon Bonaparte", "The passages do not say.", "I don't know.", "", "..."]
 )

@@ -17,7 +17,7 @@ from ragkv.answer.recompute import Recomputing
 from ragkv.ids import utc_now
 from ragkv.service.base.database import Database
 from ragkv.service.base.page import MAX_PAGE
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref
+from ragkv.service.base.tenants import collection_ref
 from ragkv.service.evaluations.outcome import EvaluationRun
 from ragkv.service.evaluations.runs import MAX_QUESTIONS, list_runs, report_of_run
 from ragkv.service.questions.questions import list_questions, question_log
@@ -41,12 +41,13 @@ def playground_page(
     database: NamedDependency[Database],
     settings: NamedDependency[Settings],
     recomputing: NamedDependency[Recomputing],
-    collection: FromQuery[str] = DEFAULT_COLLECTION,
+    collection: FromQuery[str] = "",
     question: FromQuery[str] = "",
 ) -> Response[str]:
-    """Render the form, filled with `collection` (id or name) and `question`."""
+    """Render the form, filled with `collection` (id or name; else one that has documents) and `question`."""
     collections = collections_of(request.user.tenant_id, database, collection)
-    selected = chosen_collection(collections, collection)
+    with_documents = next((item for item in collections if item.documents), None)
+    selected = chosen_collection(collections, collection) if collection else with_documents
     return page(
         request,
         "playground.html",

@@ -92,6 +92,13 @@ _EVERYWHERE = {
 }
 
 
+_OF_ROUTES: dict[int, str] = {
+    HTTPStatus.NOT_FOUND: "there is no such path: /schema lists those of the API, and the dashboard begins at /admin",
+    HTTPStatus.METHOD_NOT_ALLOWED: "this path does not have this method: the header `Allow` lists those that it has",
+}
+"""In place of Litestar's words, which only repeat the title."""
+
+
 def problem_of(error: Exception) -> Problem:
     """The problem that a client gets. The details of unexpected errors go to the log alone."""
     named = _named(error)
@@ -102,7 +109,8 @@ def problem_of(error: Exception) -> Problem:
     if isinstance(named, RagKVError) and type(named) not in INTERNAL:
         status, detail = next(STATUS[kind] for kind in type(named).__mro__ if kind in STATUS), str(named)
     elif isinstance(named, HTTPException):
-        status, detail = named.status_code, named.detail
+        status = named.status_code
+        detail = _OF_ROUTES.get(status, named.detail) if named.detail == responses.get(status) else named.detail
     elif isinstance(named, RecursionError):  # from reading a body: what is kept and sent has a limited depth
         status, detail = HTTPStatus.BAD_REQUEST, "the body is nested too deeply"
     else:

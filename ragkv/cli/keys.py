@@ -44,6 +44,7 @@ def create(name: str, tenant: str, scopes: tuple[KeyScope, ...], days: int | Non
 def show() -> None:
     """List all API keys. Their secrets are not stored."""
     table = Table("id", "tenant", "name", "scopes", "created", "last used", "state", box=None)
+    table.columns[0].no_wrap = True  # a part of an id revokes nothing
     with opened_parts(Parts.prepare_database) as parts:
         for tenant, view in list_all_keys(parts.database):
             scopes = " ".join(view.scopes)

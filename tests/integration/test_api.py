@@ -269,8 +269,8 @@ class TestService:
         assert {"/v1/documents", "/v1/documents/{document_id}", "/v1/ask", "/healthz", "/readyz"} <= set(paths)
 
     def test_ways_that_lead_nowhere_are_problems(self, client: Client):
-        assert_problem(client.get("/nowhere"), 404)
-        assert_problem(client.put("/v1/ask"), 405)
+        assert_problem(client.get("/nowhere"), 404, "/schema lists those of the API")
+        assert_problem(client.put("/v1/ask"), 405, "`Allow` lists those that it has")
         assert_problem(client.get("/admin/nowhere"), 404)
 
     def test_a_browser_gets_a_page_where_the_dashboard_has_none(self, client: Client):

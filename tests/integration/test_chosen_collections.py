@@ -5,7 +5,7 @@ import pytest
 from ragkv.service.base.page import MAX_PAGE
 from ragkv.service.base.tables import CollectionRow
 from ragkv.service.parts import Parts
-from tests.support.over_http import Client
+from tests.support.over_http import ADA, Client, upload
 
 
 def test_a_collection_that_is_not_there_is_said_to_be_none(client: Client, subtests: pytest.Subtests):
@@ -24,3 +24,15 @@ def test_a_webhook_names_its_collection_among_any_number(client: Client, parts: 
     client.post("/v1/webhooks", json=hook).raise_for_status()
 
     assert f'<td data-label="Collection">{names[-1]}</td>' in client.get("/admin/webhooks").text
+
+
+def test_the_playground_and_evaluations_begin_with_a_collection_that_has_documents(client: Client):
+    """Not with the default one where that is empty: each first question would find nothing."""
+    client.post("/v1/collections", json={"name": "empty"}).raise_for_status()
+    client.post("/v1/collections", json={"name": "papers"}).raise_for_status()
+    upload(client, ADA, "ada.md", data={"collection": "papers"})
+    assert "selected>papers (1 document)<" in client.get("/admin/playground").text
+    assert "selected>empty (0 documents)<" in client.get("/admin/playground", params={"collection": "empty"}).text
+    assert "selected>papers</option>" in client.get("/admin/evaluations").text
+    upload(client, ADA, "ada.md")
+    assert "selected>default (1 document)<" in client.get("/admin/playground").text

@@ -81,3 +81,9 @@ def test_mistakes_are_told_in_one_line(run: Any, answerable: str, tmp_path: Path
         assert refused.stderr.startswith("ragkv: ") and reason in refused.stderr and refused.stderr.count("\n") == 1
     missing = run("replace", answerable, str(tmp_path / "gone.md"))
     assert missing.exit_code == 2 and "does not exist" in missing.stderr
+
+
+def test_the_reason_of_a_failure_names_the_document_once(client: Client, ingest: IngestParts, run: Any):
+    program = upload(client, b"\x7fELF\x02\x01\x01\x00", "true").json()["id"]
+    ingest_document(program, ingest)
+    assert run("list").stdout.startswith(f"{program}  failed      true: it is a program")

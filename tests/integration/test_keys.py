@@ -320,6 +320,7 @@ class TestCommand:
 
         listed = run(keys_command, ["list"]).stdout
         assert "acme" in listed and "laptop" in listed and "until" in listed
+        assert key.split("_")[1] in listed
         assert key.rsplit("_", 1)[1] not in listed
         assert run(keys_command, ["revoke", key.split("_")[1]]).exit_code == 0
         assert "revoked" in run(keys_command, ["list"]).stdout

@@ -278,7 +278,7 @@ def test_a_tool_says_what_is_wrong(service: OpenAIService, subtests: pytest.Subt
         ("search", {"query": "x"}, "`query`: use question, collection, filter, top_k"),
         ("search", ASKED | {"top_k": "3"}, "`top_k`: Expected `int | null`, got `str`. Number of passages."),
         ("list_documents", {"status": "done"}, "`status`: Invalid enum value 'done': use 'accepted', 'parsing', "),
-        ("list_documents", {"collection": "nowhere"}, "nowhere'; there are 'default' ("),
+        ("list_documents", {"collection": "nowhere"}, "create it first; there are 'default' ("),
         ("list_collections", {"limit": 201}, "`limit`: Expected `int` <= 200"),
         ("list_collections", {"cursor": "x"}, "no collection 'x'"),
         ("list_documents", {"cursor": "x"}, "cursor"),
@@ -394,7 +394,7 @@ class TestCollections:
     ):
         result = called(service, "search", ASKED, key=key, path="/mcp?collection=nowhere")
         assert result.is_error
-        assert "no collection 'nowhere'; there are 'drafts' (0 searchable documents), 'papers'" in text_of(result)
+        assert "create it first; there are 'drafts' (0 searchable documents), 'papers'" in text_of(result)
 
 
 class TestKeys:

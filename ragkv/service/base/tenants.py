@@ -102,7 +102,7 @@ def find_collection(session: Session, tenant_id: str, collection: str) -> tuple[
     """(the tenant's secret, its collection, by its id or its name). Raises NotFound."""
     row = session.execute(collection_of(tenant_id, collection)).one_or_none()
     if row is None:
-        raise NotFound(f"there is no collection {collection[:80]!r}")
+        raise NotFound(f"there is no collection {collection[:80]!r}: check its name, or create it first")
     secret, members = row
     return secret, members
 

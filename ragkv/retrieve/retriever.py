@@ -155,13 +155,13 @@ class Retriever:
         if earlier:
             question = f"{question} {earlier}"
             rankings = passages, self._retrieve(scope, question, limit, hops)
-            passage_of = {passage.chunk.id: passage for ranking in rankings for passage in ranking}
-            scored = fused([passage.chunk.id for passage in ranking] for ranking in rankings)
+            passage_of = {_words(passage.chunk): passage for ranking in rankings for passage in ranking}
+            scored = fused([_words(passage.chunk) for passage in ranking] for ranking in rankings)
             # On the scale of one search: a threshold for scores holds in each turn of a conversation.
             best = max((passage.score for ranking in rankings for passage in ranking), default=0.0)
             passages = [
-                replace(passage_of[chunk_id], score=score / scored[0][1] * max(best, 0.0))
-                for chunk_id, score in scored[:limit]
+                replace(passage_of[words], score=score / scored[0][1] * max(best, 0.0))
+                for words, score in scored[:limit]
             ]
         if self._reranker is not None:
             passages = self._reranker.reordered(question, passages)
@@ -212,6 +212,11 @@ class Retriever:
         if self._mirror is not None:
             return self._mirror.sync(scope.tenant_id, scope.collection_id)
         return self._chunks.indexed_documents(scope.tenant_id, scope.collection_id)
+
+
+def _words(chunk: Chunk) -> str:
+    """All that a prompt has of a chunk."""
+    return f"{chunk.title}\n{chunk.text}"
 
 
 class _Walk:
@@ -319,13 +324,15 @@ class _Walk:
         return self.best(top_k)
 
     def best(self, limit: int) -> list[str]:
-        """The best chunks that still exist: what an index has of deleted documents takes no place."""
-        ranked, best = sorted(self.scores, key=lambda i: (-self.scores[i], i)), list[str]()
+        """The best chunks that still exist, of those with the same words the best one: what an index has of deleted
+        documents takes no place, nor does the same notice in each of many documents."""
+        ranked, best = sorted(self.scores, key=lambda i: (-self.scores[i], i)), dict[str, str]()
         for batch in batched(ranked, limit):
-            best += [chunk.id for chunk in self.read(batch)]
+            for chunk in self.read(batch):
+                best.setdefault(_words(chunk), chunk.id)
             if len(best) >= limit:
                 break
-        return best[:limit]
+        return list(best.values())[:limit]
 
     def read(self, chunk_ids: Sequence[str]) -> list[Chunk]:
         """The chunks that still exist, in the order of the ids given."""

@@ -1,6 +1,7 @@
 """From a question to passages, with the embedded encoder and an in-memory index."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -138,6 +139,20 @@ def test_passages_come_best_first_and_each_once(retriever):
     scores = [p.score for p in passages]
     assert scores == sorted(scores, reverse=True)
     assert len(set(titles(passages))) == len(passages)
+
+
+@pytest.mark.parametrize("earlier", ["", "Where was it printed?"])
+def test_the_same_words_in_many_documents_are_found_once(encoder: Encoder, earlier: str):
+    """As the notice at the end of each mail, which took the place of all else."""
+    notices = {f"{number}": "Lothair II is confidential: tell your mother when you die." for number in range(9)}
+    library = Library(encoder, TEXTS | notices)
+    library.held |= {i: replace(library.held[i], title="Notice") for i in notices}
+    index = MemoryIndex()
+    index.ensure(encoder.dim)
+    retriever = Retriever(partial(embed_question, encoder), index, library, Mirror(index, library))
+    passages = retriever.search("t", "c", MOTHER, 4, hops=2, earlier=earlier)
+    assert len(passages) == 4
+    assert titles(passages).count("Notice") == 1
 
 
 def test_an_empty_collection_has_no_passages(retriever):

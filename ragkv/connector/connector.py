@@ -43,7 +43,7 @@ from ragkv.engine.wire import (
 )
 from ragkv.errors import Rejected
 from ragkv.kv.host import HostCache
-from ragkv.kv.layout import Layout, Shard, layout_of
+from ragkv.kv.layout import Shard, layout_of
 from ragkv.kv.store import KVStore
 from ragkv.models import Fingerprints
 from ragkv.span import Span, merge, total_tokens
@@ -51,7 +51,7 @@ from ragkv.threads import end_with_parent
 
 if TYPE_CHECKING:
     from vllm.forward_context import ForwardContext
-    from vllm.v1.core.kv_cache_manager import KVCacheBlocks, KVCacheManager
+    from vllm.v1.core.kv_cache_manager import KVCacheBlocks
     from vllm.v1.core.sched.output import SchedulerOutput
     from vllm.v1.kv_cache_interface import KVCacheConfig
     from vllm.v1.outputs import KVConnectorOutput
@@ -76,7 +76,10 @@ class StitchConnector(KVConnectorBase_V1):
         self._store = KVStore(Path(extra_config["kv_dir"]))
         self._host_bytes: int = extra_config["host_kv_bytes"]
         self._model: str = extra_config.get("model", "")
-        self._layout = _layout(vllm_config)
+        model_config = vllm_config.model_config
+        # Of KV files, whatever the engine computes in.
+        kv_dtype = extra_config.get("kv_dtype") or str(model_config.dtype).removeprefix("torch.")
+        self._layout = layout_of(model_config.hf_text_config, kv_dtype, model_config.max_model_len)
         self._max_work: int = vllm_config.scheduler_config.max_num_batched_tokens
         self._planned: dict[str, Planned] = {}
         self._promised: list[StitchRequest] = []
@@ -85,7 +88,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._filling: dict[int, StitchRequest] = {}
         self._selections = Selections(kv_cache_config.num_blocks)
         self._given_up: set[str] = set()
-        self._cache: KVCacheManager | None = None
+        self._narrow: dict[str, Request] = {}
         self._ranks = Ranks()
         self._under_way: UnderWay | None = None
         self._done: dict[str, Done] = {}
@@ -94,10 +97,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._prefilled: dict[str, Report] = {}
         self._prefills_s = 0.0
         self._prefill_limits = PrefillLimits(
-            vllm_config.model_config.max_model_len,
-            vllm_config.model_config.get_vocab_size(),
-            self._model,
-            str(self._layout.dtype),
+            model_config.max_model_len, model_config.get_vocab_size(), self._model, str(self._layout.dtype)
         )
         self._to_prefill: dict[str, Prefill] = {}
         self._begun_prefills: list[PrefillRequest] = []
@@ -110,10 +110,6 @@ class StitchConnector(KVConnectorBase_V1):
         return False
 
     # The scheduler's half: promise.
-
-    def bind_kv_cache_manager(self, kv_cache_manager: "KVCacheManager") -> None:
-        """vLLM: its cache manager, which can forget blocks."""
-        self._cache = kv_cache_manager
 
     def on_new_request(self, request: "Request") -> None:
         """vLLM: a request has arrived. Its plan is read, once, or the prefill that it carries. A plan that is
@@ -134,6 +130,8 @@ class StitchConnector(KVConnectorBase_V1):
             return
         if planned is not None:
             self._planned[request.request_id] = planned
+            if planned.plan.narrow:
+                self._narrow[request.request_id] = request
 
     def get_num_new_matched_tokens(self, request: "Request", num_computed_tokens: int) -> tuple[int | None, bool]:
         """vLLM: how many tokens behind its own hits does the connector bring, and does it bring them later?
@@ -177,7 +175,15 @@ class StitchConnector(KVConnectorBase_V1):
         )
         self._promised.append(stitch)
         self._filling[prompt] = stitch
-        self._reports.setdefault(request.request_id, _expected(stitch))
+        spans = merge(map(stitch.clip, stitch.plan.recompute))
+        redo = total_tokens(spans)
+        expected = Report(
+            fills=1,
+            stitched=region.num_tokens - redo,
+            recomputed=redo,
+            recomputed_spans=None if stitch.plan.selection else spans,  # of a selection no more is known
+        )
+        self._reports.setdefault(request.request_id, expected)
 
     def build_connector_meta(self, scheduler_output: "SchedulerOutput") -> KVConnectorMetadata:
         """vLLM: the metadata of this step for the worker. All that was promised since the last one, and how much of the
@@ -200,10 +206,11 @@ class StitchConnector(KVConnectorBase_V1):
             self._prefill_share.note(meta.prefills_s)
             self._reports |= meta.prefilled
             self._prefilling -= meta.prefilled.keys()
-            for stitch in self._filling.values():
-                # vLLM's hits may lack KV of a narrow plan that the rest would see: it computes all of the prompt.
-                if stitch.plan.narrow and stitch.request_id in meta.failed and self._cache:
-                    self._cache.evict_blocks(set(stitch.block_ids))
+            for request_id in meta.failed & self._narrow.keys():
+                # vLLM's hits may lack KV of a narrow plan that the rest would see: it computes all of the prompt, in
+                # blocks that no other request reads.
+                request = self._narrow[request_id]
+                request.num_computed_tokens, request.skip_reading_prefix_cache = 0, True
             for request_id, report in meta.by_request.items():
                 for prompt, stitch in self._filling.items():
                     selected = stitch.request_id == request_id and stitch.plan.selection and not report.failed_keys
@@ -227,6 +234,7 @@ class StitchConnector(KVConnectorBase_V1):
         self._forget_filling(request.request_id)
         self._given_up.discard(request.request_id)
         self._planned.pop(request.request_id, None)
+        self._narrow.pop(request.request_id, None)
         self._to_prefill.pop(request.request_id, None)
         self._prefilling.discard(request.request_id)
         report = self._reports.pop(request.request_id, None)
@@ -322,29 +330,10 @@ class StitchConnector(KVConnectorBase_V1):
         """vLLM: wait until the step's KV is saved. Nothing is."""
 
 
-def _layout(config: VllmConfig) -> Layout:
-    """The layout of KV files, whatever the engine computes in."""
-    extra_config = config.kv_transfer_config.kv_connector_extra_config
-    kv_dtype = extra_config.get("kv_dtype") or str(config.model_config.dtype).removeprefix("torch.")
-    return layout_of(config.model_config.hf_text_config, kv_dtype, config.model_config.max_model_len)
-
-
 def _region_of(request: "Request", end: int) -> int:
     """Equal for requests that may share the blocks of their first `end` tokens."""
     assert request.prompt_token_ids is not None
     return hash((request.cache_salt, tuple(request.prompt_token_ids[:end])))
-
-
-def _expected(stitch: StitchRequest) -> Report:
-    """Report of a promise: of a selection in the engine no more is known than that it will be made."""
-    spans = merge(map(stitch.clip, stitch.plan.recompute))
-    redo = total_tokens(spans)
-    return Report(
-        fills=1,
-        stitched=stitch.region.num_tokens - redo,
-        recomputed=redo,
-        recomputed_spans=None if stitch.plan.selection else spans,
-    )
 
 
 def _added(earlier: Report, latest: Report) -> Report:

@@ -39,14 +39,10 @@ class StitchRequest:
         return [chunk for chunk, part in parts if tokens_within(recomputed, part) < part.num_tokens]
 
     @property
-    def redone(self) -> Span:
-        """The positions that are computed instead where stitching fails: the region, of a narrow plan all up to its
-        end. What lies before it has no KV of what would be seen then."""
-        return Span(0, self.region.end) if self.plan.narrow else self.region
-
-    def blocks(self, block_size: int) -> set[int]:
-        """The cache blocks that hold these positions."""
-        return set(self.block_ids[self.redone.blocks(block_size)])
+    def lacks_context(self) -> bool:
+        """Whether a recompute of the region would look at positions before it that have no KV. Filling them would write
+        over blocks that running answers read."""
+        return self.plan.narrow and self.region.start > 0
 
     def near(self, spans: Sequence[Span], window: int) -> tuple[Span, ...] | None:
         """The positions of which layers with this window need KV, None for all: of a narrow plan those that are seen

@@ -123,7 +123,7 @@ class Stitcher:
         self._store = store
         self._whole = shard.whole
         self._layout = shard.layout
-        self.ranks = model.ranks
+        self.ranks, self.block_size = model.ranks, model.block_size
         self.room = StepBudget()
         self._token_bytes = self._layout.kv_heads * self._layout.head_dim * model.dtype.itemsize
         self.portion = Portion.on(model.device, self._layout, self._token_bytes)
@@ -142,11 +142,6 @@ class Stitcher:
             raise Unsupported(
                 "vLLM divides this model's KV heads among GPUs in another way: set RAGKV_TENSOR_PARALLEL_SIZE=1"
             )
-
-    @property
-    def block_size(self) -> int:
-        """Tokens of one cache block."""
-        return self._model.block_size
 
     def watch(self) -> Stopwatch:
         """Times a stitch."""
@@ -183,17 +178,15 @@ class Stitcher:
         self, stitch: StitchRequest, reading: Future[Fetched], watch: Stopwatch
     ) -> Generator[None, None, Report]:
         """Fill the region of the request, whose files every rank has read. A file that was missing or corrupt becomes a
-        recompute of its span.
+        recompute of its span; where that lacks its context, nothing is filled.
 
         Yields when the step's room is used up, and goes on when there is room again. Runs in inference mode.
         """
         with self.ranks.together():
             fetched = reading.result()
         self._agree_on(fetched)
-        if fetched.lost and stitch.redone != stitch.region:
-            report = yield from self.recompute_whole(stitch, watch)
-            report.failed_keys = tuple(fetched.failed_keys)
-            return report
+        if fetched.lost and stitch.lacks_context:
+            return Report(fills=1, failed_keys=tuple(fetched.failed_keys), recomputed_spans=())
         report = Report(fills=1, kv_load_ms=fetched.seconds * 1e3)
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
         looked_at = layers_looked_at(self._model, stitch)
@@ -215,15 +208,15 @@ class Stitcher:
         return report
 
     def recompute_whole(self, stitch: StitchRequest, watch: Stopwatch) -> Generator[None, None, Report]:
-        """Run the whole region of the request, or more (`StitchRequest.redone`), through the model, over whatever a
-        failed `carry_out` left in the cache, yielding like it.
+        """Run the whole region of the request through the model, over whatever a failed `carry_out` left in the cache,
+        yielding like it.
 
         Exact: a position attends only to positions before it, which hold fresh KV by then, or lie before the region.
         """
-        report = Report(fills=1, recomputed=stitch.redone.num_tokens, failed_keys=stitch.keys)
-        report.recomputed_spans = (stitch.redone,)
+        report = Report(fills=1, recomputed=stitch.region.num_tokens, failed_keys=stitch.keys)
+        report.recomputed_spans = (stitch.region,)
         block_ids = self._model.sent(torch.tensor(stitch.block_ids))
-        yield from self._recompute(stitch, [stitch.redone], block_ids, report, watch)
+        yield from self._recompute(stitch, [stitch.region], block_ids, report, watch)
         return report
 
     def _agree_on(self, fetched: Fetched) -> None:

@@ -100,10 +100,10 @@ class UnderWay:
     def _work(self, stitch: StitchRequest, fetched: Future[Fetched]) -> Generator[None, None, Done]:
         """Carry out one request. Whatever fails stays with it: this runs in steps that serve others too. But for what
         one of several ranks fails at alone."""
-        name, watch = stitch.request_id, self._stitcher.watch()
+        name, watch, report = stitch.request_id, self._stitcher.watch(), None
         if self._stitcher.ranks.all_of([fetched.done()])[0]:
             try:
-                return Done(name, (yield from self._stitcher.carry_out(stitch, fetched, watch)), watch)
+                report = yield from self._stitcher.carry_out(stitch, fetched, watch)
             except Exception as error:
                 if not self._stitcher.ranks.is_shared(error):
                     raise
@@ -111,13 +111,17 @@ class UnderWay:
         else:
             fetched.cancel()  # if it still waits for others
             log.warning("request %s: its KV could not be read in time; its context is recomputed in full", name)
-        try:
-            return Done(name, (yield from self._stitcher.recompute_whole(stitch, watch)), watch)
-        except Exception as error:
-            if not self._stitcher.ranks.is_shared(error):
-                raise
-            log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
-        # Behind a cached prefix vLLM goes on counting the region as found; without one it counts anew.
-        lost = stitch.redone.num_tokens if stitch.redone.start else 0
-        report = Report(fills=1, failed_keys=stitch.keys, recomputed_spans=(), lost=lost)
-        return Done(name, report, watch, frozenset(stitch.blocks(self._stitcher.block_size)))
+        if report is None and not stitch.lacks_context:
+            try:
+                report = yield from self._stitcher.recompute_whole(stitch, watch)
+            except Exception as error:
+                if not self._stitcher.ranks.is_shared(error):
+                    raise
+                log.exception("request %s: recomputing in place failed too; vLLM computes it", name)
+        report = report or Report(fills=1, failed_keys=stitch.keys, recomputed_spans=())
+        if report.stitched or report.recomputed:
+            return Done(name, report, watch)
+        # Behind a cached prefix vLLM goes on counting the region as found; where it begins again it counts anew.
+        report.lost = stitch.region.num_tokens if stitch.region.start and not stitch.plan.narrow else 0
+        blocks = stitch.region.blocks(self._stitcher.block_size)
+        return Done(name, report, watch, frozenset(stitch.block_ids[blocks]))

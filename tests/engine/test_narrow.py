@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from ragkv.chunk import Chunk
 from ragkv.engine.launch import CPU_BLOCK_TOKENS
 from ragkv.engine.loop import run_in_background
+from ragkv.engine.protocol import Output
 from ragkv.span import Span
 from ragkv.stitch.plan import StitchPlan
 from tests.engine.tiny import MODELS
-from tests.engine.world import World, kl, request
+from tests.engine.world import Answered, World, kl, request
 
 FAMILIES = ("Gemma 3", "OLMo 3", "gpt-oss")
 FROM_FILES = [f"{family} as read from files" for family in FAMILIES]
@@ -103,39 +104,38 @@ def test_blocks_that_other_prompts_read_are_not_written_again(tiny: World) -> No
     assert all(0 < answered.report.cached < plan.end for answered in beside)
 
 
-def test_a_chunk_that_is_lost_behind_cached_blocks_is_recomputed_over_kv_that_is_there(tiny: World) -> None:
-    """What it sees before it, the prompt that filled those blocks did not need."""
-    model = tiny.model
+@pytest.mark.parametrize("is_lost", [True, False], ids=["a file is lost", "it raises"])
+def test_a_load_behind_cached_blocks_that_fails_becomes_full_prefill(tiny: World, *, is_lost: bool) -> None:
+    """What it would look at before it, the prompt that filled those blocks did not need. That prompt's answer, which
+    runs, is not changed."""
+    model, rpc = tiny.model, tiny.engine._llm.collective_rpc
     chunks = ending_within_a_block(tiny, 5)
     shorter, longer = model.prompt(chunks), model.prompt(chunks, "Which of them?")
     _, plan = plans(tiny, chunks)
-    salt = model.keys.salt(plan.cache_variant)
-    tiny.ask(shorter, plan, salt=salt)
+    salt = model.keys.salt(plan.cache_variant) + str(is_lost)
+    alone = tiny.ask(shorter, plan, max_tokens=120, logprobs=-1)
     lost = plan.placed[-1].key
-    model.store.drop([lost])
 
-    answered, full = tiny.ask(longer, plan, salt=salt, logprobs=-1), tiny.ask(longer, logprobs=-1)
+    async def asked_beside() -> tuple[list[Output], Answered]:
+        outputs = tiny.engine.generate(request(shorter, plan, salt=salt, max_tokens=120, logprobs=-1))
+        begun = await anext(outputs)
+        if is_lost:
+            model.store.drop([lost])
+        else:
+            await rpc("fail_recomputes", args=(1,))
+        answered = await tiny.answer(request(longer, plan, salt=salt, logprobs=-1))
+        return [begun, *[output async for output in outputs]], answered
 
+    running, answered = run_in_background(asked_beside())
     tiny.ingest(chunks)
-    assert answered.report.failed_keys == (lost,)
-    assert answered.report.recomputed == plan.end
-    assert kl(full.logprobs[0], answered.logprobs[0]) < 1e-6
 
-
-@pytest.mark.parametrize("times", [1, 2])
-def test_a_load_behind_cached_blocks_that_fails_becomes_full_prefill(tiny: World, times: int) -> None:
-    model = tiny.model
-    chunks = ending_within_a_block(tiny, 5)
-    shorter, longer = model.prompt(chunks), model.prompt(chunks, "Which of them?")
-    _, plan = plans(tiny, chunks)
-    salt = model.keys.salt(plan.cache_variant) + str(times)
-    tiny.ask(shorter, plan, salt=salt)
-    run_in_background(tiny.engine._llm.collective_rpc("fail_recomputes", args=(times,)))
-
-    answered, full = tiny.ask(longer, plan, salt=salt, logprobs=-1), tiny.ask(longer, logprobs=-1)
-
-    assert len(answered.report.failed_keys) > 0
-    assert kl(full.logprobs[0], answered.logprobs[0]) < 1e-6
+    full = tiny.ask(longer, logprobs=-1)
+    steps = [step for output in running for step in output.logprobs]
+    assert max(map(kl, alone.logprobs, steps)) < 1e-9
+    assert lost in answered.report.failed_keys
+    assert len(answered.report.failed_keys) == 1 or not is_lost
+    assert (answered.report.computed, answered.report.cached) == (len(longer.token_ids), 0)
+    assert max(map(kl, full.logprobs, answered.logprobs)) < 1e-6
 
 
 def ending_within_a_block(world: World, count: int) -> Sequence[Chunk]:

@@ -185,6 +185,26 @@ class TestDocument:
         row(collection, "ada.md").get_by_role("link").click()
         return collection
 
+    def test_it_is_renamed_and_its_file_replaced(self, visit: Visit, document: Page):
+        document.get_by_role("button", name="Rename").click()
+        renaming = document.get_by_role("dialog", name="Rename the document")
+        renaming.get_by_label("Name").fill("countess.md")
+        renaming.get_by_role("button", name="Rename").click()
+        expect(document.get_by_role("heading", level=1)).to_have_text("countess.md")
+
+        document.get_by_role("button", name="Replace").click()
+        replacing = document.get_by_role("dialog", name="Replace the file")
+        file = {"name": "babbage.txt", "mimeType": "text/plain", "buffer": b""}
+        replacing.get_by_label("New file").set_input_files(file)
+        replacing.get_by_role("button", name="Replace").click()
+        expect(replacing.get_by_role("alert")).to_contain_text("empty")
+        visit.expect_fault("422")
+        replacing.get_by_label("New file").set_input_files(file | {"buffer": b"The analytical engine was never built."})
+        replacing.get_by_role("button", name="Replace").click()
+
+        expect(document.get_by_role("heading", level=1)).to_have_text("babbage.txt")
+        expect(document.locator(".chunk").first).to_contain_text("The analytical engine was never built.")
+
     def test_it_shows_its_chunks_and_what_is_kept_of_their_kv(self, document: Page):
         chunk = document.locator(".chunk").first
         expect(chunk).to_contain_text("Ada Lovelace wrote the first program")

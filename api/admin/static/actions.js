@@ -7,7 +7,7 @@
 //   data-refresh="ID ID"       or the parts of this page to refresh
 //   data-done="Deleted."       the message shown
 // A form's field is a number for type=number, true or false for a checkbox, a list for a name that ends in [], a member of
-// an object for a name with a dot, and left out while it is empty.
+// an object for a name with a dot, and left out while it is empty. With enctype="multipart/form-data" they are sent as they are.
 // A dialog around a form is closed. An error is shown in the form's .error, or in a corner.
 
 import { announce } from "./announce.js";
@@ -29,7 +29,7 @@ export function startActions() {
     const form = event.target.closest("form[data-url]");
     if (!form) return;
     event.preventDefault();
-    run(form, valuesOf(form));
+    run(form, form.enctype === "multipart/form-data" ? new FormData(form) : valuesOf(form));
   });
 }
 

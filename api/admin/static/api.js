@@ -30,10 +30,11 @@ export async function call(url, options = {}) {
   return response;
 }
 
-/** Send a value as JSON, if there is one; returns the JSON of the response, or null. */
+/** Send FormData, or another value as JSON, if there is one; returns the JSON of the response, or null. */
 export async function send(method, url, value) {
   const options = { method };
-  if (value !== undefined) {
+  if (value instanceof FormData) options.body = value;
+  else if (value !== undefined) {
     options.body = JSON.stringify(value);
     options.headers = { "Content-Type": "application/json" };
   }

@@ -49,6 +49,13 @@ _FURNITURE = (
     " | //*[contains(@class, 'mw-editsection')]"  # behind titles of wikis
     " | //a[starts-with(@href, '#') and not(*) and not(translate(., '¶#§^↑↩∞\uf0c1\ufe0e🔗 ', ''))]"  # behind titles and notes
 )
+_MAIN = "boolean(//main | //*[@role='main'])"
+_AROUND_MAIN = (
+    "//*[self::header or self::footer or self::aside or @role='banner' or @role='contentinfo' or @role='complementary']"
+    "[not(ancestor-or-self::*[self::main or @role='main' or self::article or self::section])]"
+    "[not(ancestor::header or ancestor::footer or ancestor::aside)][not(.//h1 or .//main or .//*[@role='main'])]"
+)
+"""What stands on all pages of a site, around what one of them is about."""
 _LINE_NUMBERS = re.compile(r"(?:^|[\s_-])(?:line-?(?:no|numbers?)|linenos|linenodiv|lnt?|gutter)(?=$|[\s_-])")
 """In the classes of elements beside lines of code, as Pygments, Rouge, Chroma, Doxygen and SyntaxHighlighter write
 them."""
@@ -121,7 +128,8 @@ def _simplify(tree: _Element, omissions: Omissions, shared: Sheet | None) -> _El
     _write_forms(tree)
     write_descriptions(tree)
     spoken: set[_Element] = set()
-    for element in [*tree.xpath(_FURNITURE), *_line_numbers(tree)]:
+    around = tree.xpath(_AROUND_MAIN) if tree.xpath(_MAIN) else ()
+    for element in [*tree.xpath(_FURNITURE), *_line_numbers(tree), *around]:
         if element.tag not in _PAGE:
             spoken.update(_spoken_twins(element, styles))
             element.tag = _NOT_CONTENT[0]

@@ -39,6 +39,22 @@ def test_scripts_styles_navigation_and_hidden_parts_are_dropped() -> None:
 @pytest.mark.parametrize(
     ("source", "text"),
     [
+        ("<header>Intranet</header><main>Leave</main><aside>News</aside><footer>Imprint</footer>", "Leave"),
+        ("<div role=banner>Intranet</div><div role=main>Leave</div><div role=contentinfo>Imprint</div>", "Leave"),
+        ("<main><header>By Ada</header>Leave<footer>Notes</footer></main>", "By Ada\nLeave\nNotes"),
+        ("<article><header>By Ada</header></article><main>Leave</main>", "By Ada\nLeave"),
+        ("<header><h1>Rules</h1></header><main>Leave</main>", "Rules\n\nLeave"),
+        ("<header><main>Leave</main></header>", "Leave"),
+        ("<header>Intranet</header><div>Leave</div><footer>Imprint</footer>", "Intranet\nLeave\nImprint"),
+    ],
+)
+def test_what_stands_around_the_main_part_is_left_out(source: str, text: str) -> None:
+    assert page(source).text == text
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
         ("<ruby>漢<rt>かん</rt>字<rt>じ</rt></ruby>を読む", "漢字を読む"),
         ("<ruby>漢字<rp>(</rp><rt>かん<b>じ</b></rt><rp>)</rp></ruby>を<ruby>読<rt>よ</ruby>む", "漢字を読む"),
         ("<rt>words</rt> alone", "words alone"),

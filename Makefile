@@ -46,6 +46,7 @@ demo: setup ## Read the sample corpus, ask it multi-hop questions, compare with 
 	$(BIN)/ragkv demo $(SAMPLE)
 
 serve: setup ## Run the service on this machine: API, worker, engine
+	@test -e "$${RAGKV_DATA_DIR:-.ragkv}" || test -n "$$RAGKV_MODEL" || $(BIN)/ragkv writer use
 	$(BIN)/ragkv serve
 
 # Playwright drives the distribution's Chromium: its own download of one is not needed. As root on Debian or Ubuntu it is

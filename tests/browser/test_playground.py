@@ -180,7 +180,7 @@ def test_an_empty_collection_says_what_to_do(visit: Visit):
     visit.page.get_by_label("Question").fill(QUESTION)
     visit.page.get_by_role("button", name="Ask").click()
 
-    expect(visit.page.locator("main")).to_contain_text("upload one first")
+    expect(visit.page.locator("main")).to_contain_text("upload one, or ask another")
 
 
 def test_options_are_sent_and_what_is_left_out_is_not(playground: Page, parts: Parts):

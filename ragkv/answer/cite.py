@@ -49,7 +49,8 @@ _POINT = re.compile(r"(?<=\d)[.,:](?=\d)")
 """Of 2.50, 3,5 and 14:30, which are one number each."""
 _IN_ONE = "\u02b9"
 """A letter of no word, in place of a point."""
-_CUT_NUMBER = re.compile(r"\d[\d.,:/-]*\Z")
+_CUT_NUMBER = re.compile(r"(?<![\d.,:/-])([.,:/-]*)\d[\d.,:/-]*\Z")
+"""Sought where such signs begin alone: from each digit of a long run it would be followed to the run's end."""
 _MARK_OF_REFERENCE = re.compile(r"\[\d{1,3}\]")
 
 _Languages = Mapping[Script, Language]
@@ -124,7 +125,7 @@ def cite(answer: str, question: str, passages: Sequence[Passage], *, is_cut: boo
     that `is_cut`, whose next digits nobody knows. Pure: the same arguments give the same citations.
     """
     if is_cut:
-        answer = _CUT_NUMBER.sub("", answer)
+        answer = _CUT_NUMBER.sub(r"\1", answer)
     by_score = sorted(passages, key=lambda passage: -passage.score)
     # One language for each script, so that a word has the same stem wherever it stands: that of answer and question if
     # they tell it, else that of the passages.

@@ -145,14 +145,13 @@ class Answerer:
                         if part := answer_text.add(output.text):
                             yield Delta(part)
             assert first_at and last and last.finish_reason, "an engine's answer ends with a reason"
-            is_cut = last.finish_reason == "length"
             report = last.report or Report()
             answer = Answer(
                 id=question.id,
                 text=answer_text.text,
                 finish_reason=last.finish_reason,
                 citations=await self._threads.run(
-                    cite, answer_text.text, question.text, prepared.passages, is_cut=is_cut
+                    cite, answer_text.text, question.text, prepared.passages, is_cut=last.finish_reason == "length"
                 ),
                 passages=prepared.passages,
                 timings=_timings(prepared, report, began, handed_over, first_at),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ragkv.answer.cite import cite
 from ragkv.answer.sentences import sentences
 from ragkv.retrieve.links import TitledChunk, TitleLinks, names
 from ragkv.retrieve.sparse import _known_stem, query_vector, stem, without_accents
@@ -28,6 +29,7 @@ HOSTILE = {
     "one long word": "a",
     "parentheses": "( ",
     "colons": "a: ",
+    "times": "30:",
 }
 WORK: dict[str, Callable[[str], Any]] = {
     "deciding words": partial(may_share_answer, "Who wrote it?"),
@@ -35,6 +37,7 @@ WORK: dict[str, Callable[[str], Any]] = {
     "terms": query_vector,
     "accents": without_accents,
     "sentences": sentences,
+    "an answer that is cut": lambda text: cite(f"{text} x", "Who?", (), is_cut=True),
     "names of titles": names,
     "titles in text": TitleLinks([TitledChunk("d", 0, "a", "Ada Lovelace"), TitledChunk("d", 1, "b", "Ada")]).mentioned,
     "normal form": partial(normalised, "NFC"),

@@ -31,7 +31,7 @@ from ragkv.connector.latent import (
 from ragkv.connector.ranks import Ranks
 from ragkv.connector.rotation import Rotary, replaced, rotate, unrotate, watched
 from ragkv.errors import Unsupported
-from ragkv.kv.pieces import fetchable
+from ragkv.kv.pieces import sent
 from ragkv.span import Span
 
 MOST_SPANS = 1024
@@ -150,9 +150,8 @@ class ModelInternals:
             layer.impl.do_kv_cache_update(layer, keys, values, layer.kv_cache, slots)
 
     def sent(self, part: torch.Tensor) -> torch.Tensor:
-        """A copy of a host's tensor on the device. Nothing waits: a copy that blocks would wait for all that the device
-        has to do before it."""
-        return fetchable(part, self.device).to(self.device, non_blocking=True)
+        """A copy of a host's tensor on the device, for which nothing waits."""
+        return sent(part, self.device)
 
     def batch(self, spans: Sequence[Span], block_ids: torch.Tensor) -> InPlaceBatch:
         """A batch of these spans of a request with this block table [blocks] int64."""

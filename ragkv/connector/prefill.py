@@ -26,6 +26,7 @@ from ragkv.ids import batched
 from ragkv.kv.file import KVContent, PlainKV, block_means, left_of, write_content
 from ragkv.kv.format import KVFormat
 from ragkv.kv.layout import Layout, Shard
+from ragkv.kv.pieces import sent
 from ragkv.kv.store import KVStore
 from ragkv.stitch.compression import METHODS, ChunkView, Method, kept_tokens
 from ragkv.threads import RecentlyUsed
@@ -95,7 +96,7 @@ class _Capture:
             view = min(QCACHE_VIEW, length)
             edges += [torch.arange(start, start + view), torch.arange(start + length - view, start + length)]
             start += length
-        self._edges = torch.cat(edges).to(device, non_blocking=True)
+        self._edges = sent(torch.cat(edges), device)
         self._views = [len(edge) for edge in edges]
         self._queries: list[torch.Tensor] = []
         self._looks = looks

@@ -190,6 +190,12 @@ def fetchable(part: torch.Tensor, device: torch.device) -> torch.Tensor:
     return torch.empty(part.shape, dtype=part.dtype, pin_memory=True).copy_(part)
 
 
+def sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A copy of a host's tensor on a device, of a CPU itself. Nothing waits: a copy that blocks would wait for all that
+    the device has to do before it."""
+    return fetchable(part, device).to(device, non_blocking=True)
+
+
 def part_of_heads(part: torch.Tensor | FilePart, heads: slice) -> torch.Tensor | FilePart:
     """Some heads of [layers, tokens, kv_heads, channels], neither copied nor read."""
     return part.of_heads(heads) if isinstance(part, FilePart) else part[:, :, heads]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from ragkv.kv.format import QuantisationGrid
-from ragkv.kv.pieces import FilePart, copy_part, fetchable, part_of_heads
+from ragkv.kv.pieces import FilePart, copy_part, part_of_heads, sent
 
 _NIBBLE_BITS = 4
 _NIBBLE = 2**_NIBBLE_BITS - 1
@@ -66,8 +66,8 @@ class Packed:
             low_half.copy_(codes & _NIBBLE)
             high_half.copy_(codes >> _NIBBLE_BITS)
             codes = out
-        step, groups = _sent(self.step[layers], out.device), self.step.shape[1]
-        low = None if self.low is None else _sent(self.low[layers], out.device)
+        step, groups = sent(self.step[layers], out.device), self.step.shape[1]
+        low = None if self.low is None else sent(self.low[layers], out.device)
         if groups == self.num_tokens:  # values, or the keys of a single token
             _scale(codes, step, low, slice(start, end), out)
         else:
@@ -78,7 +78,7 @@ class Packed:
         self._restore_edges(out, layers, start)
 
     def _restore_edges(self, out: torch.Tensor, layers: slice, start: int) -> None:
-        edges = _sent(self.edges[layers], out.device)
+        edges = sent(self.edges[layers], out.device)
         num_edges = edges.shape[1]
         for index in range(num_edges):
             token = index if index < num_edges // 2 else self.num_tokens - num_edges + index
@@ -125,11 +125,6 @@ def _scale(codes: torch.Tensor, step: torch.Tensor, low: torch.Tensor | None, gr
     torch.mul(codes, step[:, groups], out=out)
     if low is not None:
         out.add_(low[:, groups])
-
-
-def _sent(part: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Copy a stored tensor to a device, which fetches it by itself."""
-    return fetchable(part, device).to(device, non_blocking=True)
 
 
 def _edges(values: torch.Tensor, grid: QuantisationGrid) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Compute the missing KV of a searchable document; each batch is committed as soon as it is stored."""
 
 import logging
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from ragkv.files_io import check_room
 from ragkv.kv.format import share_of
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import KVRule
-from ragkv.prefill.precompute import Batch, Hooks, KVEntry, precompute
+from ragkv.prefill.precompute import Hooks, KVEntry, precompute
 from ragkv.service.base.kv_disk import sizes_of_remote
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.documents.lease import KeptKV, Lease
@@ -56,22 +55,14 @@ def _keep_kv_by(
     keys = keys_by(rule, parts.keys_of(document.tenant_id))
     chunks = lease.chunks_to_keep(rule)
     named = _Named(chunks, keys)
-    began = 0.0
 
-    def under_way(batches: Sequence[Batch]) -> None:
-        nonlocal began
-        ingest.announcer.under_way(batches)
-        began = time.monotonic()
-
-    def keep(entries: Sequence[KVEntry], is_computed: bool) -> None:
-        seconds = time.monotonic() - began
+    def keep(entries: Sequence[KVEntry], seconds: float | None) -> None:
         lease.keep(named.kept(entries))
-        ingest.counters.tokens(**{"computed" if is_computed else "reused": _tokens(entries)})
+        ingest.counters.tokens(**{"reused" if seconds is None else "computed": _tokens(entries)})
         ingest.kept()
         turn.stored_kv()
-        tokens = _tokens(entries) + len(entries) * len(keys.prefix_ids)
-        if is_computed:
-            ingest.batch_size.adapt(tokens, seconds)
+        if seconds is not None:
+            ingest.batch_size.adapt(_tokens(entries) + len(entries) * len(keys.prefix_ids), seconds)
 
     def has_room(tokens: int) -> bool:
         share = share_of(keys.kv_format, parts.layout.head_dim, parts.settings.chunk_tokens)
@@ -96,7 +87,7 @@ def _keep_kv_by(
             for _ in range(RUNS):
                 done = precompute(
                     chunks, keys, lambda: ingest.prefiller, parts.kv_store, ingest.batch_size.tokens,
-                    Hooks(reporter.stage("prefill"), keep, has_room, under_way, elsewhere),
+                    Hooks(reporter.stage("prefill"), keep, has_room, elsewhere),
                 )  # fmt: skip
                 counted = lease.kv_keys()
                 # A file that no chunk of this document names yet goes with the other document that it was of. One that

@@ -13,9 +13,8 @@ from ragkv.engine.loop import run_in_background
 from ragkv.engine.protocol import KVEngine
 from ragkv.errors import Unavailable
 from ragkv.file_types import no_ocr
-from ragkv.kv.prefilling import Prefilling
 from ragkv.observe import traces
-from ragkv.prefill.precompute import Announcer, Prefiller
+from ragkv.prefill.precompute import Prefiller
 from ragkv.prefill.writer import note_written
 from ragkv.service.documents.lease import Lease
 from ragkv.service.observe.worker_counters import WorkerCounters
@@ -57,11 +56,6 @@ class IngestParts:
             raise Unavailable("another writer was put into use: restart the workers, so that they use it")
         note_written(folder, writer)
         return Prefiller(self.engine or self.parts.engine, self.parts.prompts, self.run)
-
-    @cached_property
-    def announcer(self) -> Announcer:
-        """Tells questions which KV is being computed."""
-        return Announcer(Prefilling(self.parts.settings.kv_dir), len(self.parts.prompts.prefix_ids))
 
     @cached_property
     def parser(self) -> Parser:

@@ -14,13 +14,14 @@ import torch
 from bench.gpu.corpus import Corpus
 from bench.gpu.scale import Scale
 from bench.gpu.shapes import Shape
+from ragkv.engine.protocol import Batch
 from ragkv.errors import Rejected
 from ragkv.files_io import is_resident
 from ragkv.kv.format import KVFormat
 from ragkv.kv.host import HostCache
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.layout import Layout
-from ragkv.prefill.precompute import Batch, precompute
+from ragkv.prefill.precompute import precompute
 
 _RUNS = 3
 _GB = 1e9

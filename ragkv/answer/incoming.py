@@ -1,45 +1,43 @@
-"""KV that is not on this disk when a question needs it: from the object store or, by early reuse, from a worker that
-computes it, if that is estimated to be faster than recomputing it."""
+"""KV that is not on this disk when a question needs it: loaded from the object store, or computed by the engine for the
+question, where ingestion has not come to it yet."""
 
 import asyncio
-import time
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import accumulate
+import logging
+from collections.abc import Callable, Collection, Sequence
 
-from ragkv.answer.load_cost import LoadCost, Patience
+from ragkv.answer.load_cost import LoadCost
 from ragkv.answer.promote import Promoter
-from ragkv.kv.prefilling import Prefilling
+from ragkv.engine.protocol import KVEngine, Prefill
+from ragkv.errors import RagKVError
 from ragkv.kv.store import KVStore
 from ragkv.observe import metrics, traces
+from ragkv.observe.throttled_log import ThrottledLog
 from ragkv.stitch.located import LocatedKV
 from ragkv.threads import Threads
 
-LOOK_EVERY_S = 0.02
+WORTH_S = 0.25
+"""Seconds of computing absent KV from which on it is stored first. An accelerator computes most prompts sooner than
+their KV is written to a disk and read back."""
 
+Awaiting = Callable[[Sequence[str]], Collection[str]]
+"""Those of these chunks, by id, whose KV ingestion will compute. Blocks. Raises RagKVError where none may be stored."""
 
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """KV that a worker computes: the key that will serve, the chunk's tokens, and the seconds until it is there as
-    estimated."""
-
-    key: str
-    tokens: int
-    in_s: float
+log = ThrottledLog(logging.getLogger(__name__))
 
 
 class IncomingKV:
     """One per process, on its event loop."""
 
-    def __init__(self, store: KVStore, cost: LoadCost, patience: Patience, promoter: Promoter | None = None) -> None:
+    def __init__(
+        self, store: KVStore, cost: LoadCost, engine: KVEngine, awaiting: Awaiting, promoter: Promoter | None = None
+    ) -> None:
         """cost: is to be told how long answers took. promoter: where there is an object store."""
         self.cost = cost
         self._store = store
-        self._prefilling = Prefilling(store.folder)
-        self._patience = patience
+        self._engine = engine
+        self._awaiting = awaiting
         self._promoter = promoter
-        self._threads = Threads("early reuse", 2)
+        self._threads = Threads("incoming KV", 2)
 
     async def bring(self, located: LocatedKV, repaired: float) -> LocatedKV:
         """Bring absent KV to disk where that beats recomputing. Raises nothing.
@@ -49,61 +47,39 @@ class IncomingKV:
         if repaired >= 1:
             return located
         promoted = frozenset[str]()
-        waiting = self.wait(located, repaired)
         if self._promoter is None:
-            awaited = await waiting
+            computed = await self._compute(located)
         else:
             with traces.span("promotion"):
-                promoted, awaited = await asyncio.gather(self._promoter.bring(located), waiting)
-        if not promoted and not awaited:
+                promoted, computed = await asyncio.gather(self._promoter.bring(located), self._compute(located))
+        if not promoted and not computed:
             return located
-        return await self._threads.run(located.with_arrived, promoted, awaited, self._store)
+        return await self._threads.run(located.with_arrived, promoted, computed, self._store)
 
-    async def wait(self, located: LocatedKV, repaired: float) -> frozenset[str]:
-        """Wait for KV that a worker is computing, as long as that saves time. Returns the keys that are there then."""
-        serving = ((passage, passage.serving(located.coming)) for passage in located.passages)
-        coming = dict.fromkeys(
-            Coming(key, passage.chunk.num_tokens, located.coming[key]) for passage, key in serving if key is not None
-        )
-        saved = {kv: (1 - repaired) * (self.cost.compute_s(kv.tokens) or 0.0) for kv in coming}
-        awaited, patience = worth_awaiting(saved)
-        patience = min(patience, self._patience.seconds(sum(kv.tokens for kv in awaited)))
-        began = time.perf_counter()
-        left, arrived = {kv.key for kv in awaited}, set[str]()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(patience):  # a look, too, may have to wait: for those of other questions
-                while left:
-                    await asyncio.sleep(min(LOOK_EVERY_S, patience))
-                    written, left = await self._threads.run(self._look_again, left)
-                    arrived |= written
-        if awaited:
-            metrics.kv_wait.observe(time.perf_counter() - began)
-        for kv in coming:
-            if kv not in awaited:
-                metrics.kv_awaited("not_awaited")
-            elif kv.key in arrived:
-                metrics.kv_awaited("in_time")
-            else:
-                metrics.kv_awaited("late" if kv.key in left else "failed")
-        return frozenset(arrived)
+    async def _compute(self, located: LocatedKV) -> frozenset[str]:
+        """Have the engine compute and store KV that only ingestion would bring. Returns the keys that are there then.
 
-    def _look_again(self, keys: set[str]) -> tuple[set[str], set[str]]:
-        """The keys that have a file now, and those without one that a running process still computes."""
-        # Before the look at the files: a worker stores, then withdraws.
-        expected = self._prefilling.ready_in_s()
-        written = {key for key in keys if key in self._store}
-        return written, (keys & expected.keys()) - written
-
-
-def worth_awaiting(saved: Mapping[Coming, float]) -> tuple[list[Coming], float]:
-    """The chunks worth awaiting, and the longest wait that still saves time.
-
-    saved: seconds of recomputing each. Waiting for the soonest is part of waiting for later ones, so that one of as
-    many choices as there are moments is best: where the saving is farthest above the wait. None if it is above it
-    nowhere.
-    """
-    soonest_first = sorted(saved, key=lambda kv: kv.in_s)
-    totals = [0.0, *accumulate(saved[kv] for kv in soonest_first)]
-    waits = [0.0, *(kv.in_s for kv in soonest_first)]
-    count = max(range(len(totals)), key=lambda count: totals[count] - waits[count])
-    return soonest_first[:count], totals[count]
+        It costs the question about as much as recomputing in place; the next one, and ingestion, find it. Not where
+        compression reads on behind each chunk.
+        """
+        absent = {
+            passage.absent[0]: passage.chunk
+            for passage in located.passages
+            if passage.absent and passage.serving(located.remote) is None
+        }
+        seconds = self.cost.compute_s(sum(chunk.num_tokens for chunk in absent.values()))
+        is_worth = bool(absent) and (seconds is None or seconds >= WORTH_S)
+        if not is_worth or located.is_written_alone or located.keys.compression:
+            return frozenset()
+        try:
+            awaited = await self._threads.run(self._awaiting, [chunk.id for chunk in absent.values()])
+            batch = [(key, chunk) for key, chunk in absent.items() if chunk.id in awaited]
+            if batch:
+                with traces.span("prefill of absent KV"):
+                    await self._engine.prefill(Prefill.of(batch, located.keys, is_urgent=True))
+        except RagKVError as error:
+            metrics.kv_computed.labels("failed").inc(len(absent))
+            log.warning("KV that questions lack is recomputed in place: %s", error)
+            return frozenset()
+        metrics.kv_computed.labels("stored").inc(len(batch))
+        return frozenset((located.prefix, *(key for key, _ in batch)) if batch else ())

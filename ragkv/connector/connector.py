@@ -101,7 +101,8 @@ class StitchConnector(KVConnectorBase_V1):
         )
         self._to_prefill: dict[str, Prefill] = {}
         self._begun_prefills: list[PrefillRequest] = []
-        self._prefilling: set[str] = set()
+        self._prefilling: dict[str, Prefill] = {}
+        self._prefill_requests: set[str] = set()
         self._prefill_share = PrefillShare()
 
     @property
@@ -160,6 +161,7 @@ class StitchConnector(KVConnectorBase_V1):
             return
         if (prefill := self._to_prefill.pop(request.request_id, None)) is not None:
             self._begun_prefills.append(PrefillRequest(request.request_id, prefill))
+            self._prefill_requests.add(request.request_id)
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
@@ -193,9 +195,11 @@ class StitchConnector(KVConnectorBase_V1):
         scheduled = scheduler_output.total_num_scheduled_tokens
         room = max(self._max_work - scheduled, self._max_work // LEAST_SHARE)
         prefills, self._begun_prefills = self._begun_prefills, []
-        self._prefilling |= {prefill.request_id for prefill in prefills}
+        self._prefilling |= {begun.request_id: begun.prefill for begun in prefills}
         prefill_room = self._prefill_share.of_step(
-            is_idle=not scheduled and not self._filling, is_asked=bool(self._prefilling)
+            is_idle=scheduler_output.num_scheduled_tokens.keys() <= self._prefill_requests and not self._filling,
+            is_asked=bool(self._prefilling),
+            is_urgent=any(prefill.is_urgent for prefill in self._prefilling.values()),
         )
         return StitchMetadata(requests, room, not scheduled, prefills, prefill_room)
 
@@ -205,7 +209,7 @@ class StitchConnector(KVConnectorBase_V1):
         if isinstance(meta, StitchReports):
             self._prefill_share.note(meta.prefills_s)
             self._reports |= meta.prefilled
-            self._prefilling -= meta.prefilled.keys()
+            self._prefilling = {name: self._prefilling[name] for name in self._prefilling.keys() - meta.prefilled}
             for request_id in meta.failed & self._narrow.keys():
                 # vLLM's hits may lack KV of a narrow plan that the rest would see: it computes all of the prompt, in
                 # blocks that no other request reads.
@@ -236,7 +240,8 @@ class StitchConnector(KVConnectorBase_V1):
         self._planned.pop(request.request_id, None)
         self._narrow.pop(request.request_id, None)
         self._to_prefill.pop(request.request_id, None)
-        self._prefilling.discard(request.request_id)
+        self._prefilling.pop(request.request_id, None)
+        self._prefill_requests.discard(request.request_id)
         report = self._reports.pop(request.request_id, None)
         if report_tag := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(report_tag, None)

@@ -7,6 +7,7 @@ bit for bit. Files are written by threads while the next chunks run.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ALL_COMPLETED, FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, nullcontext
@@ -118,8 +119,8 @@ class _Capture:
 
 
 class Prefills:
-    """The prefills of one worker in progress, oldest first. All ranks have the same ones and run the same chunks; the
-    first one writes the files."""
+    """The prefills of one worker in progress, oldest first, urgent ones before others. All ranks have the same ones and
+    run the same chunks; the first one writes the files."""
 
     def __init__(self, model: ModelInternals, store: KVStore, shard: Shard, writer: Callable[[str], Adapter]) -> None:
         """writer: loads the writer of a fingerprint. Raises Rejected if another is in use."""
@@ -146,14 +147,16 @@ class Prefills:
 
     @torch.inference_mode()
     def advance(self, tokens: int, *, is_idle: bool) -> dict[str, Report]:
-        """Run chunks, those of the oldest request first, and one at least if `tokens` is not 0 and not too many files
-        wait. Returns the reports of requests that are done."""
+        """Run chunks, those of the first request first, and one at least if `tokens` is not 0 and not too many files
+        wait. Returns the reports of requests that are done. An idle step without tokens waits a little."""
+        if is_idle and not tokens and self._jobs:
+            time.sleep(PATIENCE_S)
         num_run, pending = 0, [write for job in self._jobs.values() for write in job.writes if not write.done()]
         if self._jobs and not self._model.ranks.all_of([len(pending) < MOST_FILES])[0]:
             if is_idle:
                 wait(pending, PATIENCE_S, FIRST_COMPLETED)
             tokens = 0
-        for job in self._jobs.values():
+        for job in sorted(self._jobs.values(), key=lambda job: not job.request.prefill.is_urgent):
             while tokens and not job.has_run and (not num_run or num_run + job.next_tokens <= tokens):
                 num_run += self._run(job, tokens - num_run)
         if tokens and all(job.has_run for job in self._jobs.values()):
@@ -213,7 +216,7 @@ class Prefills:
             remembered[:] = [(prefix, KVContent.of(kv, KVFormat.BF16))]
         prefix, content = remembered[0]
         if is_new and self._writes_files:
-            self._keep(job, prefill.prefix_key, content, unless_stored=True)
+            self._keep([job], prefill.prefix_key, content, unless_stored=True)
         return prefix
 
     def _prefill(self, job: _Job, rows: Sequence[PrefillChunk], prefix: PrefixKV) -> None:
@@ -229,9 +232,13 @@ class Prefills:
             weights = self._weights(METHODS[prefill.compression.method], rows, capture, prefix)
             offsets = [kept_tokens(prefill.compression, of_row) for of_row in weights]
             kvs = [left_of(kv, places, self._shard.whole) for kv, places in zip(kvs, offsets, strict=True)]
+        keys = {row.key for row in rows}
+        waiting = [job, *(other for other in self._jobs.values() if any(row.key in keys for row in other.rows))]
+        for other in waiting:  # none runs these chunks again
+            other.rows = [row for row in other.rows if row.key not in keys]
         if self._writes_files:
             for row, kv in zip(rows, kvs, strict=True):
-                self._keep(job, row.key, KVContent.of(kv, prefill.kv_format))
+                self._keep(waiting, row.key, KVContent.of(kv, prefill.kv_format))
 
     def _written_by(self, writer: str) -> AbstractContextManager[None]:
         """The model with this writer, for a block."""
@@ -276,14 +283,16 @@ class Prefills:
             for key, value, (initial, local) in rows
         ]
 
-    def _keep(self, job: _Job, key: str, content: KVContent, *, unless_stored: bool = False) -> None:
-        """Have it written."""
+    def _keep(self, waiting: Iterable[_Job], key: str, content: KVContent, *, unless_stored: bool = False) -> None:
+        """Have it written. These requests are done once it is."""
 
         def write() -> None:
             if not unless_stored or key not in self._store:
                 write_content(self._store.path(key), content)
 
-        job.writes.append(self._writers.submit(write))
+        future = self._writers.submit(write)
+        for job in waiting:
+            job.writes.append(future)
 
 
 def _tokens_of(row: PrefillChunk) -> int:

@@ -3,15 +3,17 @@
 import asyncio
 import math
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.kv.format import KVFormat
+from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import Compression
 from ragkv.span import Position, Span
 from ragkv.stitch.plan import Name, StitchPlan
@@ -23,6 +25,9 @@ LOOKAHEAD = 16
 """Tokens that are decoded behind each chunk of a prefill whose compression looks ahead."""
 MAX_CHUNKS = 4096
 """Chunks of one prefill."""
+
+Batch = Sequence[tuple[str, Chunk]]
+"""Chunks that run through the model together, each with the key of its KV."""
 
 
 class EngineLost(Unavailable):
@@ -106,7 +111,8 @@ class Prefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
     model, dtype, writer: fingerprint of the weights, dtype of the KV and fingerprint of the writer that the keys are
     made of; without a writer the plain model runs them. compression: keeps the KV of some tokens of each chunk alone;
-    with `cue_ids` the model goes on from each chunk and these tokens, and what it says chooses.
+    with `cue_ids` the model goes on from each chunk and these tokens, and what it says chooses. `is_urgent`: a question
+    waits for it, so that it comes before other prefills.
     """
 
     prefix_key: Name
@@ -118,6 +124,25 @@ class Prefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
     writer: Name = ""
     compression: Compression | None = None
     cue_ids: tuple[Position, ...] = ()
+    is_urgent: bool = False
+
+    @classmethod
+    def of(
+        cls, batch: Batch, keys: KeyMaker, cue_ids: tuple[Position, ...] = (), *, is_urgent: bool = False
+    ) -> "Prefill":
+        """The prefill of chunks, and of the prefix if it has no KV, as `keys` name it."""
+        return cls(
+            prefix_key=keys.prefix(),
+            prefix_ids=keys.prefix_ids,
+            chunks=tuple(PrefillChunk(key, tuple(chunk.token_ids)) for key, chunk in batch),
+            kv_format=keys.kv_format,
+            model=keys.model,
+            dtype=keys.dtype,
+            writer=keys.writer,
+            compression=keys.compression,
+            cue_ids=cue_ids,
+            is_urgent=is_urgent,
+        )
 
 
 class QueryVectors(msgspec.Struct, frozen=True, array_like=True):

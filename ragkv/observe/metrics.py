@@ -15,8 +15,7 @@ QuestionOutcome = Literal["answered", "cancelled", "refused", "failed"]
 """Outcome of a question. refused: it could not be answered as it was asked; failed: the service could not answer it."""
 PromotionOutcome = Literal["in_time", "late", "not_awaited", "failed"]
 """Outcome of loading a KV file from the object store for one question. late: it had not come by the deadline;
-not_awaited: computing it was estimated to be sooner. Or of KV that a worker was computing; failed: it computes it no
-more."""
+not_awaited: computing it was estimated to be sooner."""
 
 # The moment when each counter was made: as many lines again, of no use.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -64,8 +63,8 @@ kv_loads = _seconds("ragkv_kv_remote_load_seconds", "Loading one KV file from th
 kv_loaded_bytes = _counter("ragkv_kv_remote_loaded_bytes", "Bytes of KV loaded from the object store.")
 kv_load_failures = _counter("ragkv_kv_remote_load_failures", "Loads from the object store that failed.", "reason")
 _kv_promotions = _counter("ragkv_kv_promotions", "KV files that a question needed from the object store.", "outcome")
-_kv_awaited = _counter("ragkv_kv_awaited", "KV that a question needed while a worker was computing it.", "outcome")
-kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store or a worker, for one question.")
+kv_computed = _counter("ragkv_kv_computed", "KV that a question needed before ingestion had computed it.", "outcome")
+kv_wait = _seconds("ragkv_kv_wait_seconds", "Waiting for KV from the object store, for one question.")
 kv_wasted = _counter(
     "ragkv_kv_wasted_loads", "KV files loaded from the object store that were removed before an answer used them."
 )
@@ -89,11 +88,6 @@ def question_refused(reason: Literal["full", "late"]) -> None:
 def kv_promoted(outcome: PromotionOutcome) -> None:
     """A question needed a KV file from the object store."""
     _kv_promotions.labels(outcome).inc()
-
-
-def kv_awaited(outcome: PromotionOutcome) -> None:
-    """A question needed KV that a worker was computing."""
-    _kv_awaited.labels(outcome).inc()
 
 
 def engine_cache_use() -> float | None:

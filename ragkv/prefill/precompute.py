@@ -1,24 +1,18 @@
-"""KV files for a document's chunks: existing ones are kept, missing ones computed by the engine in batches, which are
-announced."""
+"""KV files for a document's chunks: existing ones are kept, missing ones computed by the engine in batches."""
 
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, Protocol
 
 from ragkv.answer.prompt import PromptBuilder
 from ragkv.chunk import Chunk
-from ragkv.engine.protocol import KVEngine, Prefill, PrefillChunk
-from ragkv.kv import prefilling
+from ragkv.engine.protocol import Batch, KVEngine, Prefill
 from ragkv.kv.format import KVFormat
 from ragkv.kv.key import KeyMaker, Making
-from ragkv.kv.prefilling import Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.stitch.compression import CUE, METHODS
 
-Batch = Sequence[tuple[str, Chunk]]
-"""Chunks that run through the model together, each with the key of its KV."""
 TokenProgress = Callable[[int, int], None]
 BATCH_TOKENS = 4096
 """Tokens of chunks that are computed and committed together, at most."""
@@ -45,18 +39,8 @@ class Prefiller:
     def prefill(self, batch: Batch, keys: KeyMaker) -> None:
         """See KVMaker. Raises as KVEngine.prefill does."""
         looks_ahead = keys.compression is not None and METHODS[keys.compression.method].behind
-        prefill = Prefill(
-            prefix_key=keys.prefix(),
-            prefix_ids=keys.prefix_ids,
-            chunks=tuple(PrefillChunk(key, tuple(chunk.token_ids)) for key, chunk in batch),
-            kv_format=keys.kv_format,
-            model=keys.model,
-            dtype=keys.dtype,
-            writer=keys.writer,
-            compression=keys.compression,
-            cue_ids=self._prompts.question_ids(CUE) if looks_ahead else (),
-        )
-        self._run(self._engine.prefill(prefill))
+        cue_ids = self._prompts.question_ids(CUE) if looks_ahead else ()
+        self._run(self._engine.prefill(Prefill.of(batch, keys, cue_ids)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +66,16 @@ class Precomputed:
 class Hooks:
     """Callbacks of a run.
 
-    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store, and whether it was
-    computed, not quantised. Either may raise: what is in the store stays there, and the next run goes on from it.
-    has_room: for so many tokens; where there is none for a batch, its half is tried, and the rest is left out.
-    under_way: these batches are computed and stored now, one after the other; it is told before each, and of none at
-    the end. elsewhere: bytes of those among the keys that the object store has: their files may go from this disk to
-    make room.
+    progress(done, total): chunk tokens, after every batch. kept: what the batch left in the store, and the seconds that
+    computing it took, None if it was quantised or computed for a question. Either may raise: what is in the store stays
+    there, and the next run goes on from it. has_room: for so many tokens; where there is none for a batch, its half is
+    tried, and the rest is left out. elsewhere: bytes of those among the keys that the object store has: their files may
+    go from this disk to make room.
     """
 
     progress: TokenProgress = lambda done, total: None
-    kept: Callable[[Sequence[KVEntry], bool], None] = lambda entries, is_computed: None
+    kept: Callable[[Sequence[KVEntry], float | None], None] = lambda entries, seconds: None
     has_room: Callable[[int], bool] = lambda tokens: True
-    under_way: Callable[[Sequence[Batch]], None] = lambda batches: None
     elsewhere: Callable[[Sequence[str]], Mapping[str, int]] = lambda keys: {}
 
 
@@ -120,9 +102,9 @@ def precompute(
     total = _tokens(named.items())
     done = total - _tokens(todo.items())
 
-    def stored(batch: Batch, *, is_computed: bool) -> None:
+    def stored(batch: Batch, seconds: float | None = None) -> None:
         nonlocal done
-        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch], is_computed)
+        hooks.kept([KVEntry(key, chunk.num_tokens, store.bytes_of(key)) for key, chunk in batch], seconds)
         for key, _ in batch:
             del todo[key]
         done += _tokens(batch)
@@ -130,32 +112,36 @@ def precompute(
 
     hooks.progress(done, total)
     for entry in _quantised(todo, keys, store, hooks.has_room):
-        stored([entry], is_computed=False)
+        stored([entry])
     if not todo and keys.prefix_ids and keys.prefix() not in store:
         prefiller().prefill([], keys)
     most_tokens, batches = 0, list[Batch]()
-    try:
-        while todo:
-            if (tokens := batch_tokens()) != most_tokens:
-                most_tokens, batches = tokens, list(_batches(todo, len(keys.prefix_ids), tokens))
-            batch = fitting = batches.pop(0)
-            while fitting and not hooks.has_room(_tokens(fitting)):  # a tenant's share may be less than a batch
-                fitting = fitting[: len(fitting) // 2]
-            if not fitting:
-                break
-            hooks.under_way([fitting, *batches])
+    while todo:
+        if (tokens := batch_tokens()) != most_tokens:
+            most_tokens, batches = tokens, list(_batches(todo, len(keys.prefix_ids), tokens))
+        batch = batches.pop(0)
+        if asked_for := [(key, chunk) for key, chunk in batch if key in store]:
+            stored(asked_for)
+        batch = [(key, chunk) for key, chunk in batch if key in todo]
+        if fitting := _fitting(batch, hooks.has_room):
+            began_s = time.monotonic()
             prefiller().prefill(fitting, keys)
-            stored(fitting, is_computed=True)
-            if len(fitting) < len(batch):
-                break
-    finally:
-        hooks.under_way(())
+            stored(fitting, time.monotonic() - began_s)
+        if len(fitting) < len(batch):
+            break
     here = {key: size for key in named if (size := store.bytes_of(key))}
     # Asked after the look at the files: one that went to make room has a copy.
     sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
     vanished = frozenset(named.keys() - sizes.keys() - todo.keys())
     return Precomputed(entries, vanished, is_whole=len(entries) == len(named))
+
+
+def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
+    """As much of the batch as there is room for: a tenant's share may be less than a batch."""
+    while batch and not has_room(_tokens(batch)):
+        batch = batch[: len(batch) // 2]
+    return batch
 
 
 def _tokens(batch: Iterable[tuple[str, Chunk]]) -> int:
@@ -186,46 +172,3 @@ def _batches(todo: dict[str, Chunk], prefix_tokens: int, batch_tokens: int) -> I
         batch.append((key, chunk))
     if batch:
         yield batch
-
-
-AHEAD_TOKENS = 16_384
-"""Tokens of the batches that are announced, the one under way and those behind it: what a question could wait for."""
-FORGETTING = 0.7
-"""Weight of the rate measured before, at each batch."""
-
-
-class Announcer:
-    """Announces the KV that a prefill computes, and when it will be ready, estimated from this process's rate. One per
-    process. Nothing is announced before the first batch has shown how fast the model is."""
-
-    def __init__(self, prefilling: Prefilling, prefix_tokens: int) -> None:
-        """prefix_tokens: length of the prefix prefilled with each chunk."""
-        self._prefilling = prefilling
-        self._prefix_tokens = prefix_tokens
-        self._token_s: float | None = None
-        self._announced = prefilling.announce(())
-        self._batches: Sequence[Batch] = ()
-        self._began = 0.0
-
-    def under_way(self, batches: Sequence[Batch]) -> None:
-        """Announce these, in the order in which they are computed from now on, in place of those announced before. If
-        one batch fewer remains, the first has finished and updates the rate."""
-        now_s = time.time()
-        if self._batches and len(batches) == len(self._batches) - 1:
-            token_s = (time.perf_counter() - self._began) / self._tokens(self._batches[0])
-            self._token_s = (
-                token_s if self._token_s is None else FORGETTING * self._token_s + (1 - FORGETTING) * token_s
-            )
-        totals = accumulate(map(self._tokens, batches))  # each counts from now: batches come one after the other
-        announced = [
-            prefilling.AnnouncedBatch(tuple(key for key, _ in batch), now_s, tokens * self._token_s)
-            for index, (batch, tokens) in enumerate(zip(batches, totals, strict=True))
-            if self._token_s is not None and (index == 0 or tokens <= AHEAD_TOKENS)
-        ]
-        earlier, self._announced = self._announced, self._prefilling.announce(announced)
-        earlier.withdraw()
-        self._batches, self._began = batches, time.perf_counter()
-
-    def _tokens(self, batch: Batch) -> int:
-        """Tokens that run through the model, padding included."""
-        return len(batch) * (self._prefix_tokens + max(chunk.num_tokens for _, chunk in batch))

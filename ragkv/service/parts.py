@@ -6,7 +6,7 @@ commands need only some of them.
 # ruff: noqa: PLC0415 - see above
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from ragkv.answer.prompt import PromptBuilder, Wording
 from ragkv.engine.door import EngineBehindDoor
 from ragkv.engine.protocol import Engine, KVEngine
 from ragkv.engine.supervisor import SupervisedEngine, SupervisionTimes
-from ragkv.files_io import make_folder
+from ragkv.files_io import check_room, make_folder
 from ragkv.kv.families import has_window
 from ragkv.kv.format import KVFormat
 from ragkv.kv.remote import ObjectStore
@@ -64,7 +64,7 @@ from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.jobs import Backlog
 from ragkv.service.documents.removal import Removal
 from ragkv.service.documents.requeue import refresh_outdated
-from ragkv.service.kv_admin.rule_statements import rule_of_collection
+from ragkv.service.kv_admin.rule_statements import awaiting_kv, rule_of_collection
 from ragkv.service.observe.heartbeats import Heartbeats
 from ragkv.service.observe.worker_counters import WorkerCounters
 from ragkv.service.questions.journal import KVUse, record_answer
@@ -542,10 +542,15 @@ class Parts:
         model = public_name(self.settings)
         journal = partial(record_answer, database=self.database, kv_use=self.kv_use, model=model)
         answering = (self.recomputing, self.searcher, self.prompts, self.engine, self.planner)
-        incoming = IncomingKV(self.kv_store, self.load_cost, self.patience, self.promoter)
+        incoming = IncomingKV(self.kv_store, self.load_cost, self.engine, self.awaiting_kv, self.promoter)
         uncached = Answerer(*answering, self.kv_keys_of, journal, incoming)
         generation = partial(generation_of, self.database)
         return CachingAnswerer(uncached, self.answer_cache, self.recent_answers, generation)
+
+    def awaiting_kv(self, chunk_ids: Sequence[str]) -> set[str]:
+        """See `ragkv.answer.incoming.Awaiting`."""
+        check_room(self.settings.kv_dir, self.settings.min_free_bytes)
+        return set(self.database.brief.scalars(awaiting_kv(chunk_ids, self.settings.kv_rule)))
 
     @cached_property
     def loading(self) -> Loading:

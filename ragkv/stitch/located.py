@@ -1,4 +1,4 @@
-"""The KV of a question's passages, looked up once: on disk, only in the object store, or being computed by a worker."""
+"""The KV of a question's passages, looked up once: on disk, or only in the object store."""
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from ragkv.chunk import Chunk, Passage
 from ragkv.errors import Unavailable
 from ragkv.kv.key import KeyMaker, Making
-from ragkv.kv.prefilling import Prefilling
 from ragkv.kv.store import KVStore
 from ragkv.observe.throttled_log import ThrottledLog
 
@@ -46,8 +45,8 @@ class LocatedKV:
     """The KV of a question's passages, and of the prefix. A file that goes after the look is recomputed by the engine,
     which counts it; one that comes is not used.
 
-    remote: bytes of the absent keys that the object store has. coming: seconds until KV that a worker computes is on
-    disk as estimated, by key. promoted: keys of what has come from the object store since the look.
+    remote: bytes of the absent keys that the object store has. promoted: keys of what has come from there since the
+    look.
     """
 
     keys: KeyMaker
@@ -55,7 +54,6 @@ class LocatedKV:
     has_prefix: bool
     passages: tuple[LocatedPassage, ...]
     remote: Mapping[str, int]
-    coming: Mapping[str, float]
     promoted: frozenset[str] = frozenset()
 
     @property
@@ -84,10 +82,10 @@ class LocatedKV:
         """The same for a prompt that leaves no token out."""
         return replace(self, passages=tuple(replace(located, offsets=()) for located in self.passages))
 
-    def with_arrived(self, promoted: frozenset[str], awaited: frozenset[str], store: KVStore) -> "LocatedKV":
-        """The same with KV that is reported to have come to disk since: from the object store, or by a worker. Looks
-        at nothing else."""
-        keys = promoted | awaited
+    def with_arrived(self, promoted: frozenset[str], computed: frozenset[str], store: KVStore) -> "LocatedKV":
+        """The same with KV that is reported to have come to disk since: from the object store, or from the engine.
+        Looks at nothing else."""
+        keys = promoted | computed
         passages = tuple(
             _located(located.passage, self.keys, store) if located.serving(keys) else located
             for located in self.passages
@@ -103,9 +101,6 @@ def locate(
     remote_sizes: where there is an object store; the files that are on disk count as used now then. While it cannot
     tell, none of its KV is located.
     """
-    prefilling = Prefilling(store.folder)
-    # Before the look at the files: a worker stores, then withdraws.
-    coming = prefilling.ready_in_s() if prefilling.any() else {}
     located = tuple(_located(retrieved, keys, store) for retrieved in passages)
     prefix = keys.prefix()
     remote: Mapping[str, int] = {}
@@ -117,7 +112,7 @@ def locate(
             remote = remote_sizes(absent) if absent else {}
         except Unavailable as error:
             log.warning("KV in the object store is recomputed: %s", error)
-    return LocatedKV(keys, prefix, prefix in store, located, remote, coming)
+    return LocatedKV(keys, prefix, prefix in store, located, remote)
 
 
 def _located(passage: Passage, keys: KeyMaker, store: KVStore) -> LocatedPassage:

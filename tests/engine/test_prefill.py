@@ -132,6 +132,39 @@ def test_no_chunk_runs_while_many_files_wait(exact: World, monkeypatch: pytest.M
     assert prefills.advance(64, is_idle=is_idle) == {} and runs == [64]
 
 
+def test_what_a_question_waits_for_comes_first(exact: World, monkeypatch: pytest.MonkeyPatch):
+    prefills = Prefills(SimpleNamespace(ranks=Ranks(0, 1)), exact.model.store, Shard(exact.model.layout), pytest.fail)
+    prefills.begin(PrefillRequest("backlog", prefill_of(exact, 4)))
+    prefills.begin(PrefillRequest("a question's", prefill_of(exact, 4, is_urgent=True)))
+    runs: list[str] = []
+    monkeypatch.setattr(prefills, "_run", lambda job, tokens: runs.append(job.request.request_id) or tokens)
+
+    prefills.advance(64, is_idle=False)
+
+    assert runs == ["a question's"]
+
+
+def test_what_a_question_waits_for_is_not_computed_again(exact: World):
+    """A prefill that wants the same chunk waits for that file, and runs the others."""
+    store, once = exact.model.store, prefill_of(exact, 24)
+    backlog = msgspec.structs.replace(
+        once, chunks=tuple(msgspec.structs.replace(chunk, key=key()) for chunk in once.chunks * 4)
+    )
+    last = min(backlog.chunks, key=lambda chunk: len(chunk.token_ids))
+    urgent = msgspec.structs.replace(backlog, chunks=(last,), is_urgent=True)
+
+    async def of_question() -> int:
+        await exact.engine.prefill(urgent)
+        return store.path(last.key).stat().st_ino
+
+    async def both() -> list[int | None]:
+        return await asyncio.gather(exact.engine.prefill(backlog), of_question())
+
+    _, file = run_in_background(both())
+    assert all(chunk.key in store for chunk in backlog.chunks)
+    assert store.path(last.key).stat().st_ino == file
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [

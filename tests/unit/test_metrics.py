@@ -66,7 +66,7 @@ def exposed():
         counter.inc(7)
     metrics.kv_load_failures.labels("missing").inc()
     metrics.kv_promoted("in_time")
-    metrics.kv_awaited("late")
+    metrics.kv_computed.labels("stored").inc()
     metrics.kv_wait.observe(0.2)
     metrics.kv_wasted.inc(1)
     metrics.answer_cache.labels("hit").inc()

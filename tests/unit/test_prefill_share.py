@@ -1,9 +1,17 @@
-"""Prefills beside answers take two thirds of the engine's time, and all of it without answers."""
+"""Prefills beside answers take two thirds of the engine's time, and all of it without answers; none delays the question
+that may come next for long."""
 
 import pytest
 
 from ragkv.connector import prefill_share
-from ragkv.connector.prefill_share import BESIDE_ANSWERS, IDLE_TOKENS, MAX_CREDIT_S, PrefillShare
+from ragkv.connector.prefill_share import (
+    BESIDE_ANSWERS,
+    IDLE_TOKENS,
+    LIVELY_S,
+    MAX_CREDIT_S,
+    WAITING_S,
+    PrefillShare,
+)
 from tests.support.clock import Clock
 
 
@@ -17,6 +25,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def test_an_engine_without_answers_is_filled_with_prefills(clock: Clock):
     share = PrefillShare()
     assert [share.of_step(is_idle=True, is_asked=True) for _ in range(3)] == [IDLE_TOKENS] * 3
+
+
+def test_behind_an_answer_none_begins_at_once_and_steps_are_short(clock: Clock):
+    share = PrefillShare()
+    share.of_step(is_idle=False, is_asked=True)
+    room = []
+    for seconds in (0.0, WAITING_S / 2, WAITING_S, LIVELY_S / 2, LIVELY_S):
+        clock.now_s += seconds
+        room.append(share.of_step(is_idle=True, is_asked=True))
+    assert room == [0, 0, IDLE_TOKENS // 4, IDLE_TOKENS // 4, IDLE_TOKENS]
+
+
+def test_what_a_question_waits_for_has_room_in_each_step(clock: Clock):
+    share = PrefillShare()
+    assert rooms(share, clock, [MAX_CREDIT_S] * 2)[-1] == 0
+    assert share.of_step(is_idle=False, is_asked=True, is_urgent=True) == BESIDE_ANSWERS
+    assert share.of_step(is_idle=True, is_asked=True, is_urgent=True) == IDLE_TOKENS
 
 
 def rooms(share: PrefillShare, clock: Clock, steps_s: list[float], *, is_asked: bool = True) -> list[int]:

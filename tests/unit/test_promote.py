@@ -136,7 +136,7 @@ def world_order(world, key):
 @pytest.mark.parametrize(("repaired", "loads"), [(0.9, 5), (1.0, 0)])
 def test_for_an_answer_that_recomputes_everything_nothing_is_loaded(world, repaired, loads):
     promoter = world.promoter()
-    incoming = IncomingKV(world.store, promoter.cost, Patience(5.0, 0.0), promoter)
+    incoming = IncomingKV(world.store, promoter.cost, None, pytest.fail, promoter)
     located = asyncio.run(incoming.bring(world.located(), repaired))
     assert len(located.promoted) == len(world.remote.fetched) == loads
     assert len(located.missing) == 5 - loads

@@ -11,7 +11,7 @@ from ragkv.service.base.lists import one_of
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, CollectionRow, DocumentRow, KVEntryRow
 from ragkv.service.documents.chunk_statements import USED_WITHOUT_KV
-from ragkv.service.documents.statements import FRESH
+from ragkv.service.documents.statements import FRESH, unfinished
 from ragkv.service.kv_admin.entry_statements import HAS_KV, warmer
 
 BACK_AFTER = timedelta(minutes=10)
@@ -48,6 +48,15 @@ def rule_of_collection(collection_id: str) -> Select[*Own]:
 def makings_in_use() -> Select[*OwnMaking]:
     """The parts of collections' rules that KV is made by, each combination once."""
     return select(*_MAKING).distinct()
+
+
+def awaiting_kv(chunk_ids: Sequence[str], default: KVRule) -> Select[str]:
+    """Chunks among these, by id, whose KV ingestion will compute: their document lacks it, and the rule wants all."""
+    wants_all = func.coalesce(CollectionRow.kv_when, default.when) == KVWhen.UPLOAD
+    of_waiting = select(ChunkRow.id).join(DocumentRow, DocumentRow.id == ChunkRow.document_id)
+    return of_waiting.join(CollectionRow, CollectionRow.id == DocumentRow.collection_id).where(
+        ChunkRow.id.in_(chunk_ids), DocumentRow.status == Status.SEARCHABLE, unfinished(), wants_all
+    )
 
 
 def is_to_keep(rule: KVRule) -> ColumnElement[bool]:

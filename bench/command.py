@@ -15,9 +15,10 @@ from bench.api import ApiReport, client_of, measure_asks
 from bench.measuring import json_option, write_report
 from bench.ttft import SIZES, Bench, TtftReport, describe, machine, num_requests
 from ragkv.chunk import Chunk
-from ragkv.cli.opened import opened_parts, running_engine
+from ragkv.cli.opened import COLLECTION, opened_parts, running_engine
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, collection_ref
 from ragkv.service.parts import Parts
 from ragkv.stitch.policies import POLICIES
 from ragkv.stitch.select import block_size_of
@@ -42,15 +43,15 @@ def measuring_bar(total: int, console: Console) -> Iterator[Callable[[str], None
         yield lambda what: bars.update(task, advance=1, description=what)
 
 
-def chunks_to_measure(parts: Parts) -> list[Chunk]:
-    """Chunks of the default collection that have KV. Raises Rejected for a policy that needs the question's vectors:
-    plans are made without a service here, which would ask the engine for them."""
+def chunks_to_measure(parts: Parts, collection: str) -> list[Chunk]:
+    """Chunks of the collection that have KV. Raises NotFound, and Rejected for a policy that needs the question's
+    vectors: plans are made without a service here, which would ask the engine for them."""
     policy = parts.settings.recompute_policy
     if POLICIES[policy].needs_question_vectors:
         raise Rejected(
             f"RAGKV_RECOMPUTE_POLICY={policy} needs the question's vectors, which are not computed here: set another policy"
         )
-    ref = parts.default_collection
+    ref = collection_ref(parts.default_collection.tenant_id, collection, parts.database)
     return parts.source.ready_chunks(ref.tenant_id, ref.collection_id)
 
 
@@ -72,12 +73,13 @@ def bench() -> None:
 
 @bench.command()
 @json_option("Write the rows as JSON.")
+@COLLECTION
 @click.option("--runs", type=click.IntRange(min=1), default=5, help="Measured runs of each method.")
 @click.option("--size", "sizes", type=click.IntRange(min=64), multiple=True, help="Context tokens; may be repeated.")
-def ttft(json_file: Path | None, runs: int, sizes: tuple[int, ...]) -> None:
+def ttft(json_file: Path | None, collection: str, runs: int, sizes: tuple[int, ...]) -> None:
     """Measure the time to first token of full prefill, the prefix cache (the floor) and stitching."""
     with opened_parts(Parts.prepare) as parts:
-        report = asyncio.run(_measure(parts, sizes or SIZES, runs))
+        report = asyncio.run(_measure(parts, sizes or SIZES, runs, collection))
     Console().print(table_of(report))
     write_report(report, json_file)
 
@@ -103,27 +105,31 @@ def table_of(report: TtftReport) -> Table:
     "--question", "questions", multiple=True, help="Question to ask; may be repeated.  [default: a generic one]"
 )
 @click.option("--asks", type=click.IntRange(min=1), default=50, help="Questions asked.")
+@COLLECTION
 @json_option("Write the figures as JSON.")
-def api(url: str, key: str | None, questions: tuple[str, ...], asks: int, json_file: Path | None) -> None:
+def api(
+    url: str, key: str | None, questions: tuple[str, ...], asks: int, collection: str, json_file: Path | None
+) -> None:
     """Measure a running service: its overhead over retrieval and engine.
 
     Requests are limited by key: if the service requires keys, set RAGKV_REQUESTS_PER_MINUTE and
     RAGKV_TENANT_REQUESTS_PER_MINUTE to 0, or most will be refused.
     """
-    report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks))
+    report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, collection))
     Console().print_json(msgspec.json.encode(report).decode())
     write_report(report, json_file)
 
 
-async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], asks: int) -> ApiReport:
+async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], asks: int, collection: str) -> ApiReport:
     async with client_of(url, key, 1) as client:
         with measuring_bar(asks, Console(stderr=True)) as advance:
-            ask = await measure_asks(client, questions, asks, {"max_tokens": 4}, lambda: advance("measuring"))
+            options = {"max_tokens": 4, "collection": collection}
+            ask = await measure_asks(client, questions, asks, options, lambda: advance("measuring"))
     return ApiReport(url=url, machine=machine(), ask=ask)
 
 
-async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int) -> TtftReport:
-    console, chunks = Console(stderr=True), chunks_to_measure(parts)
+async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int, collection: str = DEFAULT_COLLECTION) -> TtftReport:
+    console, chunks = Console(stderr=True), chunks_to_measure(parts, collection)
     measuring = Bench(
         engine=parts.engine,
         prompts=parts.prompts,

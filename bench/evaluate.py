@@ -15,13 +15,13 @@ from bench.retrieval import CUTOFFS, DENSE, HYBRID_HOPS, Corpus, RetrievalReport
 from bench.retrieval import evaluate as evaluate_retrieval
 from bench.service_runs import list_evaluations, run_evaluation
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts, tenant_id_of
+from ragkv.cli.opened import COLLECTION, opened_parts, tenant_id_of
 from ragkv.cli.progress import progress_bars
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder, reranker_folder
 from ragkv.retrieve.encoder import Encoder
 from ragkv.retrieve.rerank import Reranker
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT, collection_ref
+from ragkv.service.base.tenants import DEFAULT_TENANT, collection_ref
 from ragkv.service.parts import Parts
 from ragkv.service.questions.questions import evaluation_set
 from ragkv.settings import Settings
@@ -117,7 +117,7 @@ def _show(report: RetrievalReport, console: Console) -> None:
 
 @evaluate.command()
 @click.option("--tenant", default=DEFAULT_TENANT, help="Tenant whose collection it is.")
-@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
+@COLLECTION
 @click.option("--output", type=OUTPUT, help="Write to this file.  [default: standard output]")
 def export(tenant: str, collection: str, output: Path | None) -> None:
     """Write the rated questions of a collection as JSON lines, for `ragkv eval fidelity --data`.

@@ -22,12 +22,13 @@ from bench.serving.load import percentile
 from bench.ttft import machine, timed
 from ragkv.answer.promote import Promoter
 from ragkv.answer.recompute import Recompute
-from ragkv.cli.opened import opened_parts, running_engine
+from ragkv.cli.opened import COLLECTION, opened_parts, running_engine
 from ragkv.engine.protocol import Generate
 from ragkv.errors import RagKVError, Rejected, Unavailable
 from ragkv.kv.key import KeyMaker
 from ragkv.kv.remote import ObjectStore
 from ragkv.observe.metrics import OURS
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.kv_admin.upload import Uploader
 from ragkv.service.parts import Parts
 from ragkv.stitch.located import LocatedKV
@@ -184,20 +185,28 @@ class RemoteBench:
 @click.option("--answer", type=click.IntRange(2), default=16, help="Tokens of an answer.")
 @click.option("--latency-ms", type=click.FloatRange(0), default=0.0, help="Delay of each request to the object store.")
 @click.option("--errors", type=click.FloatRange(0, 1), default=0.0, help="Share of these requests that fail.")
+@COLLECTION
 @json_option("Write the rows as JSON.")
 def remote(
-    context: int, questions: int, at_once: int, answer: int, latency_ms: float, errors: float, json_file: Path | None
+    context: int,
+    questions: int,
+    at_once: int,
+    answer: int,
+    latency_ms: float,
+    errors: float,
+    collection: str,
+    json_file: Path | None,
 ) -> None:
     """Measure KV that is only in the object store (RAGKV_KV_REMOTE), beside KV on disk and full prefill.
 
-    Contexts are drawn from the default collection, whose KV is uploaded first. KV files on this disk are removed and
+    Contexts are drawn from the collection, whose KV is uploaded first. KV files on this disk are removed and
     loaded again.
     """
     with opened_parts(Parts.prepare) as parts:
         if parts.kv_remote is None:
             raise Rejected("RAGKV_KV_REMOTE names no object store: set it, for a first try to file:///tmp/kv")
         parts.kv_remote = cast("ObjectStore", _SlowStore(parts.kv_remote, latency_ms / 1e3, errors))
-        tokens, rows = asyncio.run(_measured(parts, context, questions, at_once, answer))
+        tokens, rows = asyncio.run(_measured(parts, context, questions, at_once, answer, collection))
     report = RemoteReport(Path(parts.model_folder).name, machine(), tokens, latency_ms, errors, rows)
     store = f"object store with {latency_ms:g} ms, {errors:.0%} errors"
     title = f"{report.model} on {report.machine}: {tokens:,} tokens of context, {store}"
@@ -237,10 +246,10 @@ class _SlowStore:
 
 
 async def _measured(
-    parts: Parts, context: int, questions: int, at_once: int, answer: int
+    parts: Parts, context: int, questions: int, at_once: int, answer: int, collection: str = DEFAULT_COLLECTION
 ) -> tuple[int, list[RemoteRow]]:
     """The mean tokens of a context, and a row for each mode."""
-    console, chunks = Console(stderr=True), chunks_to_measure(parts)
+    console, chunks = Console(stderr=True), chunks_to_measure(parts, collection)
     promoter = parts.promoter
     assert promoter is not None, "there is an object store"
     contexts = contexts_of(chunks, questions, context, answer, parts.prompts)

@@ -185,9 +185,7 @@ def _passages(chunks: Sequence[Chunk], size: int) -> list[Passage]:
         passages.append(Passage(chunk, score=float(len(passages)), hop=1))
         tokens += chunk.num_tokens
     else:
-        raise Rejected(
-            f"the collection default has only {tokens} tokens, but {size} are needed: ingest more there first"
-        )
+        raise Rejected(f"the collection has only {tokens} tokens, but {size} are needed: ingest more there first")
     if not passages:
         raise Rejected(f"--size {size} has no room for a passage: the first one has {chunks[0].num_tokens} tokens")
     return passages

@@ -7,11 +7,15 @@ import click
 from rich.console import Console
 
 from ragkv.cli.opened import opened_parts
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
-def ingest(paths: tuple[Path, ...]) -> None:
+@click.option(
+    "--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection. One that is missing is made."
+)
+def ingest(paths: tuple[Path, ...], collection: str) -> None:
     """Ingest files and folders, including their subfolders.
 
     Files that were ingested before are skipped. A file that changed since then replaces what was made of the same path.
@@ -22,7 +26,7 @@ def ingest(paths: tuple[Path, ...]) -> None:
         # Torch and the parsers take seconds to import: `ragkv --help` must not wait for them.
         from ingest.local import read_paths  # noqa: PLC0415 - see above
 
-        tally = read_paths(paths, parts, console)
+        tally = read_paths(paths, parts, console, collection)
     replaced = f" ({tally.replaced} changed)" if tally.replaced else ""
     ingested_before = f", {tally.known} already known" if tally.known else ""
     console.print(f"{tally.read} ingested{replaced}{ingested_before}, {len(tally.failures)} failed", highlight=False)

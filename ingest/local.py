@@ -13,10 +13,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from ingest.parts import IngestParts
 from ingest.pipeline import MAX_ATTEMPTS, IngestOutcome, ingest_document
 from ingest.turn import READING_PAGES
-from ragkv.cli.opened import STARTING, silence_libraries
+from ragkv.cli.opened import STARTING, note_change, silence_libraries
 from ragkv.engine.door import is_open
 from ragkv.engine.loop import EngineLoop
-from ragkv.errors import RagKVError, Rejected
+from ragkv.errors import NotFound, RagKVError, Rejected
+from ragkv.service.base.tenants import CollectionRef, collection_ref
+from ragkv.service.collections.collections import make_collection
 from ragkv.service.documents.changes import store_path
 from ragkv.service.documents.documents import DocumentView, document_view
 from ragkv.service.documents.mail_attachments import waiting_attachments
@@ -38,26 +40,36 @@ class IngestTally:
     failures: list[tuple[Path, str]] = field(default_factory=list)
 
 
-def read_paths(paths: Sequence[Path], parts: Parts, console: Console) -> IngestTally:
+def read_paths(paths: Sequence[Path], parts: Parts, console: Console, collection: str) -> IngestTally:
     """Run `ragkv ingest`. KV is computed by the engine at RAGKV_INGEST_ENGINE_URL, that of a service that runs over
-    this data folder, or one that is started if any is missing."""
+    this data folder, or one that is started if any is missing. A collection that is missing is made."""
+    files = list(find_files(paths))
     silence_libraries()
     parts.prepare(lambda line: console.print(line, markup=False))
+    tenant_id, database = parts.default_collection.tenant_id, parts.database
+    try:
+        ref = collection_ref(tenant_id, collection, database)
+    except NotFound:
+        collection_id = make_collection(tenant_id, collection, database).id
+        note_change(tenant_id, "Create a collection", "ingest", [collection_id], database)
+        ref = collection_ref(tenant_id, collection_id, database)
     with ExitStack() as stack:
         if parts.settings.ingest_engine_url is not None or is_open(parts.settings.engine_socket):
             ingest = IngestParts(parts, engine=parts.prefill_engine)
         else:
             engine = stack.enter_context(EngineLoop(parts.engine, lambda: console.print(STARTING, highlight=False)))
             ingest = IngestParts(parts, run=engine.run)
-        return read_all(list(find_files(paths)), ingest, console)
+        return read_all(files, ingest, console, ref)
 
 
-def read_all(files: Sequence[Path], ingest: IngestParts, console: Console) -> IngestTally:
+def read_all(
+    files: Sequence[Path], ingest: IngestParts, console: Console, ref: CollectionRef | None = None
+) -> IngestTally:
     """Ingest files with prepared parts, and upload their KV."""
     parts = ingest.parts
     parts.refresh_outdated()
     with closing(ingest.parser):
-        tally = ingest_files(files, ingest, console)
+        tally = ingest_files(files, ingest, console, ref)
     if (failed := Uploader(parts).upload_due().failed) > 0:
         console.print(f"{failed} KV files are not in the object store yet: a worker will try again", markup=False)
     return tally
@@ -80,15 +92,18 @@ def find_files(paths: Sequence[Path]) -> Iterator[Path]:
     return iter(dict.fromkeys(files))
 
 
-def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -> IngestTally:
-    """Ingest each file. A failure is recorded and does not affect the others."""
-    tally = IngestTally()
+def ingest_files(
+    files: Sequence[Path], ingest: IngestParts, console: Console, ref: CollectionRef | None = None
+) -> IngestTally:
+    """Ingest each file into a collection, the default one without `ref`. A failure is recorded and does not affect the
+    others."""
+    tally, ref = IngestTally(), ref or ingest.parts.default_collection
     with ExitStack() as stack:
         watch = stack.enter_context(_Bars(console, len(files))) if console.is_terminal else _Lines(console, len(files))
         for number, file in enumerate(files):
             watch.begin(number, file)
             try:
-                _ingest_file(file, ingest, watch, tally)
+                _ingest_file(file, ref, ingest, watch, tally)
             except (RagKVError, OSError) as error:
                 tally.failures.append((file, str(error)))
             except Exception as error:
@@ -97,15 +112,17 @@ def ingest_files(files: Sequence[Path], ingest: IngestParts, console: Console) -
     return tally
 
 
-def _ingest_file(file: Path, ingest: IngestParts, watch: "_Bars | _Lines", tally: IngestTally) -> None:
+def _ingest_file(
+    file: Path, ref: CollectionRef, ingest: IngestParts, watch: "_Bars | _Lines", tally: IngestTally
+) -> None:
     parts = ingest.parts
-    stored = store_path(parts.default_collection, file, parts.intake, parts.removal)
+    stored = store_path(ref, file, parts.intake, parts.removal)
     document_id = stored.document_id
     if stored.earlier == "kept":
         watch.note(f"{file}: it changed; what was made of it before stays, because other files or uploads have it too")
-    earlier = document_view(parts.default_collection.tenant_id, document_id, parts.database)
+    earlier = document_view(ref.tenant_id, document_id, parts.database)
     outcome = _until_done(document_id, ingest, watch)
-    after = document_view(parts.default_collection.tenant_id, document_id, parts.database)
+    after = document_view(ref.tenant_id, document_id, parts.database)
     if outcome is IngestOutcome.FAILED:
         raise Rejected(after.outdated or after.error or "it failed")
     if outcome is IngestOutcome.READY:

@@ -17,7 +17,7 @@ from bench.measuring import json_option, write_report
 from bench.serving.engine import Serving, check_cache, contexts_of
 from bench.serving.load import MODES, Ask, Mode, Plan, ServeReport, ServeRow, measure, row_of
 from bench.ttft import machine
-from ragkv.cli.opened import opened_parts, running_engine
+from ragkv.cli.opened import COLLECTION, opened_parts, running_engine
 from ragkv.engine.launch import CPU_CACHE_GIB, cache_gib_of
 from ragkv.errors import Rejected
 from ragkv.service.parts import Parts
@@ -42,6 +42,7 @@ from ragkv.service.parts import Parts
 @click.option("--url", help="URL of a running service, instead of an engine of its own.")
 @click.option("--key", help="An API key of the service with the scope read, if it requires one.")
 @click.option("--question", "texts", multiple=True, help="Question to the service; may be repeated.")
+@COLLECTION
 @json_option("Write the rows as JSON.")
 def serve(
     modes: tuple[Mode, ...],
@@ -53,7 +54,7 @@ def serve(
 ) -> None:
     """Measure many questions at once: stitched according to the settings, in full, and from the engine's prefix cache.
 
-    Modes take turns. An engine of its own answers about contexts drawn from the default collection; a running service
+    Modes take turns. An engine of its own answers about contexts drawn from the collection; a running service
     is asked your questions, stitched and in full, and uses what its own caches hold.
     """
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
@@ -85,7 +86,7 @@ def serve(
 
 
 async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
-    console, chunks = Console(stderr=True), chunks_to_measure(parts)
+    console, chunks = Console(stderr=True), chunks_to_measure(parts, plan.collection)
     recompute = parts.recomputing.default(written=True)
     contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
     if "cached" in plan.modes:
@@ -121,17 +122,18 @@ class Asking:
     async def measure(self, plan: Plan, progress: Callable[[Mode], None]) -> list[ServeRow]:
         """A row a mode. The warm-up asks each question once: the passages of each are then known to the engine in
         either mode, as far as its own cache holds them."""
-        asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
+        asks = {mode: self.ask(mode, plan) for mode in plan.modes}
         seen = await measure(asks, plan, len(self._questions), progress)
         tokens = sum(self._prompt_tokens) // max(len(self._prompt_tokens), 1)
         return [row_of(mode, outcomes, plan, tokens) for mode, outcomes in seen.items()]
 
-    def ask(self, mode: Mode, answer_tokens: int) -> Ask:
+    def ask(self, mode: Mode, plan: Plan) -> Ask:
         async def asked(number: int) -> AsyncGenerator[object, None]:
             question = self._questions[number % len(self._questions)]
-            body: dict[str, Any] = {"question": question, "mode": mode, "max_tokens": answer_tokens}
+            body: dict[str, Any] = {"question": question, "mode": mode, "max_tokens": plan.answer}
+            body |= {"collection": plan.collection, "stream": True, "answer_cache": False}
             is_empty = True  # an answer without text is one, too: its end is the first that is heard of it
-            async for name, data in streamed(self._client, body | {"stream": True, "answer_cache": False}):
+            async for name, data in streamed(self._client, body):
                 if name == "done":
                     self._prompt_tokens.append(msgspec.json.decode(data)["usage"]["prompt"])
                 if name != "done" or is_empty:

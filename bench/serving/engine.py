@@ -87,7 +87,7 @@ def contexts_of(
     """Contexts of chunks drawn at random, each of at most so many tokens. Raises Rejected for too little text."""
     drawn = random.Random(0)  # noqa: S311 - not for secrets
     if sum(chunk.num_tokens for chunk in chunks) < tokens:
-        raise Rejected(f"the collection default has fewer than {tokens:,} tokens: ingest more there first")
+        raise Rejected(f"the collection has fewer than {tokens:,} tokens: ingest more there first")
     contexts = []
     for _ in range(number):
         selected: list[Chunk] = []

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from ragkv.answer.question import Answer, Citation, Question
 from ragkv.chunk import Passage
-from ragkv.cli.opened import opened_parts, running_engine
+from ragkv.cli.opened import COLLECTION, opened_parts, running_engine
 from ragkv.service.base.redis import is_there
+from ragkv.service.base.tenants import collection_ref
 from ragkv.service.parts import Parts
 from ragkv.settings import LEAST_READ, Mode
 from ragkv.stitch.policies import ALIASES, POLICIES, PolicyAlias, PolicyName, policy_name
@@ -21,6 +22,7 @@ _QUOTE_CHARACTERS = 140
 @click.command()
 @click.argument("question")
 @click.option("--stream", is_flag=True, help="Print the answer while it is generated.")
+@COLLECTION
 @click.option(
     "--mode",
     type=click.Choice(get_args(Mode)),
@@ -41,6 +43,7 @@ _QUOTE_CHARACTERS = 140
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def ask(
     question: str,
+    collection: str,
     stream: bool,
     mode: Mode,
     policy: PolicyName | PolicyAlias | None,
@@ -50,7 +53,7 @@ def ask(
 ) -> None:
     """Answer QUESTION from the ingested documents."""
     with opened_parts(Parts.prepare) as parts:
-        ref = parts.default_collection
+        ref = collection_ref(parts.default_collection.tenant_id, collection, parts.database)
         request = Question(
             ref.tenant_id, ref.collection_id, question, mode, policy_name(policy), recompute_ratio,
             sparse_ratio=sparse_ratio, sees_kept_question=True,

@@ -7,9 +7,9 @@ from rich.console import Console
 from rich.text import Text
 
 from ragkv.cli import Group
-from ragkv.cli.opened import note_change, opened_tenant
+from ragkv.cli.opened import COLLECTION, note_change, opened_tenant
 from ragkv.service.base.page import MAX_PAGE, all_pages
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT
+from ragkv.service.base.tenants import DEFAULT_TENANT
 from ragkv.service.data_sources.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     DataSourceView,
@@ -40,7 +40,7 @@ def data_sources() -> None:
 @data_sources.command()
 @click.argument("location")
 @TENANT
-@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
+@COLLECTION
 @click.option(
     "--every", "minutes", type=int, default=DEFAULT_INTERVAL_MINUTES,
     help="Minutes between syncs; 0: only on request.",

@@ -10,11 +10,11 @@ from rich.filesize import decimal
 from rich.table import Table
 
 from ragkv.cli import Group
-from ragkv.cli.opened import opened_parts, opened_tenant, tenant_id_of
+from ragkv.cli.opened import COLLECTION, opened_parts, opened_tenant, tenant_id_of
 from ragkv.cli.progress import shown
 from ragkv.kv.rule import MOST, CompressionMethod, KVWhen
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenants import DEFAULT_COLLECTION, DEFAULT_TENANT, collection_ref
+from ragkv.service.base.tenants import DEFAULT_TENANT, collection_ref
 from ragkv.service.documents.documents import document_view
 from ragkv.service.kv_admin import usage as admin
 from ragkv.service.kv_admin.entry_statements import KVOwner
@@ -146,7 +146,7 @@ def rebuild(owner_in: OwnerIn) -> None:
 
 @kv.command()
 @TENANT
-@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
+@COLLECTION
 @click.option("--to", "kv_format", type=click.Choice(get_args(Format)), required=True, help="The format.")
 def convert(tenant: str, collection: str, kv_format: Format) -> None:
     """Keep the KV of a collection in another format. Workers convert the existing KV, which is used until then.
@@ -161,7 +161,7 @@ def convert(tenant: str, collection: str, kv_format: Format) -> None:
 
 @kv.command()
 @TENANT
-@click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
+@COLLECTION
 @click.option("--when", type=click.Choice(get_args(When)), help="When KV is computed and kept.")
 @click.option(
     "--uses", type=click.IntRange(0, MAX_USES), help="Uses of a chunk before its KV is computed, for nth_use."

@@ -7,15 +7,17 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 
+import click
 from rich.console import Console
 
 from ragkv.service.audit.log import COMMAND_LINE, Change, record_change
 from ragkv.service.base.database import Database
-from ragkv.service.base.tenants import find_collection_ref
+from ragkv.service.base.tenants import DEFAULT_COLLECTION, find_collection_ref
 from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 STARTING = "starting vLLM (about 40 seconds on a CPU)"
+COLLECTION = click.option("--collection", default=DEFAULT_COLLECTION, help="Id or name of the collection.")
 _QUIET = {"VLLM_LOGGING_LEVEL": "ERROR", "TORCH_CPP_LOG_LEVEL": "ERROR", "PYTHONWARNINGS": "ignore"}
 
 

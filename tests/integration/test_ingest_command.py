@@ -8,12 +8,15 @@ import pytest
 from rich.console import Console
 from sqlalchemy import select, text, update
 
-from ingest.local import IngestTally, ingest_files
+from bench.command import chunks_to_measure
+from ingest.local import IngestTally, ingest_files, read_paths
 from ingest.parts import IngestParts
+from ragkv.errors import NotFound
 from ragkv.kv.rule import KVWhen
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import ChunkRow, DocumentRow
 from ragkv.service.documents.documents import store_document
+from ragkv.service.parts import Parts
 from ragkv.settings import Settings
 
 
@@ -29,6 +32,19 @@ def test_files_without_kv_are_known_when_they_come_again(ingest: IngestParts, tm
 
     assert (first.read, first.known) == (1, 0)
     assert (again.read, again.known, again.failures) == (0, 1, [])
+
+
+def test_files_go_to_the_collection_that_is_named(parts: Parts, tmp_path: Path):
+    file = tmp_path / "ada.txt"
+    file.write_text("Ada Lovelace wrote the first program.")
+    tallies = [read_paths([file], parts, Console(file=StringIO()), "papers") for _ in range(2)]
+    assert [(tally.read, tally.known) for tally in tallies] == [(1, 0), (0, 1)]
+    with parts.database.writing() as session:
+        session.execute(update(DocumentRow).values(status=Status.READY))
+    assert len(chunks_to_measure(parts, "papers")) == 1
+    assert chunks_to_measure(parts, "default") == []
+    with pytest.raises(NotFound, match="nowhere"):
+        chunks_to_measure(parts, "nowhere")
 
 
 @pytest.mark.parametrize("refused", ["chunks WHEN NEW.text LIKE '%cursed%'", "documents WHEN NEW.name LIKE 'cursed%'"])

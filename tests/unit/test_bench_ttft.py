@@ -47,7 +47,7 @@ def test_a_size_without_room_for_a_passage_is_refused():
 
 
 def test_more_context_than_there_is_text_is_refused():
-    with pytest.raises(Rejected, match="the collection default has only 60 tokens, but 64 are needed"):
+    with pytest.raises(Rejected, match="the collection has only 60 tokens, but 64 are needed"):
         _passages([chunk(0, 30), chunk(1, 30)], 64)
 
 

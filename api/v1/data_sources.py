@@ -21,6 +21,7 @@ from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.data_sources.data_sources import (
     DEFAULT_INTERVAL_MINUTES,
     MAX_INTERVAL_MINUTES,
+    DataSourcePage,
     DataSourceView,
     SourceFilePage,
     add_data_source,
@@ -106,9 +107,9 @@ def create(
 
 
 @get("/", "List data sources", problems())
-def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> list[DataSourceView]:
+def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> DataSourcePage:
     """List the tenant's data sources, oldest first."""
-    return list_data_sources(caller.tenant_id, database)
+    return DataSourcePage(list_data_sources(caller.tenant_id, database), None)
 
 
 @get("/{data_source_id:str}", "Get a data source", problems(NOT_FOUND=NO_SUCH))

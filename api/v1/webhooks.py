@@ -18,6 +18,7 @@ from ragkv.service.base.database import Database
 from ragkv.service.webhooks.webhooks import (
     DeliveryPage,
     IssuedWebhook,
+    WebhookPage,
     WebhookView,
     delete_webhook,
     list_deliveries,
@@ -64,9 +65,9 @@ def create(
 
 
 @get("/", "List webhooks", problems())
-def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> list[WebhookView]:
+def show(caller: NamedDependency[Caller], database: NamedDependency[Database]) -> WebhookPage:
     """List the tenant's webhooks. Secrets are not returned."""
-    return list_webhooks(caller.tenant_id, database)
+    return WebhookPage(list_webhooks(caller.tenant_id, database), None)
 
 
 @delete("/{webhook_id:str}", "Delete a webhook", problems(NOT_FOUND="No such webhook."))

@@ -1083,6 +1083,7 @@ class TestDoors:
         (inbox / "empty.md").write_bytes(b"")
         assert sync_next(parts.intake, parts.removal, parts.worker_counters, on) is not None
         shown = client.get(path).json()
+        assert client.get("/v1/data-sources").json() == {"items": [shown], "next": None}
         assert (shown["status"], shown["files"]["waiting"], shown["next_at"]) == ("synced", 1, None)
         (unreadable,) = client.get(f"{path}/files?status=unreadable").json()["items"]
         assert (unreadable["key"], unreadable["error"]) == ("empty.md", "the file is empty")

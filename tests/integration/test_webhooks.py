@@ -393,7 +393,7 @@ def test_the_api_makes_lists_and_deletes(client: Client, parts: Parts):
     assert made.status_code == 201
     assert made.json()["secret"].startswith("whsec_")
     webhook = made.json()["webhook"]
-    assert client.get("/v1/webhooks").json() == [webhook]
+    assert client.get("/v1/webhooks").json() == {"items": [webhook], "next": None}
     assert "secret" not in client.get("/v1/webhooks").text
     assert client.get(f"/v1/webhooks/{webhook['id']}/deliveries").json() == {"items": [], "next": None}
     assert client.delete(f"/v1/webhooks/{webhook['id']}").status_code == 204

@@ -92,6 +92,13 @@ class SourceFileView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: Annotated[datetime, "Time when it was last read."]
 
 
+class DataSourcePage(msgspec.Struct, frozen=True):
+    """All data sources: a tenant has no more than one page of them."""
+
+    items: Annotated[list[DataSourceView], "Data sources, oldest first."]
+    next: str | None
+
+
 class SourceFilePage(msgspec.Struct, frozen=True):
     """A page of files, by key."""
 

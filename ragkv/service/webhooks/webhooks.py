@@ -56,6 +56,13 @@ class DeliveryView(msgspec.Struct, frozen=True, kw_only=True):
     next_at: Annotated[datetime | None, "Time of the next attempt; null if there is none."]
 
 
+class WebhookPage(msgspec.Struct, frozen=True):
+    """All webhooks: a tenant has no more than one page of them."""
+
+    items: Annotated[list[WebhookView], "Webhooks, oldest first."]
+    next: str | None
+
+
 class DeliveryPage(msgspec.Struct, frozen=True):
     """A page of deliveries, newest first."""
 

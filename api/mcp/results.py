@@ -230,8 +230,8 @@ class SourceResult(msgspec.Struct, frozen=True):
         for source in self.data_sources:
             files, problem = source.files, f" ({source.error})" if source.error else ""
             lines.append(
-                f"{source.location} (data source {source.id}): {source.status}{problem}, {files.ready} files read, "
-                f"{files.waiting} waiting, {files.failed + files.unreadable} failed, {files.skipped} skipped"
+                f"{source.location} (data source {source.id}): {source.status}{problem}, {files.searchable + files.ready} files "
+                f"read, {files.waiting} waiting, {files.failed + files.unreadable} failed, {files.skipped} skipped"
             )
         failures = [f"{file.key}: {file.status}: {file.error}" for file in self.failed_files]
         return "\n".join([*(lines or ["No data sources."]), *failures])

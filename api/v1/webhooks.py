@@ -19,7 +19,6 @@ from ragkv.service.webhooks.webhooks import (
     DeliveryPage,
     IssuedWebhook,
     WebhookPage,
-    WebhookView,
     delete_webhook,
     list_deliveries,
     list_webhooks,

@@ -66,8 +66,8 @@ def show_all(tenant: str) -> None:
             last = f"{source.synced_at:%Y-%m-%d %H:%M}" if source.synced_at else "never"
             click.echo(f"{source.id}  {source.location}")
             click.echo(
-                f"    {source.status}: {files.ready:,} ready, {files.waiting:,} waiting, {files.failed:,} failed, "
-                f"{files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {last}{_watched(source)}"
+                f"    {source.status}: {files.ready:,} ready, {files.searchable:,} searchable, {files.waiting:,} waiting, "
+                f"{files.failed:,} failed, {files.unreadable:,} unreadable, {files.skipped:,} skipped; last sync {last}{_watched(source)}"
             )
 
 

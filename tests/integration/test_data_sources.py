@@ -35,6 +35,7 @@ from ragkv.ids import utc_now
 from ragkv.object_store import StoreLocation, opened
 from ragkv.service.base.database import advisory_lock
 from ragkv.service.base.embedded_redis import EmbeddedRedis
+from ragkv.service.base.status import Status
 from ragkv.service.base.tables import AuditRow, CollectionRow, DataSourceRow, DocumentRow
 from ragkv.service.base.tenants import ensure_collection
 from ragkv.service.data_sources import folder as folder_module
@@ -243,6 +244,10 @@ def test_a_file_with_a_document_that_failed_is_read_again_once_it_changed_or_on_
     for document in documents(source):
         ingest_document(document.id, ingest)
     assert (source.now().files.ready, source.now().files.failed) == (1, 1)
+    with source.parts.database.writing() as session:
+        session.execute(update(DocumentRow).where(DocumentRow.name == "good.md").values(status=Status.SEARCHABLE))
+    assert (source.now().files.ready, source.now().files.searchable) == (0, 1)
+    assert source.file_statuses()["good.md"] == (FileStatus.SEARCHABLE, None)
     status, reason = source.file_statuses()["broken.pdf"]
     assert status == FileStatus.FAILED
     assert reason is not None

@@ -43,7 +43,8 @@ class SourceFileCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Files of a data source by status."""
 
     waiting: Annotated[int, "Files whose documents are not ingested yet."]
-    ready: Annotated[int, "Files whose documents answer questions."]
+    searchable: Annotated[int, "Files whose documents answer questions, some of their KV missing."]
+    ready: Annotated[int, "Files whose documents answer questions, all of their KV stored."]
     failed: Annotated[int, "Files whose documents could not be ingested."]
     unreadable: Annotated[int, "Files that no document could be made from."]
     skipped: Annotated[int, "Files of types that are not ingested."]
@@ -85,7 +86,7 @@ class SourceFileView(msgspec.Struct, frozen=True, kw_only=True):
     """A file of a data source, and the document made from it."""
 
     key: Annotated[str, "Name of the file below the location."]
-    status: Annotated[FileStatus, "`waiting`, `ready`, `failed` or `unreadable`."]
+    status: Annotated[FileStatus, "`waiting`, `searchable`, `ready`, `failed` or `unreadable`."]
     bytes: Annotated[int, "Size of the file in bytes."]
     error: Annotated[str | None, "Reason why it could not be read or ingested."]
     document_id: Annotated[str | None, "Id of its document; null without one."]

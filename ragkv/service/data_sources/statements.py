@@ -11,7 +11,7 @@ from sqlalchemy.sql.dml import ReturningDelete
 
 from ragkv.service.base.database import has_come
 from ragkv.service.base.lists import one_of
-from ragkv.service.base.status import ANSWERING, Status
+from ragkv.service.base.status import Status
 from ragkv.service.base.tables import AttachmentRow, DataSourceFileRow, DataSourceRow, DocumentRow
 from ragkv.service.data_sources.location import location_of
 from ragkv.service.documents.attachment_statements import is_in_mail
@@ -22,6 +22,7 @@ class FileStatus(StrEnum):
     """Status of a data source's file: of its document, or unreadable if none could be made from it."""
 
     WAITING = "waiting"
+    SEARCHABLE = "searchable"
     READY = "ready"
     FAILED = "failed"
     UNREADABLE = "unreadable"
@@ -36,7 +37,8 @@ LONGEST_INTERVAL = timedelta(days=7)
 _STATUS: ColumnElement[str] = case(
     (DataSourceFileRow.error.is_not(None), FileStatus.UNREADABLE.value),
     (DocumentRow.status == Status.FAILED, FileStatus.FAILED.value),
-    (DocumentRow.status.in_(ANSWERING), FileStatus.READY.value),
+    (DocumentRow.status == Status.SEARCHABLE, FileStatus.SEARCHABLE.value),
+    (DocumentRow.status == Status.READY, FileStatus.READY.value),
     else_=FileStatus.WAITING.value,
 )
 

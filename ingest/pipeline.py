@@ -15,6 +15,7 @@ from msgspec import DecodeError
 
 from ingest.keep_kv import keep_kv, keys_by
 from ingest.parse import Parsed
+from ingest.parse.parsed import one_line
 from ingest.parts import IngestParts
 from ingest.sandbox.messages import KeptPages, decode_kept, encode
 from ingest.sandbox.parser import ReadInPart
@@ -165,10 +166,12 @@ def _reason(error: Exception) -> str:
 
 
 def _record_failure(lease: Lease, error: Exception, ingest: IngestParts) -> IngestOutcome:
-    """Fail for good, or give the document back and raise the error again."""
+    """Fail for good, or give the document back and raise the error again. The reason stands beside the document's name,
+    and so begins without it."""
     reason = _reason(error)
     try:
         document = lease.document()
+        reason = reason.removeprefix(f"{one_line(document.name + document.suffix)}: ")
         if isinstance(error, Rejected) or document.attempts >= MAX_ATTEMPTS:
             if _is_reread(document, ingest.parts.index_fingerprint):
                 lease.keep_earlier(reason)
@@ -302,11 +305,8 @@ def _split(
     splitting, most = reporter.stage("parse"), settings.max_document_characters
     if len(parsed.text) > most:  # splitting takes memory
         raise TooLarge(
-            f"{document.name}: it has {len(parsed.text):,} characters of text, more than {most:,} "
+            f"it has {len(parsed.text):,} characters of text, more than {most:,} "
             "(RAGKV_MAX_DOCUMENT_CHARACTERS): split it"
         )
     most, chunk_tokens = settings.max_document_tokens, settings.chunk_tokens
-    try:
-        return split(document.id, parsed, tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))
-    except TooLarge as error:
-        raise TooLarge(f"{document.name}: {error}") from None
+    return split(document.id, parsed, tokenizer, chunk_tokens, most, watch=lambda: splitting(0, 0))

@@ -45,7 +45,7 @@ def show(
         )
         page = list_documents(document_filter, limit, cursor, parts.database)
     for document in page.items:
-        problem = (document.outdated or document.error or "").removeprefix(f"{document.name}: ")
+        problem = document.outdated or document.error
         line = f"{document.id}  {document.status:10}  {document.name}{f': {problem}' if problem else ''}"
         console.print(line, highlight=False, markup=False)
     if page.next is not None:

@@ -136,6 +136,7 @@ def test_a_document_whose_new_file_cannot_be_read_says_everywhere_that_its_text_
     assert outdated_everywhere(client, document_id) == {reason}
     for page in (f"/admin/documents/{document_id}", f"/admin/collections/{view['collection_id']}"):
         assert "Outdated:" in client.get(page).text
+        assert "application/pdf" not in client.get(page).text
 
     put(client, document_id, NEW)
     ingest_document(document_id, ingest)

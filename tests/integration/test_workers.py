@@ -140,7 +140,7 @@ class TestIngesting:
         document_id = stored(parts, b"%PDF-1.4 cut short", "broken.pdf")
 
         assert ingest_document(document_id, ingest) is IngestOutcome.FAILED
-        assert "broken.pdf" in (view(parts, document_id).error or "")
+        assert (view(parts, document_id).error or "").startswith("it ends before its end mark")
 
     def test_uploading_a_failed_document_again_gives_it_another_chance(self, parts: Parts, ingest: IngestParts):
         document_id = stored(parts, b"%PDF-1.4 cut short", "broken.pdf")

@@ -72,7 +72,7 @@ class DocumentView(msgspec.Struct, frozen=True, kw_only=True):
     collection_id: str
     name: Annotated[str, "Name of the document: the file name, unless it was renamed."]
     title: Annotated[str, "Title found in the document; its name if there is none."]
-    media_type: Annotated[str, "Media type of the file."]
+    media_type: Annotated[str, "Media type of the file that the text is from."]
     bytes: Annotated[int, "Size of the file in bytes."]
     status: Annotated[Status, "Status of the document."]
     stage: Stage

@@ -1,5 +1,6 @@
 """Invalid fields of a request, each with the accepted values."""
 
+import difflib
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -56,12 +57,18 @@ def _message(field: InvalidField, request: Request[Any, Any, Any]) -> str:
 
 
 def explained(message: str, kind: inspect.Type) -> str:
-    """A validator's message about a value of this type, with the accepted values or the description of the field."""
+    """A validator's message about a value of this type, with the accepted values, a known field, or the description of
+    the field."""
     accepted = list(_alternatives(kind))
     if message.startswith(("Invalid enum value", "Invalid value")) and (
         values := [repr(v) for kind in accepted for v in _values(kind)]
     ):
         return f"{message}: use {' or '.join(filter(None, (', '.join(values[:-1]), values[-1])))}"
+    if unknown := _UNKNOWN.fullmatch(message):
+        near = difflib.get_close_matches(unknown[1], field_names(kind), n=1, cutoff=0.7)
+        required = ", ".join(map(repr, field_names(kind, only_required=True)))
+        hint = f"did you mean {near[0]!r}?" if near else required and f"required: {required}"
+        return ": ".join(filter(None, (message, hint)))
     if message.startswith("Expected"):
         schemas = [kind.extra_json_schema or {} for kind in accepted if isinstance(kind, inspect.Metadata)]
         return ". ".join([message, *(schema["description"] for schema in schemas if schema.get("description"))])
@@ -75,10 +82,11 @@ def type_at(kind: inspect.Type, place: str) -> inspect.Type:
     return kind
 
 
-def field_names(kind: inspect.Type) -> list[str]:
+def field_names(kind: inspect.Type, *, only_required: bool = False) -> list[str]:
     """Names of the fields of a structure, or of each in a union."""
     structures = (struct for struct in _alternatives(kind) if isinstance(struct, inspect.StructType))
-    return [field.encode_name for struct in structures for field in struct.fields]
+    fields = (field for struct in structures for field in struct.fields)
+    return [field.encode_name for field in fields if field.required or not only_required]
 
 
 def _members(kind: inspect.Type, name: str | None) -> Iterator[inspect.Type]:

@@ -58,6 +58,19 @@ class TestDocuments:
         assert_problem(client.post("/v1/documents", files={"collection": (None, "default")}), 400, "field `file`")
         assert_problem(client.post("/v1/documents", json={}), 415)
 
+    def test_an_unknown_field_names_the_nearest_or_those_required(self, client: Client, subtests: pytest.Subtests):
+        for path, body, hint in [
+            ("/v1/ask", {"query": "x"}, "`query`: required: 'question'"),
+            ("/v1/ask", {"question": "x", "history": [{"contents": "y"}]}, "did you mean 'content'?"),
+            ("/v1/search", {"question": "x", "topk": 3}, "did you mean 'top_k'?"),
+            ("/v1/collections", {"names": "papers"}, "did you mean 'name'?"),
+            ("/v1/data-sources", {"path": "/srv"}, "`path`: required: 'location'"),
+        ]:
+            with subtests.test((path, body)):
+                (refused,) = client.post(path, json=body).json()["errors"]
+                assert refused["message"].startswith("Object contains unknown field")
+                assert refused["message"].endswith(hint)
+
     def test_too_large_a_file_is_refused(self, client: Client, settings: Settings):
         assert_problem(upload(client, b"x" * (settings.max_upload_bytes + 1)), 413, "RAGKV_MAX_UPLOAD_BYTES")
         assert_problem(upload(client, b"x" * 1_000_000), 413, "RAGKV_MAX_UPLOAD_BYTES")

@@ -218,6 +218,10 @@ class TestPlan:
 
     def test_a_measured_rate_takes_the_place_of_the_computed_one(self):
         assert prefill_rate(shape_of("Qwen3-8B"), Device(rate=123.0), 8192) == 123.0
+        assumed, measured = made("Qwen3-8B"), made("Qwen3-8B", rate=123.0)
+        assert "on 1 GPU of 989 TFLOPS" in assumed.advice[-1] and "--measure" in assumed.advice[-1]
+        assert "TFLOPS" not in "".join(measured.advice)
+        assert "on 2 GPUs of 989 TFLOPS" in made("Qwen3-8B", count=2).advice[-1]
 
     @pytest.mark.parametrize(("count", "dollars"), [(1, 2.0), (2, 4.0), (8, 16.0)])
     def test_every_device_is_paid_for(self, count: int, dollars: float):

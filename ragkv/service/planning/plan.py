@@ -12,6 +12,7 @@ import msgspec
 from ragkv.errors import Rejected
 from ragkv.kv.format import KVFormat, share_of
 from ragkv.service.planning.shape import Shape
+from ragkv.text import plural
 
 CHUNK_TOKENS = 256
 WORTH_IT = 2.0
@@ -149,6 +150,12 @@ def plan(shape: Shape, load: Load, device: Device, tiers: Sequence[Tier] = TIERS
         for kv_format, size in sizes.items()
     )
     settings, advice = _recommended(options, tiers, reads)
+    if device.rate is None:
+        gpus = f"{plural(device.count, 'GPU')} of {device.tflops:g} TFLOPS"
+        advice = (
+            *advice,
+            f"prefill is assumed to run on {gpus} (an H100 has 989): for this machine, ragkv plan --measure",
+        )
     return CostPlan(
         model=shape.name,
         bytes_per_token=sizes,

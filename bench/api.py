@@ -16,6 +16,7 @@ WARM_UP = 3
 """Questions that are not counted: they open the connection and load what is loaded when first used."""
 TIMEOUT_S = 120.0
 OK = 200
+NO_SERVICE = "start it by `ragkv serve`, or name where it runs by --url"
 
 RequestProgress = Callable[[], None]
 """Called after every request that counts."""
@@ -99,7 +100,7 @@ async def streamed(client: httpx.AsyncClient, body: dict[str, Any]) -> AsyncGene
                     raise Unavailable(f"the service broke off: {data[:500]}")
                 yield name, data
     except httpx.HTTPError as error:
-        raise Unavailable(f"no service answers at {client.base_url}: {error}") from error
+        raise Unavailable(f"no service answers at {client.base_url}: {error}; {NO_SERVICE}") from error
     if name != "done":
         raise Unavailable("the stream ended before the answer was complete")
 

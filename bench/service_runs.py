@@ -13,6 +13,7 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from bench.api import NO_SERVICE
 from bench.measuring import json_option, read_lines, write_report
 from ragkv.cli.progress import shown
 from ragkv.errors import Rejected, Unavailable
@@ -111,8 +112,8 @@ def client_of(url: str, key: str | None) -> Iterator[httpx.Client]:
     try:
         with httpx.Client(base_url=url, headers=headers, timeout=TIMEOUT_S, event_hooks=hooks) as client:
             yield client
-    except httpx.HTTPError as error:
-        raise Unavailable(f"no service answers at {url}: {error}") from error
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise Unavailable(f"no service answers at {url}: {error}; {NO_SERVICE}") from error
 
 
 def started(
@@ -181,4 +182,6 @@ def _refused(response: httpx.Response) -> None:
         said = None
     if response.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
         raise Unavailable(said or "the service is unavailable")
-    raise Rejected(f"the service refused ({response.status_code}): {said or response.url}")
+    raise Rejected(
+        f"{response.url} answered {response.status_code}: {said or f'it is no service of ragkv; {NO_SERVICE}'}"
+    )

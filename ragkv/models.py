@@ -7,9 +7,10 @@ be set back, so that a file changed in place is read again.
 
 import hashlib
 import importlib.util
+import io
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from functools import partial
 from pathlib import Path
 
@@ -115,9 +116,10 @@ def _convert_gguf(source: Path, folder: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(source, gguf_file=_LM_FILE)
     tokenizer.model_max_length = _LM_WINDOW
     tokenizer.save_pretrained(folder)
-    AutoModelForCausalLM.from_pretrained(
-        source, gguf_file=_LM_FILE, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
-    ).save_pretrained(folder)
+    with redirect_stderr(io.StringIO()):  # a bar of its own, which nothing else turns off
+        AutoModelForCausalLM.from_pretrained(
+            source, gguf_file=_LM_FILE, dtype=torch.bfloat16, quantization_config=GgufConfig(dequantize=True)
+        ).save_pretrained(folder)
 
 
 _WEIGHTS = (("*.safetensors",), ("*.bin", "*.pt", "*.pth"), ("*.gguf",))

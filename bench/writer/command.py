@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,7 +148,7 @@ def use(folder: Path) -> None:
     Without FOLDER, use the one for the embedded model that comes with ragkv. A writer must have passed its evaluation.
     The KV of all documents is then computed again, and the old KV is used until then.
     """
-    with opened_parts(Parts.prepare) as parts:
+    with opened_parts(lambda parts: parts.prepare(partial(click.echo, err=True))) as parts:
         card = install(folder, parts.settings.writer_dir, parts.model_fingerprint)
     _show(card, Console(stderr=True))
     click.echo("in use after the next start of the service; its workers then compute the KV of all documents again")

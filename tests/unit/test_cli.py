@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,15 @@ def test_a_command_begins_without_pytorch_and_transformers(command: str):
         "sys.exit(' '.join({'torch', 'transformers'} & sys.modules.keys()) or None)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:{}", "http://[::", "127.0.0.1:{}"])
+def test_a_service_that_is_not_there_is_named_with_what_to_do(url: str, free_port: Callable[[], int]):
+    url = url.format(free_port())
+    result = CliRunner().invoke(main, ["eval", "runs", "--url", url])
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert result.stderr.startswith(f"ragkv: no service answers at {url}: ")
+    assert result.stderr.endswith("start it by `ragkv serve`, or name where it runs by --url\n")
 
 
 def test_brackets_in_a_question_of_the_answer_cache_are_printed():

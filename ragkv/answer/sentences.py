@@ -13,6 +13,7 @@ _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _LINE_END = re.compile(r"\n")
 _LIST_NUMBER = re.compile(r"^[ \t]*\d{1,3}[.)](?=[ \t]+[^\sa-z])", re.MULTILINE)
 _NUMBER_IN_LINE = re.compile(r"\d{1,3}[.)][ \t]")
+_NUMBER_AT_END = re.compile(r"(?<!\S)(\d{1,3})[.)]\s*\Z")
 _SENTENCE_END = re.compile(r"""[.!?…؟۔।]["'”’)\]»]*(?=\s+["'“‘(\[«„]*[^\sa-z])|[。！？។៕။][」』）]*""")
 # Thai and Lao have no mark at the end of a sentence, but a space; one before a sign of repetition or omission ends
 # nothing.
@@ -37,6 +38,9 @@ def statements(answer: str) -> list[Place]:
 
     Not for passages: their lines may be wrapped, and one that begins with a number may go on with a sentence.
     """
+    last = _NUMBER_AT_END.search(answer)
+    if last and re.search(rf"(?<!\S){int(last[1]) - 1}[.)]\s", answer):
+        answer = answer[: last.start()]  # the number of an item that was not written
     items = _split(answer, (0, len(answer)), _LIST_NUMBER)
     places = [place for item in items for place in _sentences_within(answer, item)]
     return [(start, end) for start, end in places if not _NUMBER_IN_LINE.fullmatch(answer, start, end + 1)]

@@ -371,6 +371,9 @@ def test_numbers_of_a_list_in_one_line_are_no_statements():
         "He left in 1841.", "She stayed.", "They met (see No. 4).", "5.", "That is all.",
     ]  # fmt: skip
     assert statements("5.") == [(0, 2)]
+    for answer in ("1. He left. 2. She stayed. 3.", "He left.\n2) She stayed.\n3)\n"):
+        assert answer[slice(*statements(answer)[-1])] == "She stayed."
+    assert statements("They had 2 sons. In all there were\n3.")[-1][1] == 37
 
 
 def test_the_number_of_an_item_is_no_statement():

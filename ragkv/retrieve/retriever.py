@@ -55,6 +55,8 @@ IDENTIFIED_WEIGHT = 2.0
 """What an identifier counts for the only passage that has it; of n passages each gets an nth."""
 RARE = 50
 """Passages, or documents by their names, that a term may have to say which documents are meant."""
+DEEPEST = 16 * DEPTH
+"""Hits among which passages are sought where those of a first search have too few different words."""
 CANDIDATE_DOCUMENTS = 32
 """Documents with the most rare terms, among which the other terms count, too."""
 COMMON = 200
@@ -249,7 +251,8 @@ class _Walk:
 
     def first_hop(self, top_k: int) -> list[str]:
         """The best of a search for the question."""
-        self._add_search(self._vectors, max(DEPTH, top_k), weight=1.0)
+        depth = max(DEPTH, top_k)
+        num_hits = self._add_search(self._vectors, depth, weight=1.0)
         identifiers = sparse.identifiers(self._question)[:IDENTIFIERS]
         weights = dict(zip(self._vectors.indices.tolist(), self._vectors.values.tolist(), strict=True))
         heaviest = sorted(weights, key=lambda term: -weights[term])
@@ -265,7 +268,12 @@ class _Walk:
         if (self._num_documents if in_scope is None else len(in_scope)) > 1:
             self._add_documents(terms, holders)
         self.scores = dict(self._searched)
-        return self.best(top_k)
+        while len(best := self.best(top_k)) < top_k and num_hits == depth < DEEPEST:  # many have the same words
+            depth *= 4
+            hits = self._search(self._vectors, depth, self._scope.document_ids)
+            self._searched = defaultdict(float, {hit.chunk_id: hit.score for hit in hits} | self._searched)
+            self.scores, num_hits = dict(self._searched), len(hits)
+        return best
 
     def _holders(
         self, terms: Mapping[int, float], limit: int, document_ids: DocumentIds | None
@@ -341,9 +349,12 @@ class _Walk:
             self._read |= {c.id: c for c in chunks if allowed is None or c.document_id in allowed}
         return [self._read[i] for i in chunk_ids if i in self._read]
 
-    def _add_search(self, vectors: Vectors, limit: int, weight: float) -> None:
-        for hit in self._search(vectors, limit, self._scope.document_ids):
+    def _add_search(self, vectors: Vectors, limit: int, weight: float) -> int:
+        """The number of hits."""
+        hits = self._search(vectors, limit, self._scope.document_ids)
+        for hit in hits:
             self._searched[hit.chunk_id] += weight * hit.score
+        return len(hits)
 
     def _search(self, vectors: Vectors, limit: int, document_ids: DocumentIds | None) -> list[Hit]:
         """A hybrid search, among documents that are in scope."""

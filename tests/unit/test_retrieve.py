@@ -11,7 +11,7 @@ from ragkv.chunk import Chunk
 from ragkv.errors import Rejected
 from ragkv.models import encoder_folder
 from ragkv.retrieve.encoder import Encoder, embed_chunks, embed_question
-from ragkv.retrieve.index import Point
+from ragkv.retrieve.index import DEPTH, Point
 from ragkv.retrieve.links import TitledChunk
 from ragkv.retrieve.memory import MemoryIndex
 from ragkv.retrieve.mirror import Mirror
@@ -153,6 +153,18 @@ def test_the_same_words_in_many_documents_are_found_once(encoder: Encoder, earli
     passages = retriever.search("t", "c", MOTHER, 4, hops=2, earlier=earlier)
     assert len(passages) == 4
     assert titles(passages).count("Notice") == 1
+
+
+def test_passages_behind_many_of_the_same_words_are_found(encoder: Encoder, retriever: Retriever):
+    notices = {f"{number}": f"{MOTHER} This is confidential." for number in range(4 * DEPTH)}
+    library = Library(encoder, TEXTS | notices)
+    library.held |= {i: replace(library.held[i], title="Notice") for i in notices}
+    index = MemoryIndex()
+    index.ensure(encoder.dim)
+    filled = Retriever(partial(embed_question, encoder), index, library, Mirror(index, library))
+    passages = filled.search("t", "c", MOTHER, len(TEXTS) + 1, hops=1)
+    assert sorted(titles(passages)) == sorted([*TEXTS, "Notice"])
+    assert titles(passages)[1] == titles(retriever.search("t", "c", MOTHER, 1, hops=1))[0]
 
 
 def test_an_empty_collection_has_no_passages(retriever):

@@ -25,6 +25,9 @@ _OF = r"\s*(?:/|of|von|de|di|af|av|из|z|／)\s*\d+"
 _AT_END = re.compile(rf"^(.*?)(?:^|[\s|·•–—,/-]+)({_PAGE}\s*)?(\d{{1,5}})(?:{_OF})?\s*[|·•–—頁页-]*$", re.IGNORECASE)
 _AT_START = re.compile(r"^[|·•–—-]*\s*(\d{1,5})\s*[|·•–—-]\s+(.*)$")
 _PARTED = re.compile(r"(?:[|·•–—]|\s-)\s*$")
+_CORNERS = 4
+_ADDRESS = re.compile(r"(?:https?|file)://\S+")
+_MOMENT = re.compile(r"\d{1,4}[./-]\d{1,2}[./-]\d{2,4},? \d{1,2}:\d{2}(?::\d{2})?(?:\s?[AP]M)?")
 
 
 class Edge(NamedTuple):
@@ -66,10 +69,11 @@ Edges = Sequence[Sequence[Sequence[Edge]]]
 
 
 def without_running(letters: Sequence[Letter], number: int, edges: Mapping[int, Edges]) -> Sequence[Letter]:
-    """The letters of page `number` without page numbers, nor lines that a page before it has: those that are new come
-    first, apart. A page that has nothing else stays as it is. `edges` are those of the pages, by number."""
+    """The letters of page `number` without page numbers, nor what a browser prints in the corners, nor lines that a
+    page before it has: those that are new come first, apart. A page that has nothing else stays as it is. `edges` are
+    those of the pages, by number."""
     new: set[int] = set()
-    dropped: set[int] = set()
+    dropped = {id(letter) for edge in _printed(edges[number]) for letter in edge.letters}
     for edge in _running(number, edges):
         repeats = any(_same(edge, other) for n in (1, 2) for other in _flat(edges.get(number - n, ())))
         (dropped if repeats or not edge.words else new).update(map(id, edge.letters))
@@ -78,6 +82,15 @@ def without_running(letters: Sequence[Letter], number: int, edges: Mapping[int, 
         return letters
     apart = [letter for letter in letters if id(letter) in new]
     return [*apart, body[0]._replace(gap="\n\n"), *body[1:]] if apart else body
+
+
+def _printed(edges: Edges) -> list[Edge]:
+    """The corners of a page that a browser printed: its title, its address, the time and the page's number. None where
+    one of the last three stands with other words."""
+    corners = [edge for margin in edges for row in margin[:1] for edge in row]
+    words = [edge.words for edge in corners]
+    is_printed = all(any(map(pattern.fullmatch, words)) for pattern in (_ADDRESS, _MOMENT)) and "" in words
+    return corners if is_printed and len(corners) <= _CORNERS else []
 
 
 def _running(number: int, edges: Mapping[int, Edges]) -> Iterator[Edge]:

@@ -150,6 +150,11 @@ def prose(page: int) -> str:
     return by_row((60, 760, [f"line {n} of {page} pages and more words" for n in range(8)]))
 
 
+def in_corners(*words: str) -> str:
+    places = ((24, 820), (300, 820), (24, 18), (540, 18))
+    return "".join(text_at(*place, part, 8) for place, part in zip(places, words, strict=True) if part)
+
+
 class TestRunningLines:
     def test_a_header_is_read_once_apart_and_cuts_no_sentence(self):
         body = drawn_pdf(*(text_at(60, 810, "Halden County - Report 2026") + prose(n) for n in range(1, 5)))
@@ -163,6 +168,17 @@ class TestRunningLines:
             with subtests.test(footer):
                 text = read(drawn_pdf(*(prose(n) + text_at(290, 30, footer.format(n)) for n in range(1, 4))))
                 assert text == read(drawn_pdf(*map(prose, range(1, 4))))
+
+    def test_what_a_browser_prints_around_a_page_is_not_read(self, subtests):
+        address, title = "https://example.com/ferries", "Ferry timetable 2026"
+        chromium = ["11/30/26, 12:08 PM", title, address, "1/1"]
+        firefox = [title, address, "1 of 1", "30.11.2026, 12:08"]
+        for corners in (chromium, firefox):
+            with subtests.test(corners):
+                assert read(drawn_pdf(prose(1) + in_corners(*corners))) == read(drawn_pdf(prose(1)))
+        for other in (["11/30/26, 12:08 PM", title, address, "see page 1"], ["", title, address, "1/1"]):
+            with subtests.test(other):
+                assert title in read(drawn_pdf(prose(1) + in_corners(*other)))
 
     def test_a_running_line_with_a_number_is_read_once(self):
         text = read(drawn_pdf(*(prose(n) + text_at(60, 30, f"Annual report | {n + 7}") for n in range(1, 4))))

@@ -282,4 +282,4 @@ def _place(title: str, page_label: str | None, document_id: str, outdated: str |
 def _line(document: DocumentView, collection: str | None = None) -> str:
     problem = f": {document.outdated or document.error}" if document.outdated or document.error else ""
     place = "" if collection is None else f", collection {collection}"
-    return f"{document.name} (document {document.id}{place}): {document.status}, {document.chunks} chunks{problem}"
+    return f"{document.name} (document {document.id}{place}): {document.status}, {plural(document.chunks, 'chunk')}{problem}"

@@ -29,6 +29,8 @@ from ragkv.settings import Settings
 MEASURED_BYTES = 512 * 2**20
 PREFILL_TOKENS = 2048
 _PIECE = 16 * 2**20
+_WHOLE = 100.0
+"""Figures from here on are shown as whole numbers."""
 _LOAD, _DEVICE = Load(), Device()
 _CAPTION = (
     "needed: GB/s from which loading beats computing (dim: it does not). first token: loading a question's context, and "
@@ -186,6 +188,7 @@ def figures(option: str, texts: Sequence[str]) -> dict[str, float]:
 
 def _show(result: CostPlan, console: Console) -> None:
     facts = Table(box=None, show_header=False)
+    reads = f"{result.reads:.3g}" if result.reads < _WHOLE else f"{result.reads:,.0f}"
     kib = ", ".join(f"{size / 1024:.1f} KiB in {name}" for name, size in result.bytes_per_token.items())
     storage = ", ".join(f"{filesize.decimal(int(size * 1e9))} in {name}" for name, size in result.storage_gb.items())
     for name, value in (
@@ -197,7 +200,7 @@ def _show(result: CostPlan, console: Console) -> None:
             f"{result.prefill_rate:,.0f} tokens/s: {result.context:,} tokens in {result.prefill_s * 1e3:,.0f} ms",
         ),
         ("computing", f"${result.million_price:.3g} a million tokens"),
-        ("reads", f"{result.reads:.3g} of a stored token a month"),
+        ("reads", f"{reads} of a stored token a month"),
     ):
         facts.add_row(name, value)
     console.print(facts, highlight=False)

@@ -255,6 +255,10 @@ class TestPlan:
 
 
 class TestCommand:
+    def test_many_reads_are_a_whole_number(self):
+        ran = CliRunner().invoke(plan_command, ["--model", "Llama-3.1-8B", "--documents", "36"])
+        assert "3,413 of a stored token a month" in ran.output
+
     def test_a_table_and_json(self, tmp_path: Path):
         file = tmp_path / "plan.json"
         arguments = [

@@ -115,17 +115,17 @@ def api(
     Requests are limited by key: if the service requires keys, set RAGKV_REQUESTS_PER_MINUTE and
     RAGKV_TENANT_REQUESTS_PER_MINUTE to 0, or most will be refused.
     """
-    report = asyncio.run(_measure_api(url, key, questions or (_QUESTION,), asks, collection))
+
+    async def measured() -> ApiReport:
+        async with client_of(url, key, 1) as client:
+            with measuring_bar(asks, Console(stderr=True)) as advance:
+                options = {"max_tokens": 4, "collection": collection}
+                row = await measure_asks(client, questions or (_QUESTION,), asks, options, lambda: advance("measuring"))
+        return ApiReport(url=url, machine=machine(), ask=row)
+
+    report = asyncio.run(measured())
     Console().print_json(msgspec.json.encode(report).decode())
     write_report(report, json_file)
-
-
-async def _measure_api(url: str, key: str | None, questions: tuple[str, ...], asks: int, collection: str) -> ApiReport:
-    async with client_of(url, key, 1) as client:
-        with measuring_bar(asks, Console(stderr=True)) as advance:
-            options = {"max_tokens": 4, "collection": collection}
-            ask = await measure_asks(client, questions, asks, options, lambda: advance("measuring"))
-    return ApiReport(url=url, machine=machine(), ask=ask)
 
 
 async def _measure(parts: Parts, sizes: tuple[int, ...], runs: int, collection: str = DEFAULT_COLLECTION) -> TtftReport:

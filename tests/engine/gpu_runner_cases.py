@@ -21,6 +21,7 @@ from tests.engine.test_load_failures import (
 from tests.engine.test_under_way import (
     test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks,
     test_answers_beside_stitches_are_those_given_alone,
+    test_what_an_ended_question_left_is_nearer_to_full_prefill_than_planned,
 )
 from tests.engine.tiny import config_of, save_tiny
 from tests.engine.world import Answered, Model, World, kl, request, whole_context
@@ -31,6 +32,7 @@ __all__ = [
     "test_a_part_behind_cached_blocks_is_recomputed_whole",
     "test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks",
     "test_answers_beside_stitches_are_those_given_alone",
+    "test_what_an_ended_question_left_is_nearer_to_full_prefill_than_planned",
 ]
 
 BLOCK = 128

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 from ragkv.engine.loop import run_in_background
 from ragkv.stitch.plan import EngineSelection, StitchPlan, plan_stitch
-from tests.engine.world import World, request
+from tests.engine.world import World, kl, request
 
 
 def with_a_selection(plan: StitchPlan, ratio: float) -> StitchPlan:
@@ -64,6 +64,28 @@ def test_a_question_that_ends_while_it_is_stitched_leaves_room_and_blocks(exact:
     for _ in range(3):
         run_in_background(ended())
         assert exact.ask(other, other_plan, max_tokens=8).token_ids == expected
+
+
+def test_what_an_ended_question_left_is_nearer_to_full_prefill_than_planned(exact: World):
+    """Its file was lost: whoever asks the same reads the recomputed chunk, though its own plan and report name none."""
+    chunks = exact.model.chunks[:5]
+    prompt, plan = exact.model.prompt(chunks), exact.model.plan(chunks)
+    lost = plan.placed[3]
+
+    async def begun() -> None:
+        async with aclosing(exact.engine.generate(request(prompt, plan, salt="left", max_tokens=64))) as outputs:
+            await anext(outputs)
+
+    exact.model.store.drop([lost.key])
+    run_in_background(begun())
+    exact.ingest(chunks)
+    after = exact.ask(prompt, plan, salt="left", max_tokens=8, logprobs=-1)
+    as_planned = exact.ask(prompt, plan, logprobs=-1)
+    recomputed = exact.ask(prompt, exact.model.plan(chunks, [lost.span]), max_tokens=8, logprobs=-1)
+    assert after.report.cached > lost.span.end
+    assert after.report.failed_keys == ()
+    assert max(map(kl, recomputed.logprobs, after.logprobs)) < 1e-6 < kl(as_planned.logprobs[0], after.logprobs[0])
+    assert after.token_ids == recomputed.token_ids
 
 
 def test_the_same_prompt_at_once_is_stitched_once(exact: World):

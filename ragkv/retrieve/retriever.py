@@ -29,6 +29,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from ragkv.chunk import Chunk, Passage
+from ragkv.errors import Unavailable
 from ragkv.ids import batched
 from ragkv.retrieve import sparse
 from ragkv.retrieve.index import DEPTH, DocumentIds, Hit, Index, Vectors, fused, fused_hits
@@ -67,6 +68,10 @@ MOST = 0.8
 """A passage with so much of what its document has gains nothing by it."""
 EQUAL = 1e-3
 """Sums of scores that differ by no more are equal."""
+_NO_POINTS = (
+    "the Qdrant server has lost the vectors of these documents: `ragkv fsck --repair` writes them anew, and so does a "
+    "worker within the hour"
+)
 
 Scores = dict[str, float]
 LinkedGroup = tuple[float, Sequence[str]]
@@ -195,6 +200,8 @@ class Retriever:
         comparable = self._comparable(scope, documents)
         walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, len(documents))
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
+        if not found_in:
+            self._check_points(scope, comparable)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
             assert links is not None, "made for the second hop"
@@ -202,6 +209,15 @@ class Retriever:
                 found_in.setdefault(chunk_id, hop)
         best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
+
+    def _check_points(self, scope: SearchScope, comparable: DocumentIds | None) -> None:
+        """Check that there was nothing to find, as in a collection that was emptied meanwhile. Raises Unavailable if an
+        index server lost the points of searchable documents: to find nothing is no answer then."""
+        expected = set(self._documents(scope))
+        for visible in (scope.document_ids, comparable):
+            expected &= expected if visible is None else visible
+        if expected and self._mirror is None:
+            raise Unavailable(_NO_POINTS)
 
     def _comparable(self, scope: SearchScope, documents: Mapping[str, int]) -> DocumentIds | None:
         """The documents of a scope that have vectors of this encoder; None where all that it sees have."""

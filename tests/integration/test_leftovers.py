@@ -15,6 +15,7 @@ from sqlalchemy import event
 
 from ingest.parts import IngestParts
 from ingest.pipeline import IngestOutcome, ingest_document
+from ragkv.errors import Unavailable
 from ragkv.ids import utc_now
 from ragkv.retrieve.encoder import embed_question
 from ragkv.retrieve.index import Held, Point
@@ -257,6 +258,26 @@ class TestPoints:
         assert restore_points(parts) == sum(before.values())
         assert server_index.held() == before
         assert restore_points(parts) == 0
+
+    def test_until_then_nothing_is_found_which_is_no_answer(
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
+    ):
+        """Whoever starts first makes the lost collection anew, empty."""
+        ingest_document(document_id, ingest)
+        parts.retriever._index, parts.retriever._mirror = server_index, None
+        place = parts.default_collection.tenant_id, parts.default_collection.collection_id
+        server_index._client.delete_collection(COLLECTION)
+        server_index.ensure(parts.encoder.dim)
+
+        for document_ids in (None, frozenset({document_id})):
+            with pytest.raises(Unavailable, match="fsck --repair"):
+                parts.retriever.search(*place, "first program", 2, 2, document_ids)
+        assert parts.retriever.search(*place, "first program", 2, 2, frozenset({"f" * 32})) == []
+
+        restore_points(parts)
+        assert parts.retriever.search(*place, "first program", 2, 2)
+        delete_document(place[0], document_id, parts.removal)
+        assert parts.retriever.search(*place, "first program", 2, 2) == []
 
     def test_those_that_a_worker_is_about_to_write_are_not_missing(
         self,

@@ -1,6 +1,7 @@
 """Evaluations of the service on its own questions: started, carried out, shown, and what becomes of them."""
 
 import asyncio
+import io
 import json
 from datetime import timedelta
 from pathlib import Path
@@ -11,10 +12,13 @@ from click.testing import CliRunner
 from sqlalchemy import update
 
 from ingest.parts import IngestParts
+from ingest.pipeline import ingest_document
 from ragkv.cli import main
+from ragkv.errors import Unavailable
 from ragkv.ids import utc_now
 from ragkv.service.base.tables import EvaluationRow, QuestionRow
 from ragkv.service.checks.pruning import prune
+from ragkv.service.documents.documents import store_document
 from ragkv.service.evaluations import runs
 from ragkv.service.evaluations.outcome import GivenQuestion
 from ragkv.service.evaluations.runner import MAX_ATTEMPTS, EvaluationRunner, _Measured
@@ -29,7 +33,7 @@ from ragkv.service.evaluations.runs import (
 )
 from ragkv.service.parts import Parts
 from tests.integration.test_feedback import CORRECTION, QUESTION, ask, rate
-from tests.support.over_http import Client, assert_problem, serving, upload, wait_until
+from tests.support.over_http import ADA, Client, assert_problem, serving, upload, wait_until
 
 
 def start(client: Client, **body: object) -> dict:
@@ -233,6 +237,26 @@ class TestHolds:
         assert held.ordinal == 1
         errors = [one.error for one in report_of_run(tenant_id, run_id, parts.database).questions]
         assert any(error and "engine stopped 3 times" in error for error in errors)
+
+    def test_a_question_that_an_outage_interrupts_is_free_at_once_and_costs_no_attempt(
+        self, parts: Parts, ingest: IngestParts
+    ):
+        ref = parts.default_collection
+        ingest_document(store_document(ref, "ada.md", io.BytesIO(ADA), parts.intake).document_id, ingest)
+        run_id = start_run(ref.tenant_id, "default", GIVEN, parts.database).id
+
+        async def interrupted() -> None:
+            await parts.engine.start()
+            parts.engine.fail_after = 0
+            for runner in [EvaluationRunner(parts) for _ in range(MAX_ATTEMPTS + 1)]:
+                with pytest.raises(Unavailable, match="told to"):
+                    await runner.step()
+            parts.engine.fail_after = None
+            assert await EvaluationRunner(parts).step()
+
+        asyncio.run(interrupted())
+        [measured, _] = report_of_run(ref.tenant_id, run_id, parts.database).questions
+        assert (measured.ordinal, measured.error) == (0, None)
 
     @pytest.mark.parametrize(
         "changed",

@@ -38,7 +38,7 @@ def next_run(moment: datetime, longest_hold: timedelta) -> Select[EvaluationRow]
     return ordered.with_for_update(skip_locked=True)
 
 
-def change_held(run_id: str, holder: str, **changes: Any) -> Update:
+def change_held(run_id: str, holder: str, /, **changes: Any) -> Update:
     """Change a run that is held. Changes no row if it is held no more, was cancelled or deleted."""
     held = (EvaluationRow.holder == holder, EvaluationRow.state.in_(OPEN))
     return update(EvaluationRow).where(EvaluationRow.id == run_id, *held).values(**changes)

@@ -106,7 +106,7 @@ class RequestRecord:
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self.status = message["status"]
+                self.status = int(message["status"])  # as text, an HTTPStatus is its name
                 self._made = made_by(self.scope, message)
                 MutableScopeHeaders.from_message(message)[HEADER] = self.request_id
             await send(message)

@@ -71,12 +71,18 @@ def test_nothing_lies_on_the_connection_behind_head(served: httpx.Client):
     assert last.endswith(b'{"status":"ok"}')
 
 
-def test_the_log_tells_head_from_get(client: Client, caplog: pytest.LogCaptureFixture):
+def test_the_log_tells_head_from_get_and_gives_each_status_as_a_number(
+    client: Client, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.INFO, "ragkv.access")
     client.head("/v1/documents")
+    upload(client)
 
-    (record,) = [record for record in caplog.records if record.name == "ragkv.access"]
-    assert (vars(record)["method"], vars(record)["route"]) == ("HEAD", "/v1/documents")
+    records = [vars(record) for record in caplog.records if record.name == "ragkv.access"]
+    assert [(record["method"], record["route"], repr(record["status"])) for record in records] == [
+        ("HEAD", "/v1/documents", "200"),
+        ("POST", "/v1/documents", "202"),
+    ]
 
 
 def test_what_a_path_refuses_names_head_as_well(client: Client):

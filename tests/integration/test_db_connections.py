@@ -151,6 +151,17 @@ class TestPostgres:
         with pytest.raises(Unavailable), postgres.reading() as session:
             session.scalar(ROW, {"owner": "ada"})
 
+    def test_a_connection_that_an_outage_broke_is_replaced_without_a_trace_in_the_log(
+        self, postgres: Database, postgres_admin: Connection, caplog: pytest.LogCaptureFixture
+    ):
+        before = connection_of(postgres)
+        backend = before.execute_simple("SELECT pg_backend_pid()").rows[0][0]
+        postgres_admin.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": int(backend)})
+
+        assert_rows_are_right(postgres)
+        assert connection_of(postgres) is not before
+        assert [record.getMessage() for record in caplog.records if record.exc_info] == []
+
     def test_a_connection_whose_server_hangs_is_replaced(self, postgres: Database, monkeypatch: Patch):
         monkeypatch.setattr(postgres_module, "CONNECT_TIMEOUT_S", 0.2)
         before = connection_of(postgres)

@@ -3,6 +3,7 @@
 import secrets
 import socket
 import ssl
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,7 @@ def open_postgres(url: URL) -> Engine:
         hide_parameters=True,
         json_deserializer=msgspec.json.decode,
     )
+    engine.dialect.do_terminate = _give_up  # type: ignore[assignment]
     breaker = CircuitBreaker(CONNECT_TIMEOUT_S, AWAY)
     event.listen(engine, "do_connect", partial(_connect, breaker))
     event.listen(engine, "checkout", partial(_refuse_out_of_step, breaker))
@@ -75,6 +77,13 @@ def _connect(
     except OSError as error:
         raise dialect.loaded_dbapi.InterfaceError(f"network error: {error}") from error
     return connection
+
+
+def _give_up(connection: Any) -> None:
+    """Close a connection that is not used again. A broken one cannot tell the server: no error, nor a trace in the
+    log for each that an outage broke."""
+    with suppress(Exception):
+        connection.close()
 
 
 def wait_in_silence(connection: Connection, limit_s: float | None = None) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
@@ -277,6 +278,12 @@ class TestHolds:
         later.close()
 
         assert self.failed_of(run_id, parts) == "the settings changed before it ended: start another"
+
+    def test_a_run_goes_on_at_a_host_with_an_engine_of_its_own(self, parts: Parts):
+        run_id = self.begun(parts)
+        with closing(Parts(msgspec.structs.replace(parts.settings, engine_url="http://b:8001"), parts.engine)) as other:
+            assert EvaluationRunner(other)._take() is not None
+        assert self.failed_of(run_id, parts) is None
 
     def begun(self, parts: Parts) -> str:
         """A run of which one question is taken, by a process that ended."""

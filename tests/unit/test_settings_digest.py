@@ -7,7 +7,7 @@ from ragkv.settings import Settings
 
 ALL = frozenset(Settings.__struct_fields__)
 INFLUENCE = frozenset({
-    "answer_start", "block_size", "choosing_layers", "chunk_tokens", "dtype", "engine_url", "hops", "instructions", "kv_compress",
+    "answer_start", "block_size", "choosing_layers", "chunk_tokens", "dtype", "hops", "instructions", "kv_compress",
     "kv_format", "kv_write", "max_answer_tokens", "max_model_len", "passage_order", "question_format", "recompute_max_tokens",
     "recompute_policy", "recompute_ratio", "reranker", "reranker_revision", "sparse_ratio", "top_k",
 })  # fmt: skip

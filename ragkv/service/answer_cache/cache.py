@@ -57,9 +57,9 @@ _NOT_ASKED_FOR = frozenset(
 WITHOUT_INFLUENCE = frozenset({
     # The bytes of models have separate fingerprints.
     "model", "model_revision", "encoder", "encoder_revision",
-    # Where things are, and how to get at them.
-    "data_dir", "database_url", "redis_url", "engine_api_key", "ingest_engine_url", "qdrant_api_key", "host", "port", "public_url", "cors_origins",
-    "webhook_hosts",
+    # Where things are, and how to get at them. Each answer of an engine names its weights.
+    "data_dir", "database_url", "redis_url", "engine_url", "engine_api_key", "ingest_engine_url", "qdrant_api_key",
+    "host", "port", "public_url", "cors_origins", "webhook_hosts",
     "kv_remote_endpoint", "kv_remote_region", "kv_remote_access_key", "kv_remote_secret_key",
     "oidc_issuer", "oidc_client_id", "oidc_client_secret", "oidc_scopes", "oidc_groups_claim", "oidc_groups", "oidc_session_s",
     "oidc_key_days",

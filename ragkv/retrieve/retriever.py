@@ -200,8 +200,12 @@ class Retriever:
         comparable = self._comparable(scope, documents)
         walk = _Walk(self._embed, self._index, self._chunks, scope, question, comparable, len(documents))
         found_in = dict.fromkeys(walk.first_hop(limit), 1)
-        if not found_in:
-            self._check_points(scope, comparable)
+        if not found_in and self._mirror is None:  # of a collection that was emptied meanwhile there is nothing to find
+            expected = set(self._documents(scope))
+            for visible in (scope.document_ids, comparable):
+                expected &= expected if visible is None else visible
+            if expected:
+                raise Unavailable(_NO_POINTS)
         links = self._links.of(scope.tenant_id, scope.collection_id, documents) if hops > 1 else None
         for hop in range(2, hops + 1):
             assert links is not None, "made for the second hop"
@@ -209,15 +213,6 @@ class Retriever:
                 found_in.setdefault(chunk_id, hop)
         best = walk.best(limit)
         return [Passage(chunk, walk.scores[chunk.id], found_in[chunk.id]) for chunk in walk.read(best)]
-
-    def _check_points(self, scope: SearchScope, comparable: DocumentIds | None) -> None:
-        """Check that there was nothing to find, as in a collection that was emptied meanwhile. Raises Unavailable if an
-        index server lost the points of searchable documents: to find nothing is no answer then."""
-        expected = set(self._documents(scope))
-        for visible in (scope.document_ids, comparable):
-            expected &= expected if visible is None else visible
-        if expected and self._mirror is None:
-            raise Unavailable(_NO_POINTS)
 
     def _comparable(self, scope: SearchScope, documents: Mapping[str, int]) -> DocumentIds | None:
         """The documents of a scope that have vectors of this encoder; None where all that it sees have."""

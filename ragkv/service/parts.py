@@ -64,6 +64,7 @@ from ragkv.service.documents.intake import Intake
 from ragkv.service.documents.jobs import Backlog
 from ragkv.service.documents.removal import Removal
 from ragkv.service.documents.requeue import refresh_outdated
+from ragkv.service.documents.statements import searchable_documents
 from ragkv.service.kv_admin.rule_statements import awaiting_kv, rule_of_collection
 from ragkv.service.observe.heartbeats import Heartbeats
 from ragkv.service.observe.worker_counters import WorkerCounters
@@ -134,7 +135,7 @@ class Parts:
         return refresh_outdated(self.database, self.settings, *fingerprints, self.kv_fingerprint)
 
     def close(self) -> None:
-        for name in ("question_encoder", "kv_use", "database", "redis", "server_index"):
+        for name in ("question_encoder", "kv_use", "database", "redis", "qdrant"):
             part = self.__dict__.pop(name, None)
             if part is not None:
                 part.close()
@@ -451,13 +452,23 @@ class Parts:
         return DatabaseSource(self.database, present, lambda texts: self.tokenizer.encode_batch(texts))  # noqa: PLW0108 - loaded when needed
 
     @cached_property
-    def server_index(self) -> "QdrantIndex | None":
-        """The Qdrant server's index, if one is configured; otherwise searches mirror the database in memory."""
+    def qdrant(self) -> "QdrantIndex | None":
+        """The connection to the Qdrant server, if one is configured: for those who write anew what it lost."""
         if self.settings.qdrant_url is None:
             return None
         from ragkv.retrieve.qdrant import QdrantIndex
 
-        index = QdrantIndex.connect(self.settings.qdrant_url, self.settings.qdrant_api_key)
+        return QdrantIndex.connect(self.settings.qdrant_url, self.settings.qdrant_api_key)
+
+    @cached_property
+    def server_index(self) -> "QdrantIndex | None":
+        """The Qdrant server's index, if one is configured; otherwise searches mirror the database in memory. Raises
+        Unavailable for a server that lost its collection: made anew here, searches would miss what it held."""
+        index = self.qdrant
+        if index is None:
+            return None
+        if self.database.row(searchable_documents().limit(1)) is not None:
+            index.ping()
         index.ensure(self.question_encoder.dim)
         return index
 

@@ -4,6 +4,7 @@ import io
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from ragkv.service.kv_admin.usage import request_lost_prefixes
 from ragkv.service.parts import Parts
 from tests.conftest import lend_models
 from tests.support.over_http import ADA, wait_until
+from tests.support.qdrant_server import QdrantServer
 from workers.sweep import Sweeper
 
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
@@ -48,10 +50,10 @@ def server_index(parts: Parts) -> Iterator[QdrantIndex]:
     """Parts with Qdrant, in its client's local mode, instead of the index in memory."""
     index = QdrantIndex(QdrantClient(location=":memory:"), "Qdrant in this process")
     index.ensure(parts.encoder.dim)
-    parts.server_index = index
+    parts.qdrant = parts.server_index = index
     yield index
     index.close()
-    parts.server_index = None
+    parts.qdrant = parts.server_index = None
 
 
 def files(parts: Parts) -> list[bytes]:
@@ -259,10 +261,26 @@ class TestPoints:
         assert server_index.held() == before
         assert restore_points(parts) == 0
 
+    def test_who_starts_before_makes_no_empty_collection_in_its_place(
+        self, parts: Parts, ingest: IngestParts, document_id: str
+    ):
+        """Searches would find in it what is indexed from then on, and nothing else."""
+        ingest_document(document_id, ingest)
+        server = QdrantServer()
+        server.start()
+        settings = msgspec.structs.replace(parts.settings, qdrant_url=server.url)
+        with closing(Parts(settings)) as started:
+            lend_models(started, ingest)
+            with pytest.raises(Unavailable, match="collection ragkv_chunks is gone"):
+                started.server_index.held()
+            assert restore_points(started) == 1
+            assert [place.document_id for place in started.server_index.held()] == [document_id]
+        server.stop()
+
     def test_until_then_nothing_is_found_which_is_no_answer(
         self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
     ):
-        """Whoever starts first makes the lost collection anew, empty."""
+        """Where the server keeps an empty collection."""
         ingest_document(document_id, ingest)
         parts.retriever._index, parts.retriever._mirror = server_index, None
         place = parts.default_collection.tenant_id, parts.default_collection.collection_id

@@ -134,8 +134,8 @@ def restore(
     check_known(manifest.revision, f"{folder}, made by ragkv {manifest.ragkv},")
     make_folder(parts.settings.data_dir)
     parts.prepare_database()
-    if parts.server_index is not None:  # vectors are written last: a server that is away must be known before that
-        parts.server_index.ping()
+    if parts.qdrant is not None:  # vectors are written last: a server that is away must be known before that
+        parts.qdrant.ensure(parts.question_encoder.dim)
     with snapshot(parts.database) as connection:
         _refuse_filled(connection, replace)
     with _at_head(folder, manifest, parts.settings) as (tables, dumps):

@@ -12,7 +12,6 @@ from ragkv.ids import utc_now
 from ragkv.retrieve.index import Held
 from ragkv.service.base.database import Database
 from ragkv.service.base.file_store import FileStore, StoredFile
-from ragkv.service.checks.consistency_statements import searchable_documents
 from ragkv.service.checks.leftovers import (
     missing_points,
     stray_points,
@@ -25,6 +24,7 @@ from ragkv.service.documents.attachment_statements import places_of_orphans
 from ragkv.service.documents.documents import remove_orphans
 from ragkv.service.documents.indexed import DatabaseSource
 from ragkv.service.documents.removal import Removal, discard_unnamed, forget_answers, forget_unused
+from ragkv.service.documents.statements import searchable_documents
 from ragkv.service.kv_admin.entry_statements import orphans
 from ragkv.service.kv_admin.eviction import Freed
 from ragkv.service.parts import Parts
@@ -100,9 +100,9 @@ def write_points(places: Iterable[Held], server_index: "QdrantIndex | None", sou
 
 def restore_points(parts: Parts) -> int:
     """Write the points that the index server lacks: it was switched on later, or lost its data. Returns how many."""
-    if parts.server_index is None:
+    if parts.qdrant is None:
         return 0
-    parts.server_index.ensure(parts.question_encoder.dim)
+    parts.qdrant.ensure(parts.question_encoder.dim)
     return write_points(missing_points(parts.database, parts.server_index), parts.server_index, parts.source)
 
 

@@ -14,13 +14,6 @@ from ragkv.service.documents.statements import NOT_REPLACED, unfinished
 from ragkv.service.kv_admin.entry_statements import HAS_KV
 
 
-def searchable_documents() -> Select[str, str, str, int]:
-    """(tenant, collection, document, chunks) of documents that searches find: those that have chunks. A document that
-    is to be read again, or of which that failed, answers by the chunks it has."""
-    columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
-    return select(*columns).where(DocumentRow.num_chunks > 0)
-
-
 def lost_documents(tenant_id: str, sha256: str) -> Select[str]:
     """Documents made of a file, those that failed aside."""
     mine = (DocumentRow.tenant_id == tenant_id, DocumentRow.sha256 == sha256)

@@ -187,6 +187,8 @@ def examine(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Find
 
 def repair(grace: Grace, parts: Parts, *, quick: bool = False) -> Iterator[Finding]:
     """Look, and mend what is found."""
+    if parts.qdrant is not None:
+        parts.qdrant.ensure(parts.question_encoder.dim)
     for check in checks(parts.settings, quick=quick):
         names = list(check.find(grace, parts))
         if names:

@@ -20,8 +20,7 @@ from ragkv.service.base.kv_disk import DISK, REMOTE, keys_of_tier, sizes_of_remo
 from ragkv.service.base.status import Status
 from ragkv.service.base.tables import DocumentRow
 from ragkv.service.base.tenants import tenant_ids
-from ragkv.service.checks.consistency_statements import searchable_documents
-from ragkv.service.documents.statements import ids_among, named_files
+from ragkv.service.documents.statements import ids_among, named_files, searchable_documents
 from ragkv.service.kv_admin.entry_statements import all_entries, keys_in_use, keys_with_entries
 
 if TYPE_CHECKING:

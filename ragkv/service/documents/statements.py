@@ -254,6 +254,13 @@ def unfinished() -> ColumnElement[bool]:
     return and_(DocumentRow.status.in_(UNFINISHED), DocumentRow.kv_evicted.is_(False))
 
 
+def searchable_documents() -> Select[str, str, str, int]:
+    """(tenant, collection, document, chunks) of documents that searches find: those that have chunks. A document that
+    is to be read again, or of which that failed, answers by the chunks it has."""
+    columns = (DocumentRow.tenant_id, DocumentRow.collection_id, DocumentRow.id, DocumentRow.num_chunks)
+    return select(*columns).where(DocumentRow.num_chunks > 0)
+
+
 def count_by_status() -> Select[Status, int, int, int]:
     """(status, documents, chunks, tokens)."""
     sums = (func.count(), func.sum(DocumentRow.num_chunks), func.sum(DocumentRow.num_tokens))

@@ -115,33 +115,27 @@ def precompute(
         stored([entry])
     if not todo and keys.prefix_ids and keys.prefix() not in store:
         prefiller().prefill([], keys)
-    most_tokens, batches = 0, list[Batch]()
-    while todo:
+    most_tokens, batches, is_room = 0, list[Batch](), True
+    while todo and is_room:
         if (tokens := batch_tokens()) != most_tokens:
             most_tokens, batches = tokens, list(_batches(todo, len(keys.prefix_ids), tokens))
         batch = batches.pop(0)
         if asked_for := [(key, chunk) for key, chunk in batch if key in store]:
             stored(asked_for)
-        batch = [(key, chunk) for key, chunk in batch if key in todo]
-        if fitting := _fitting(batch, hooks.has_room):
+        batch = fitting = [(key, chunk) for key, chunk in batch if key in todo]
+        while fitting and not hooks.has_room(_tokens(fitting)):  # a tenant's share may be less than a batch
+            fitting = fitting[: len(fitting) // 2]
+        if fitting:
             began_s = time.monotonic()
             prefiller().prefill(fitting, keys)
             stored(fitting, time.monotonic() - began_s)
-        if len(fitting) < len(batch):
-            break
+        is_room = len(fitting) == len(batch)
     here = {key: size for key in named if (size := store.bytes_of(key))}
     # Asked after the look at the files: one that went to make room has a copy.
     sizes = {**here, **hooks.elsewhere([key for key in named if key not in here])}
     entries = tuple(KVEntry(key, chunk.num_tokens, sizes[key]) for key, chunk in named.items() if key in sizes)
     vanished = frozenset(named.keys() - sizes.keys() - todo.keys())
     return Precomputed(entries, vanished, is_whole=len(entries) == len(named))
-
-
-def _fitting(batch: Batch, has_room: Callable[[int], bool]) -> Batch:
-    """As much of the batch as there is room for: a tenant's share may be less than a batch."""
-    while batch and not has_room(_tokens(batch)):
-        batch = batch[: len(batch) // 2]
-    return batch
 
 
 def _tokens(batch: Iterable[tuple[str, Chunk]]) -> int:

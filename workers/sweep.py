@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from ragkv.service.checks.cleaning import clean, collect_garbage, restore_points
+from ragkv.service.checks.cleaning import clean, collect_garbage, restore_lost_points, restore_points
 from ragkv.service.checks.pruning import prune
 from ragkv.service.documents.removal import forget_stale_answers, forget_stale_recent_answers
 from ragkv.service.documents.requeue import requeue_stuck
@@ -84,6 +84,7 @@ HOURLY: tuple[Step, ...] = (
 )
 EACH_MINUTE: tuple[Step, ...] = (
     lambda parts: parts.database.empty_write_ahead_log(),
+    lambda parts: _log("wrote %d vectors to the Qdrant server, which had lost all", restore_lost_points(parts)),
     # The embedded Redis' log, after answers are forgotten.
     lambda parts: parts.append_log is not None and parts.append_log.rewrite(REWRITE_TIMEOUT_S),
 )

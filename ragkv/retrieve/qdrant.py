@@ -46,7 +46,7 @@ WIDER = (4, 40)
 _SCOPED_IDF_SINCE = (1, 19)
 _HINTS = dict.fromkeys((401, 403), "check RAGKV_QDRANT_API_KEY") | {
     404: f"check RAGKV_QDRANT_URL; where its collection {COLLECTION} is gone, `ragkv fsck --repair` writes it anew, and "
-    "so does a worker within the hour"
+    "so does a worker within two minutes"
 }
 
 Search = Callable[[int, DocumentIds | None], list[Hit]]
@@ -118,6 +118,12 @@ class QdrantIndex:
         """Check the connection. Raises Unavailable unless Qdrant answers and has the collection."""
         with self._reporting():
             self._client.get_collection(COLLECTION)
+
+    def has_points(self) -> bool:
+        """Whether Qdrant has the collection, and anything in it."""
+        with self._reporting():
+            is_there = self._client.collection_exists(COLLECTION)
+            return is_there and bool(self._client.get_collection(COLLECTION).points_count)
 
     def upsert(self, tenant_id: str, collection_id: str, points: Sequence[Point]) -> None:
         with self._reporting():

@@ -69,8 +69,8 @@ MOST = 0.8
 EQUAL = 1e-3
 """Sums of scores that differ by no more are equal."""
 _NO_POINTS = (
-    "the Qdrant server has lost the vectors of these documents: `ragkv fsck --repair` writes them anew, and so does a "
-    "worker within the hour"
+    "the Qdrant server has lost the vectors of these documents: `ragkv fsck --repair` writes them anew, and a worker "
+    "begins to within two minutes, or within the hour if the server has others"
 )
 
 Scores = dict[str, float]

@@ -23,7 +23,15 @@ from ragkv.retrieve.index import Held, Point
 from ragkv.retrieve.qdrant import COLLECTION, QdrantIndex
 from ragkv.service.base.embedded_redis import EmbeddedRedis
 from ragkv.service.checks import leftovers
-from ragkv.service.checks.cleaning import Cleaned, clean, collect_garbage, renew_points, restore_points, write_points
+from ragkv.service.checks.cleaning import (
+    Cleaned,
+    clean,
+    collect_garbage,
+    renew_points,
+    restore_lost_points,
+    restore_points,
+    write_points,
+)
 from ragkv.service.checks.leftovers import missing_points
 from ragkv.service.documents.changes import replace_document
 from ragkv.service.documents.documents import delete_document, document_file, store_document
@@ -34,7 +42,7 @@ from ragkv.service.parts import Parts
 from tests.conftest import lend_models
 from tests.support.over_http import ADA, wait_until
 from tests.support.qdrant_server import QdrantServer
-from workers.sweep import Sweeper
+from workers.sweep import LOGS_EVERY, Sweeper
 
 GRACE = b"# Grace Hopper\n\nGrace Hopper wrote the first compiler, and found the first bug.\n"
 NOTHING = Cleaned(0, 0, 0, 0)
@@ -296,6 +304,21 @@ class TestPoints:
         assert parts.retriever.search(*place, "first program", 2, 2)
         delete_document(place[0], document_id, parts.removal)
         assert parts.retriever.search(*place, "first program", 2, 2) == []
+
+    def test_a_running_worker_notices_within_a_minute(
+        self, parts: Parts, ingest: IngestParts, document_id: str, server_index: QdrantIndex
+    ):
+        ingest_document(document_id, ingest)
+        before = server_index.held()
+        assert restore_lost_points(parts) == 0
+        sweeper = Sweeper(parts)
+        sweeper.sweep()
+        server_index._client.delete_collection(COLLECTION)
+
+        for _ in range(LOGS_EVERY):
+            sweeper.sweep()
+
+        assert server_index.held() == before
 
     def test_those_that_a_worker_is_about_to_write_are_not_missing(
         self,

@@ -20,6 +20,7 @@ from bench.ttft import machine
 from ragkv.cli.opened import COLLECTION, opened_parts, running_engine
 from ragkv.engine.launch import CPU_CACHE_GIB, cache_gib_of
 from ragkv.errors import Rejected
+from ragkv.service.base.tenants import DEFAULT_COLLECTION
 from ragkv.service.parts import Parts
 
 
@@ -49,6 +50,7 @@ def serve(
     url: str | None,
     key: str | None,
     texts: tuple[str, ...],
+    collection: str,
     json_file: Path | None,
     **figures: Any,
 ) -> None:
@@ -60,13 +62,14 @@ def serve(
     plan = Plan(modes=modes or (MODES if url is None else MODES[:2]), **figures)
     if url is None:
         with opened_parts(Parts.prepare) as parts:
-            report = ServeReport(Path(parts.model_folder).name, machine(), asyncio.run(_ask_engine(parts, plan)))
+            rows = asyncio.run(_ask_engine(parts, plan, collection))
+            report = ServeReport(Path(parts.model_folder).name, machine(), rows)
     elif not texts:
         raise Rejected("--url needs questions to ask: give --question, several times for several")
     elif "cached" in plan.modes:
         raise Rejected("--mode cached needs an engine of its own: omit --url")
     else:
-        report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, texts, plan)))
+        report = ServeReport(url, machine(), asyncio.run(_ask_service(url, key, texts, plan, collection)))
     row = report.rows[0]
     load = f"{row.clients} clients" if row.rate is None else f"{row.rate:g} questions a second"
     title = f"{report.model} on {report.machine}: {load}, {row.context_tokens:,} tokens of context"
@@ -85,8 +88,8 @@ def serve(
     write_report(report, json_file)
 
 
-async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
-    console, chunks = Console(stderr=True), chunks_to_measure(parts, plan.collection)
+async def _ask_engine(parts: Parts, plan: Plan, collection: str) -> list[ServeRow]:
+    console, chunks = Console(stderr=True), chunks_to_measure(parts, collection)
     recompute = parts.recomputing.default(written=True)
     contexts = contexts_of(chunks, plan.clients, plan.context, plan.answer, parts.prompts)
     if "cached" in plan.modes:
@@ -100,11 +103,13 @@ async def _ask_engine(parts: Parts, plan: Plan) -> list[ServeRow]:
             return await serving.measure(plan, advance)
 
 
-async def _ask_service(url: str, key: str | None, questions: tuple[str, ...], plan: Plan) -> list[ServeRow]:
+async def _ask_service(
+    url: str, key: str | None, questions: tuple[str, ...], plan: Plan, collection: str
+) -> list[ServeRow]:
     connections = plan.clients if plan.rate is None else plan.questions
     async with client_of(url, key, connections) as client:
         with measuring_bar(plan.total, Console(stderr=True)) as advance:
-            return await Asking(client, questions).measure(plan, advance)
+            return await Asking(client, questions, collection).measure(plan, advance)
 
 
 def _figures(seconds: Iterable[float | None], times: float, decimals: int) -> str:
@@ -114,24 +119,27 @@ def _figures(seconds: Iterable[float | None], times: float, decimals: int) -> st
 class Asking:
     """A running service, asked the questions in turn. Each is asked as if it were new: no earlier answer serves."""
 
-    def __init__(self, client: httpx.AsyncClient, questions: Sequence[str]) -> None:
+    def __init__(
+        self, client: httpx.AsyncClient, questions: Sequence[str], collection: str = DEFAULT_COLLECTION
+    ) -> None:
         self._client = client
         self._questions = questions
+        self._collection = collection
         self._prompt_tokens: list[int] = []
 
     async def measure(self, plan: Plan, progress: Callable[[Mode], None]) -> list[ServeRow]:
         """A row a mode. The warm-up asks each question once: the passages of each are then known to the engine in
         either mode, as far as its own cache holds them."""
-        asks = {mode: self.ask(mode, plan) for mode in plan.modes}
+        asks = {mode: self.ask(mode, plan.answer) for mode in plan.modes}
         seen = await measure(asks, plan, len(self._questions), progress)
         tokens = sum(self._prompt_tokens) // max(len(self._prompt_tokens), 1)
         return [row_of(mode, outcomes, plan, tokens) for mode, outcomes in seen.items()]
 
-    def ask(self, mode: Mode, plan: Plan) -> Ask:
+    def ask(self, mode: Mode, answer_tokens: int) -> Ask:
         async def asked(number: int) -> AsyncGenerator[object, None]:
             question = self._questions[number % len(self._questions)]
-            body: dict[str, Any] = {"question": question, "mode": mode, "max_tokens": plan.answer}
-            body |= {"collection": plan.collection, "stream": True, "answer_cache": False}
+            body: dict[str, Any] = {"question": question, "mode": mode, "max_tokens": answer_tokens}
+            body |= {"collection": self._collection, "stream": True, "answer_cache": False}
             is_empty = True  # an answer without text is one, too: its end is the first that is heard of it
             async for name, data in streamed(self._client, body):
                 if name == "done":

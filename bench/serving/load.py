@@ -14,7 +14,6 @@ from typing import Literal, get_args
 import msgspec
 
 from ragkv.errors import RagKVError
-from ragkv.service.base.tenants import DEFAULT_COLLECTION
 
 Ask = Callable[[int], AsyncGenerator[object, None]]
 """Ask the question of a number; yields whenever text arrives. Raises RagKVError for one that is not answered."""
@@ -139,7 +138,6 @@ class Plan:
     questions: int
     rounds: int
     modes: tuple[Mode, ...]
-    collection: str = DEFAULT_COLLECTION
 
     @property
     def total(self) -> int:

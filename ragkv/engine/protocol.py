@@ -5,7 +5,7 @@ import math
 import uuid
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from ragkv.chunk import Chunk
 from ragkv.errors import TooLarge, Unavailable
 from ragkv.kv.format import KVFormat
-from ragkv.kv.key import KeyMaker
 from ragkv.kv.rule import Compression
 from ragkv.span import Position, Span
 from ragkv.stitch.plan import Name, StitchPlan
+
+if TYPE_CHECKING:
+    from ragkv.kv.key import KeyMaker  # which needs torch
 
 WHOLE_VOCABULARY = -1
 MAX_LOGPROBS = 1000
@@ -128,7 +130,7 @@ class Prefill(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
     @classmethod
     def of(
-        cls, batch: Batch, keys: KeyMaker, cue_ids: tuple[Position, ...] = (), *, is_urgent: bool = False
+        cls, batch: Batch, keys: "KeyMaker", cue_ids: tuple[Position, ...] = (), *, is_urgent: bool = False
     ) -> "Prefill":
         """The prefill of chunks, and of the prefix if it has no KV, as `keys` name it."""
         return cls(

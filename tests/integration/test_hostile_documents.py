@@ -47,7 +47,7 @@ def test_hostile_documents_fail_with_the_reason_and_the_next_one_becomes_ready(
         parts.settings, max_document_characters=200_000, max_document_tokens=20_000
     )
     hostile = {
-        "line.txt": (b"word " * 50_000, AMPLE, "line.txt: it has 249,999 characters"),
+        "line.txt": (b"word " * 50_000, AMPLE, "it has 249,999 characters"),
         "numbers.csv": (b"1,2,3,4\n" * 10_000, AMPLE, "RAGKV_MAX_DOCUMENT_TOKENS"),
         "forms.pdf": (forms(7), Limits(60, 128), "128 MiB of memory to read"),
         "slow.md": (SLOW, Limits(1, 2048), "takes more than 1 s to read"),

@@ -92,7 +92,7 @@ def test_the_table_fits_eighty_columns():
     "measure",
     [
         lambda parts: _measure(parts, (64,), 1),
-        lambda parts: _ask_engine(parts, LOAD),
+        lambda parts: _ask_engine(parts, LOAD, "default"),
         lambda parts: _measured(parts, 64, 1, 1, 2),
     ],
     ids=["ttft", "serve", "remote"],

@@ -63,7 +63,7 @@ class IncomingKV:
         compression reads on behind each chunk.
         """
         absent = {
-            passage.absent[0]: passage.chunk
+            passage.key: passage.chunk
             for passage in located.passages
             if passage.absent and passage.serving(located.remote) is None
         }

@@ -101,8 +101,7 @@ class StitchConnector(KVConnectorBase_V1):
         )
         self._to_prefill: dict[str, Prefill] = {}
         self._begun_prefills: list[PrefillRequest] = []
-        self._prefilling: dict[str, Prefill] = {}
-        self._prefill_requests: set[str] = set()
+        self._prefilling: dict[str, Prefill | None] = {}  # None once it is done, but for its last token
         self._prefill_share = PrefillShare()
 
     @property
@@ -161,7 +160,6 @@ class StitchConnector(KVConnectorBase_V1):
             return
         if (prefill := self._to_prefill.pop(request.request_id, None)) is not None:
             self._begun_prefills.append(PrefillRequest(request.request_id, prefill))
-            self._prefill_requests.add(request.request_id)
             return
         planned = self._planned[request.request_id]
         end = min(planned.plan.end, request.num_prompt_tokens - 1)
@@ -197,9 +195,9 @@ class StitchConnector(KVConnectorBase_V1):
         prefills, self._begun_prefills = self._begun_prefills, []
         self._prefilling |= {begun.request_id: begun.prefill for begun in prefills}
         prefill_room = self._prefill_share.of_step(
-            is_idle=scheduler_output.num_scheduled_tokens.keys() <= self._prefill_requests and not self._filling,
-            is_asked=bool(self._prefilling),
-            is_urgent=any(prefill.is_urgent for prefill in self._prefilling.values()),
+            is_idle=scheduler_output.num_scheduled_tokens.keys() <= self._prefilling.keys() and not self._filling,
+            is_asked=any(self._prefilling.values()),
+            is_urgent=any(prefill is not None and prefill.is_urgent for prefill in self._prefilling.values()),
         )
         return StitchMetadata(requests, room, not scheduled, prefills, prefill_room)
 
@@ -209,7 +207,7 @@ class StitchConnector(KVConnectorBase_V1):
         if isinstance(meta, StitchReports):
             self._prefill_share.note(meta.prefills_s)
             self._reports |= meta.prefilled
-            self._prefilling = {name: self._prefilling[name] for name in self._prefilling.keys() - meta.prefilled}
+            self._prefilling |= dict.fromkeys(self._prefilling.keys() & meta.prefilled)
             for request_id in meta.failed & self._narrow.keys():
                 # vLLM's hits may lack KV of a narrow plan that the rest would see: it computes all of the prompt, in
                 # blocks that no other request reads.
@@ -241,7 +239,6 @@ class StitchConnector(KVConnectorBase_V1):
         self._narrow.pop(request.request_id, None)
         self._to_prefill.pop(request.request_id, None)
         self._prefilling.pop(request.request_id, None)
-        self._prefill_requests.discard(request.request_id)
         report = self._reports.pop(request.request_id, None)
         if report_tag := report_asked_for(request.kv_transfer_params):
             report = self._kept.pop(report_tag, None)

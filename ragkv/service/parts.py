@@ -330,12 +330,6 @@ class Parts:
         return LoadCost()
 
     @cached_property
-    def patience(self) -> Patience:
-        """Bounds on the wait of a question for KV."""
-        wait_s = self.settings.kv_wait_ms / 1e3
-        return Patience(wait_s, wait_s / TOKENS_A_WAIT)
-
-    @cached_property
     def promoter(self) -> "Promoter | None":
         """Brings KV from the object store to disk for questions, if there is an object store."""
         if self.kv_remote is None:
@@ -343,7 +337,9 @@ class Parts:
         from ragkv.answer.promote import Promoter, RemoteIndex
 
         remote_index = RemoteIndex(partial(lose_object, self.database), self.kv_disk.room)
-        promoter = Promoter(self.kv_store, self.kv_remote, remote_index, self.load_cost, self.patience)
+        wait_s = self.settings.kv_wait_ms / 1e3
+        patience = Patience(wait_s, wait_s / TOKENS_A_WAIT)
+        promoter = Promoter(self.kv_store, self.kv_remote, remote_index, self.load_cost, patience)
         self.kv_disk.dropped = promoter.dropped
         return promoter
 
